@@ -282,7 +282,7 @@ ops! {
     // Views and moving data
     as_strided::AsStrided, reshape::Reshape, permute::Permute, expand::Expand, slice::Slice,
     contiguous::Contiguous, cast::Cast, concat::Concat, pad::Pad, update_slice::UpdateSlice,
-    assign::Assign, flip::Flip, triangle::Triangle,
+    assign::Assign, flip::Flip, triangle::Triangle, within::Within,
     // Elementwise
     unary::Unary, binary::Binary, compare::Compare, select::Where, activation::Activation,
     ternary::Ternary,

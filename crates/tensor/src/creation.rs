@@ -110,6 +110,14 @@ impl Tensor {
         Self::filled("full", &shape.into_shape()[..], value.to_number(), dtype)
     }
 
+    /// A number beside this tensor's elements, in their dtype.
+    pub(crate) fn bound(&self, name: &'static str, value: f64) -> RusTorchResult<Self> {
+        let (value, dtype) = (value.into(), self.dtype());
+        let expected = format_args!("a number that {dtype} holds");
+        require(name, is_held(value, dtype), expected, value)?;
+        Self::number(name, value, dtype, None)
+    }
+
     fn filled(
         name: &'static str,
         shape: &[usize],
@@ -424,7 +432,7 @@ impl Tensor {
 /// Can a tensor be filled with a value, by PyTorch's rule? Fractions are cut, negative numbers wrap
 /// in unsigned integers, halves may become infinite, and 8-bit floats
 /// infinite or the largest number.
-fn is_held(value: Scalar, dtype: DType) -> bool {
+pub(crate) fn is_held(value: Scalar, dtype: DType) -> bool {
     let bounds = match dtype {
         DType::I64 => (i64::MIN as f64, i64::MAX as f64),
         DType::I32 => (i32::MIN.into(), i32::MAX.into()),
@@ -497,5 +505,6 @@ fn arange_len(start: Scalar, end: Scalar, step: Scalar) -> Option<usize> {
             .filter(|_| fits);
     }
     let len = ((end.as_f64() - start.as_f64()) / step.as_f64()).ceil();
-    (len.is_finite() && len >= 0.0 && len <= isize::MAX as f64).then_some(len as usize)
+    let fits = step.as_f64().is_finite() && len >= 0.0 && len <= isize::MAX as f64;
+    fits.then_some(len as usize)
 }

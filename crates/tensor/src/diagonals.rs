@@ -264,8 +264,8 @@ impl Tensor {
         self.diagonal_of("trace", 0, [0, 1])?.sum(0, false)
     }
 
-    /// A copy with `source`, of the shape of [`Tensor::diagonal`] with the same arguments and this
-    /// dtype, on that diagonal.
+    /// A copy with `source`, of the shape of [`Tensor::diagonal`] with the same arguments and converted
+    /// to this dtype, on that diagonal.
     ///
     /// # Errors
     /// As [`Tensor::diagonal`]; another source.
@@ -279,8 +279,7 @@ impl Tensor {
         let offset = offset.to_isize();
         const NAME: &str = "diagonal_scatter";
         let there = self.diagonal_of(NAME, offset, [dim1.to_isize(), dim2.to_isize()])?;
-        let expected = format_args!("a source {}", there.ty());
-        require(NAME, there.ty() == source.ty(), expected, source.ty())?;
+        let source = self.source(NAME, source, there.shape())?;
         if source.numel() == 0 {
             return Ok(self.clone());
         }

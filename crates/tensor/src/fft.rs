@@ -333,7 +333,10 @@ fn shifted(
     dims: Option<&[isize]>,
     shift: fn(isize) -> isize,
 ) -> RusTorchResult<Tensor> {
-    let (dims, _) = resolve(name, x, None, dims, false)?;
+    let dims: Vec<usize> = match dims {
+        Some(dims) => (dims.iter().map(|&dim| x.dim(name, dim))).collect::<RusTorchResult<_>>()?,
+        None => (0..x.rank()).collect(),
+    };
     let shifts: Vec<isize> = (dims.iter().map(|&dim| shift(x.shape()[dim] as isize))).collect();
     let dims: Vec<isize> = dims.into_iter().map(|dim| dim as isize).collect();
     x.roll(shifts, &dims[..])

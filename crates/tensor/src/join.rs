@@ -73,9 +73,13 @@ impl Tensor {
         };
         let ranked = tensors.iter().all(|t| t.rank() > 0);
         require(name, ranked, "tensors of rank 1 or more", "one of rank 0")?;
-        let dim = first.dim(name, dim)?;
         let operands: SmallVec<[Operand; 4]> = tensors.iter().map(|&t| t.into()).collect();
         let dtype = result_dtype(name, &operands)?;
+        // Of nothing but nothing any dimension is one.
+        if is_nothing(first) {
+            return first.cast(name, dtype);
+        }
+        let dim = first.dim(name, dim)?;
         let some = (tensors.iter()).filter(|t| first.rank() == 1 || !is_nothing(t));
         let tensors = some.map(|t| t.cast(name, dtype));
         let tensors = tensors.collect::<RusTorchResult<SmallVec<[Self; 4]>>>()?;

@@ -90,6 +90,7 @@ mod preferences;
 pub mod profiler;
 mod promote;
 mod random;
+mod ranges;
 mod rearrange;
 mod recipe;
 mod recompute;

@@ -72,16 +72,22 @@ impl Tensor {
         let dim = dim.to_isize();
         const NAME: &str = "index_reduce";
         if self.rank() == 0 {
+            self.wrap_dim(NAME, dim)?;
             let (x, index, source) = (self.as_line()?, index.as_line()?, source.as_line()?);
             let result = x.scattered_together(NAME, dim, &index, &source, reduce, include_self)?;
             return result.reshape(self.shape());
         }
         let index = index.as_line()?;
         let d = self.dim(NAME, dim)?;
-        let size = source.shape().get(d).copied();
-        let fits = index.rank() == 1 && size == Some(index.numel());
-        let expected = format_args!("an index for each slice of {} along {d}", source.ty());
-        require(NAME, fits, expected, index.ty())?;
+        require(
+            NAME,
+            index.rank() == 1,
+            "an index of rank 0 or 1",
+            index.ty(),
+        )?;
+        let wanted = self.ty().shape.clone().with_dim(d, index.numel());
+        let expected = format_args!("a source of shape {wanted}");
+        require(NAME, *source.shape() == *wanted, expected, source.ty())?;
         let mut shape = vec![1; source.rank()];
         shape[d] = index.numel();
         let index = index.reshape(shape)?.expand(source.shape())?;

@@ -80,6 +80,7 @@ pub(crate) mod triangle;
 pub(crate) mod unary;
 pub(crate) mod update_slice;
 pub(crate) mod var_mean;
+pub(crate) mod within;
 
 pub use activation::{Activation, ActivationKind};
 pub use add_rms_norm::AddRmsNorm;
@@ -159,6 +160,7 @@ pub use triangle::Triangle;
 pub use unary::{Unary, UnaryOp};
 pub use update_slice::UpdateSlice;
 pub use var_mean::VarMean;
+pub use within::Within;
 
 use crate::fusion::Rule;
 use crate::{DType, OpError, TensorType};

@@ -256,36 +256,44 @@ fn upper_gamma(a: f64, x: f64) -> f64 {
     upper_gamma_series(a, x)
 }
 
-/// The regularised upper incomplete gamma function `Γ(a, x) / Γ(a)`.
+/// The regularised upper incomplete gamma function `Γ(a, x) / Γ(a)`. Where one of the numbers decides
+/// it, the other may be NaN, as in PyTorch.
 pub fn gammaincc(a: f64, x: f64) -> f64 {
-    if a < 0.0 || x < 0.0 || isnan(a) || isnan(x) {
+    if a < 0.0 || x < 0.0 || a == 0.0 && (x == 0.0 || isnan(x)) {
         return f64::NAN;
     }
-    if a == 0.0 || x == f64::INFINITY {
-        if x > 0.0 && a != f64::INFINITY {
-            return 0.0;
-        }
+    if a == f64::INFINITY && x == f64::INFINITY {
         return f64::NAN;
     }
     if x == 0.0 || a == f64::INFINITY {
         return 1.0;
     }
+    if a == 0.0 || x == f64::INFINITY {
+        return 0.0;
+    }
+    if isnan(a) || isnan(x) {
+        return f64::NAN;
+    }
     upper_gamma(a, x)
 }
 
-/// The regularised lower incomplete gamma function `γ(a, x) / Γ(a)`.
+/// The regularised lower incomplete gamma function `γ(a, x) / Γ(a)`. Where one of the numbers decides
+/// it, the other may be NaN, as in PyTorch.
 pub fn gammainc(a: f64, x: f64) -> f64 {
-    if a < 0.0 || x < 0.0 || isnan(a) || isnan(x) {
+    if a < 0.0 || x < 0.0 || a == 0.0 && (x == 0.0 || isnan(x)) {
         return f64::NAN;
     }
-    if a == 0.0 || x == f64::INFINITY {
-        if x > 0.0 && a != f64::INFINITY {
-            return 1.0;
-        }
+    if a == f64::INFINITY && x == f64::INFINITY {
         return f64::NAN;
     }
     if x == 0.0 || a == f64::INFINITY {
         return 0.0;
+    }
+    if a == 0.0 || x == f64::INFINITY {
+        return 1.0;
+    }
+    if isnan(a) || isnan(x) {
+        return f64::NAN;
     }
     if x > 1.0 && x > a {
         return 1.0 - upper_gamma(a, x);

@@ -8,19 +8,22 @@
 //! There is no recursion. What is tried in a loop ends also for NaN and infinities.
 
 mod bessel;
+mod division;
 mod error;
 mod exponential;
 mod gamma;
 mod polynomials;
 
 pub use bessel::*;
+pub use division::*;
 pub use error::*;
 pub use exponential::*;
 pub use gamma::*;
 pub use polynomials::*;
 
 /// The files' text, each behind those whose functions it calls.
-pub const SOURCES: [&str; 5] = [
+pub const SOURCES: [&str; 6] = [
+    include_str!("division.rs"),
     include_str!("exponential.rs"),
     include_str!("error.rs"),
     include_str!("gamma.rs"),
@@ -64,6 +67,10 @@ mod c {
 
     pub(super) fn isnan(x: f64) -> bool {
         x.is_nan()
+    }
+
+    pub(super) fn fmod(x: f64, y: f64) -> f64 {
+        x % y
     }
 
     pub(super) fn pow(x: f64, y: f64) -> f64 {

@@ -139,16 +139,17 @@ impl Tensor {
     /// `value` where `self` is no larger than `threshold`, else `self`. Real numbers.
     ///
     /// # Errors
-    /// A complex dtype or a block format.
+    /// A complex dtype or a block format; numbers out of the dtype's range.
     pub fn threshold(&self, threshold: f64, value: f64) -> RusTorchResult<Self> {
-        let value = Self::number("threshold", value.into(), self.dtype(), None)?;
-        Self::where_(&self.le(threshold)?, &value, self)
+        const NAME: &str = "threshold";
+        let (threshold, value) = (self.bound(NAME, threshold)?, self.bound(NAME, value)?);
+        Self::where_(&self.le(&threshold)?, &value, self)
     }
 
     /// `min(max(x, low), high)`. Real numbers.
     ///
     /// # Errors
-    /// A dtype without order; `low` above `high`.
+    /// A dtype without order; `low` above `high`; bounds out of the dtype's range.
     pub fn hardtanh(&self, low: f64, high: f64) -> RusTorchResult<Self> {
         const NAME: &str = "hardtanh";
         // A bound that is NaN makes all of it NaN.
@@ -159,13 +160,9 @@ impl Tensor {
             "low up to high",
             format!("{low} and {high}"),
         )?;
-        let bound = |bound: f64| Self::number(NAME, bound.into(), self.dtype(), None);
-        (self.binary(NAME, BinaryOp::Maximum, (&bound(low)?).into(), |d| d)?).binary(
-            NAME,
-            BinaryOp::Minimum,
-            (&bound(high)?).into(),
-            |d| d,
-        )
+        let (low, high) = (self.bound(NAME, low)?, self.bound(NAME, high)?);
+        self.binary(NAME, BinaryOp::Maximum, (&low).into(), |d| d)?
+            .binary(NAME, BinaryOp::Minimum, (&high).into(), |d| d)
     }
 
     /// `min(max(x, 0), 6)`. Real numbers.

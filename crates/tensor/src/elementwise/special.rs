@@ -160,7 +160,9 @@ impl Tensor {
                     .reciprocal()?
                     .mul(std::f64::consts::PI.powi(2))?;
                 let reflected = whole.sub(&zeta(&x.rsub(1)?)?)?;
-                return Self::where_(&x.lt(0.5)?, &reflected, &zeta(x)?);
+                // The sum's remainder is no number at infinity.
+                let direct = Self::where_(&x.eq(f64::INFINITY)?, 0.0, &zeta(x)?)?;
+                return Self::where_(&x.lt(0.5)?, &reflected, &direct);
             }
             let sign = if n.is_multiple_of(2) { -1.0 } else { 1.0 };
             zeta(x)?.mul(sign * libm::tgamma(f64::from(n) + 1.0))

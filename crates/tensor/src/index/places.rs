@@ -11,7 +11,7 @@ use crate::parts::clip;
 
 #[track_calls]
 impl Tensor {
-    /// A copy with `source`, of this dtype, at `index` of `dim`, which it does not have.
+    /// A copy with `source`, converted to this dtype, at `index` of `dim`, which it does not have.
     ///
     /// # Errors
     /// There is no such dimension or index; another source.
@@ -26,14 +26,12 @@ impl Tensor {
         let at = self.one_index(NAME, dim, index.to_isize())?;
         let mut shape = self.ty().shape.clone();
         shape.to_mut().remove(dim);
-        let expected = format_args!("a source {}{shape}", self.dtype());
-        let fits = *source.shape() == *shape && source.dtype() == self.dtype();
-        require(NAME, fits, expected, source.ty())?;
+        let source = self.source(NAME, source, &shape)?;
         self.with_range(&source.unsqueeze(dim as isize)?, dim, at)
     }
 
-    /// A copy with `source`, of this dtype and of the shape of [`Tensor::slice`] with the same
-    /// arguments, in that slice.
+    /// A copy with `source`, converted to this dtype and of the shape of [`Tensor::slice`] with the
+    /// same arguments, in that slice.
     ///
     /// # Errors
     /// There is no such dimension; `step` is 0; another source.
@@ -54,9 +52,7 @@ impl Tensor {
             .saturating_sub(start)
             .div_ceil(step);
         let wanted = self.ty().shape.clone().with_dim(dim, count);
-        let expected = format_args!("a source {}{wanted}", self.dtype());
-        let fits = *source.shape() == *wanted && source.dtype() == self.dtype();
-        require(NAME, fits, expected, source.ty())?;
+        let source = &self.source(NAME, source, &wanted)?;
         if step == 1 || count <= 1 {
             return self.with_range(source, dim, start);
         }
@@ -68,6 +64,18 @@ impl Tensor {
         let spread = source.picked(NAME, dim, &place)?;
         let mask = is_inside.spread_along(dim, self.shape())?;
         Self::apply(NAME, Where, &[&mask, &spread, self])
+    }
+
+    /// What is put into a place of this shape, in this dtype.
+    pub(crate) fn source(
+        &self,
+        name: &'static str,
+        source: &Self,
+        shape: &[usize],
+    ) -> RusTorchResult<Self> {
+        let expected = format_args!("a source of shape {shape:?}");
+        require(name, source.shape() == shape, expected, source.ty())?;
+        source.cast(name, self.dtype())
     }
 
     /// A copy with `source` from index `start` of `dim` on.
@@ -91,7 +99,7 @@ impl Tensor {
         }
     }
 
-    /// A copy, in row-major order, with `source`, of this dtype and of shape `size`, where
+    /// A copy, in row-major order, with `source`, converted to this dtype and of shape `size`, where
     /// [`Tensor::as_strided`] of that copy with the same arguments shows it.
     ///
     /// # Errors
@@ -105,9 +113,7 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         const NAME: &str = "as_strided_scatter";
         let size = &size.into_shape()[..];
-        let expected = format_args!("a source {}{size:?}", self.dtype());
-        let fits = source.shape() == size && source.dtype() == self.dtype();
-        require(NAME, fits, expected, source.ty())?;
+        let source = &self.source(NAME, source, size)?;
         let count = self.numel();
         let places = Self::arange(0, count as i64, 1, DType::I64)?;
         let shown = places.as_strided(size, stride, Some(offset.into().unwrap_or(0)))?;

@@ -185,6 +185,8 @@ pub fn lstsq_with(a: &Tensor, b: &Tensor, tolerance: &Tolerance) -> RusTorchResu
         b.clone()
     };
     let [rows, _] = sizes(NAME, &matrix)?;
+    let fits = matrix.rank() <= a.rank();
+    require(NAME, fits, "a right-hand side of no higher rank", b.ty())?;
     let got = format_args!("{} and {}", a.ty(), b.ty());
     require(NAME, rows == m, "as many rows as the matrices have", got)?;
     let [a, matrix] = broadcast(NAME, a, &matrix)?;

@@ -6,6 +6,7 @@ use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::amp::lowered;
+use crate::creation::is_held;
 use crate::dims::Integer;
 use crate::error::{RusTorchResult, require};
 use crate::precision::with_lower;
@@ -120,11 +121,16 @@ fn added(
     alpha: Scalar,
 ) -> RusTorchResult<Tensor> {
     // Of integers PyTorch cuts the factors, too.
-    let whole = |x: Scalar| match input.dtype() {
-        d if d.is_int() || d == DType::Bool => Scalar::Int(x.as_i64()),
-        _ => x,
+    let whole = |x: Scalar| -> RusTorchResult<Scalar> {
+        let dtype = input.dtype();
+        let expected = format_args!("a factor that {dtype} holds");
+        require(name, is_held(x, dtype), expected, x)?;
+        Ok(match dtype {
+            d if d.is_int() || d == DType::Bool => Scalar::Int(x.as_i64()),
+            _ => x,
+        })
     };
-    let (alpha, beta) = (whole(alpha), whole(beta));
+    let (alpha, beta) = (whole(alpha)?, whole(beta)?);
     let scaled = match alpha == Scalar::Int(1) {
         true => product,
         false => product.mul(alpha)?,
@@ -171,7 +177,8 @@ macro_rules! added_methods {
             ) -> RusTorchResult<Self> {
                 const NAME: &str = stringify!($name);
                 let [input, $a, $b] = &lowered(NAME, [self, $a, $b])?;
-                let dtype = result_dtype(NAME, &[(&**input).into(), (&**$a).into()])?;
+                let operands = [(&**input).into(), (&**$a).into(), (&**$b).into()];
+                let dtype = result_dtype(NAME, &operands)?;
                 let input = &input.cast(NAME, dtype)?;
                 // Different dtypes are the product's to refuse.
                 let [$a, $b] = &match $a.dtype() == $b.dtype() {

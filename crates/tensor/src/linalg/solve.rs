@@ -184,6 +184,13 @@ fn factors_solve(
 ) -> RusTorchResult<Tensor> {
     let n = square(name, lu)?;
     sizes(name, b)?;
+    let is_each = pivots.shape() == &lu.shape()[..lu.rank() - 1];
+    require(
+        name,
+        is_each,
+        "a pivot for each row of the matrices",
+        pivots.ty(),
+    )?;
     match (left, of_adjoint) {
         (true, false) => by_factors(name, lu, pivots, b),
         // (X·A)ᴴ = Aᴴ·Xᴴ, and the other way round.

@@ -124,7 +124,7 @@ impl Tensor {
         training: bool,
         kind: Kind,
     ) -> RusTorchResult<Self> {
-        let legal = self.rank() >= 2 || !training;
+        let legal = self.rank() >= 2 || !training || p == 0.0 || p == 1.0;
         require(name, legal, "a tensor [n, c, ..]", self.ty())?;
         let size = |(d, &size): (usize, &usize)| if d < 2 { size } else { 1 };
         let noise: Vec<usize> = self.shape().iter().enumerate().map(size).collect();

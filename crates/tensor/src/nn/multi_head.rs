@@ -129,7 +129,11 @@ impl Tensor {
             Some(mask) => scores.add(mask)?,
             None => scores,
         };
-        let dropout = |weights: Self| weights.dropout(options.dropout_p, options.training);
+        // Outside training it is not looked at.
+        let dropout = |weights: Self| match options.training {
+            true => weights.dropout(options.dropout_p, true),
+            false => Ok(weights),
+        };
         let joined = |y: Self| -> RusTorchResult<Self> {
             let rows = y.transpose(0, 1)?.reshape([t, n, e])?;
             let rows = rows.linear(out_proj_weight, options.out_proj_bias)?;

@@ -143,11 +143,12 @@ impl Generator {
         kept_shape(NAME, &even, even.mul(&high.sub(&low)?)?.add(&low)?)?.cast(NAME, dtype)
     }
 
-    /// Normal numbers of these means and standard deviations, in the shape and dtype that they
-    /// have in common. Floats.
+    /// Normal numbers of these means and standard deviations, in the shape that they have in common
+    /// and the means' dtype, or, where these are a number, the deviations'. Floats.
     ///
     /// # Errors
-    /// Shapes that do not broadcast; complex parameters; a number as a deviation that is negative.
+    /// Shapes that do not broadcast; complex parameters; a deviation that is negative: of a tensor, once
+    /// computed.
     pub fn normal(&self, mean: impl AsOperand, std: impl AsOperand) -> RusTorchResult<Tensor> {
         const NAME: &str = "normal";
         let (mean, std) = (mean.as_operand()?, std.as_operand()?);
@@ -157,9 +158,18 @@ impl Generator {
             |std| std >= 0.0,
             "a deviation that is not negative",
         )?;
-        let dtype = drawn_dtype(NAME, &[mean, std])?;
+        let given = std;
+        // The means say it where they are a tensor.
+        let all = [mean, std];
+        let dtype = match mean {
+            Operand::Tensor(_) => drawn_dtype(NAME, &all[..1])?,
+            Operand::Scalar(_) => drawn_dtype(NAME, &all)?,
+        };
         let shape = common(NAME, &[mean, std])?;
-        let [mean, std] = [mean.to_tensor(NAME, dtype)?, std.to_tensor(NAME, dtype)?];
+        let [mean, mut std] = [mean.to_tensor(NAME, dtype)?, std.to_tensor(NAME, dtype)?];
+        if let Operand::Tensor(_) = given {
+            std = std.within(NAME, 0.0, f64::INFINITY, false)?;
+        }
         self.randn(&shape[..], dtype)?.mul(&std)?.add(&mean)
     }
 
@@ -261,13 +271,13 @@ impl Generator {
     /// 1 with the probability that each element is, else 0; in its dtype. Floats.
     ///
     /// # Errors
-    /// Another dtype.
+    /// Another dtype; once computed, numbers that are no probabilities.
     pub fn bernoulli(&self, probabilities: &Tensor) -> RusTorchResult<Tensor> {
         const NAME: &str = "bernoulli";
         probabilities.require_float(NAME)?;
         let dtype = probabilities.dtype();
         self.rand(probabilities.shape(), wide(dtype))?
-            .lt(probabilities)?
+            .lt(&probabilities.probabilities(NAME)?)?
             .cast(NAME, dtype)
     }
 

@@ -163,10 +163,10 @@ impl Tensor {
     }
 
     /// The exclusive or of the elements' bits, `u64`, by which tensors are told apart: of floats as `f64`, of integers
-    /// and booleans as 64 bits; 0 where there are none. The elements are computed.
+    /// and booleans as 64 bits. The elements are computed.
     ///
     /// # Errors
-    /// There are no such dimensions; complex numbers, a block format; those of [`Tensor::eval`].
+    /// There are no such dimensions, or one has no elements; complex numbers, a block format; those of [`Tensor::eval`].
     pub fn hash_tensor(&self, dims: impl IntoDims, keepdim: bool) -> RusTorchResult<Self> {
         const NAME: &str = "hash_tensor";
         let dims = dims.into_dims();
@@ -178,13 +178,12 @@ impl Tensor {
         };
         let is_real = !self.dtype().is_complex() && !self.dtype().is_block();
         require(NAME, is_real, "real numbers or booleans", self.ty())?;
+        let is_something = reduced.iter().all(|&dim| self.shape()[dim] > 0);
+        require(NAME, is_something, "dimensions with elements", self.ty())?;
         let storage = self.cast(NAME, wide)?.storage()?;
         let mut bits = Self::from_storage(storage, self.shape(), DType::U64)?;
         for &dim in &reduced {
             let at = dim as isize;
-            if bits.shape()[dim] == 0 {
-                bits = Self::zeros(bits.ty().shape.clone().with_dim(dim, 1), DType::U64)?;
-            }
             while bits.shape()[dim] > 1 {
                 let (half, odd) = (bits.shape()[dim] / 2, bits.shape()[dim] % 2);
                 let part = |from, len| bits.narrow(at, from, len);

@@ -293,6 +293,7 @@ impl Tensor {
             q.ty(),
         )?;
         require(name, q.rank() < 2, "a q of rank 0 or 1", q.ty())?;
+        let q = &q.probabilities(name)?;
         require(name, self.numel() > 0, "at least one element", self.ty())?;
         // The lines are last.
         let rank = self.rank();
@@ -305,7 +306,10 @@ impl Tensor {
                 kept[d] = 1;
                 (self.permute(order)?, kept)
             }
-            _ => (self.reshape([-1])?, vec![1; rank]),
+            dim => {
+                dim.map(|dim| self.wrap_dim(name, dim)).transpose()?;
+                (self.reshape([-1])?, vec![1; rank])
+            }
         };
         let values = x.quantiles_of_lines(name, &q.reshape([-1])?, interpolation, skips_nan)?;
         // The quantiles come first.

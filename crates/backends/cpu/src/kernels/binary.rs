@@ -177,15 +177,21 @@ fn remainder<T: Real>(a: T, b: T) -> T {
     }
 }
 
-/// The floor of the exact quotient: rounding `a / b` first may cross an integer.
+/// The floor of the exact quotient, see [`rustorch_ir::special::floor_divide`].
 fn floor_divide<T: Real>(a: T, b: T) -> T {
-    let quotient = a / b;
-    if !quotient.is_finite() || b.is_infinite() {
-        return quotient.floor();
+    if b == T::zero() {
+        return a / b;
     }
-    let whole = (a - remainder(a, b)) / b;
+    let rest = a % b;
     // A whole number but for rounding errors, which are less than a half.
-    whole.round()
+    let mut whole = (a - rest) / b;
+    if rest != T::zero() && (rest < T::zero()) != (b < T::zero()) {
+        whole = whole - T::one();
+    }
+    match whole == T::zero() {
+        true => a / b * T::zero(),
+        false => whole.round(),
+    }
 }
 
 /// An integer type.

@@ -50,6 +50,7 @@ mod top_k;
 mod triangle;
 mod unary;
 mod update_slice;
+mod within;
 
 use rustorch_ir::OpKind;
 use rustorch_runtime::{KernelEntry, KernelTable};
@@ -125,6 +126,7 @@ fn families() -> Vec<(Option<&'static str>, Vec<KernelEntry<Launch>>)> {
                 triangle::KERNEL,
                 unary::KERNEL,
                 update_slice::KERNEL,
+                within::KERNEL,
             ],
         ),
     ]

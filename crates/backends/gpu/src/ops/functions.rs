@@ -126,7 +126,7 @@ fn binary(op: BinaryOp, dtype: DType, a: &str, b: &str) -> Option<String> {
             BinaryOp::Sub => format!("({a} - {b})"),
             BinaryOp::Mul => format!("({a} * {b})"),
             BinaryOp::Div => format!("({a} / {b})"),
-            BinaryOp::FloorDivide => format!("floor_divide_{t}({a}, {b})"),
+            BinaryOp::FloorDivide => format!("{}({a}, {b})", called("floor_divide", dtype)),
             BinaryOp::Remainder => format!("remainder_{t}({a}, {b})"),
             BinaryOp::Pow => format!("pow({a}, {b})"),
             BinaryOp::Maximum => format!("({a} > {b} || {a} != {a} ? {a} : {b})"),

@@ -57,6 +57,7 @@ mod update_slice;
 mod var_mean;
 mod views;
 mod windows;
+mod within;
 
 use rustorch_runtime::KernelTable;
 
@@ -98,6 +99,7 @@ pub(crate) fn table() -> KernelTable<GpuKernel> {
         softmax::KERNEL,
         top_k::KERNEL,
         triangle::KERNEL,
+        within::KERNEL,
         update_slice::KERNEL,
         var_mean::KERNEL,
     ];

@@ -46,7 +46,7 @@ fn real(op: BinaryOp, a: f64, b: f64) -> f64 {
         BinaryOp::Sub => a - b,
         BinaryOp::Mul => a * b,
         BinaryOp::Div => a / b,
-        BinaryOp::FloorDivide => (a / b).floor(),
+        BinaryOp::FloorDivide => rustorch_ir::special::floor_divide(a, b),
         BinaryOp::Remainder => remainder(a, b),
         BinaryOp::Pow => a.powf(b),
         BinaryOp::Maximum => maximum(a, b),

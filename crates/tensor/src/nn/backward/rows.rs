@@ -61,16 +61,19 @@ fn softened(
 }
 
 /// The gradient of [`Tensor::native_dropout`]'s operand: that of its result, times `scale` where
-/// `mask` is true. `scale` is `1 / (1 - p)`.
+/// `mask` is true. They broadcast. `scale` is `1 / (1 - p)`.
 ///
 /// # Errors
-/// A mask other than `bool`, or of another shape than the gradient.
+/// A mask other than `bool`; shapes that do not broadcast.
 #[track_calls]
 pub fn native_dropout_backward(grad: &Tensor, mask: &Tensor, scale: f64) -> RusTorchResult<Tensor> {
     const NAME: &str = "native_dropout_backward";
-    let fits = mask.dtype() == DType::Bool && mask.shape() == grad.shape();
-    let expected = format_args!("a mask of bool {:?}", grad.shape());
-    require(NAME, fits, expected, mask.ty())?;
+    require(
+        NAME,
+        mask.dtype() == DType::Bool,
+        "a mask of bool",
+        mask.ty(),
+    )?;
     grad.mul(&mask.cast(NAME, grad.dtype())?)?.mul(scale)
 }
 

@@ -12,7 +12,7 @@ impl Tensor {
     /// `weight`, which broadcasts. Logarithms count as at least −100. Floats.
     ///
     /// # Errors
-    /// Other shapes or dtypes.
+    /// Other shapes or dtypes; once computed, numbers that are no probabilities.
     pub fn binary_cross_entropy(
         &self,
         target: &Self,
@@ -21,8 +21,10 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         const NAME: &str = "binary_cross_entropy";
         self.require_float(NAME)?;
+        target.require_float(NAME)?;
         self.require_shape_of(NAME, target)?;
         let [x, y] = self.pair(NAME, target)?;
+        let (x, y) = (x.probabilities(NAME)?, y.probabilities(NAME)?);
         let (yes, no) = (
             x.log()?.maximum(-100.0)?,
             x.neg()?.log1p()?.maximum(-100.0)?,
@@ -59,7 +61,7 @@ impl Tensor {
         };
         let losses = y.neg()?.add(1.0)?.mul(&x)?.add(&loss)?;
         let losses = times(NAME, &losses, weight)?;
-        reduction.of_like(NAME, &losses, self)
+        reduction.of_like(NAME, &losses, promoted(NAME, &[self, target])?)
     }
 
     /// `y (ln y - x)` for logarithms of probabilities `x` and probabilities `y`, or, with
@@ -81,7 +83,7 @@ impl Tensor {
             true => y.exp()?.mul(&y.sub(&x)?)?,
             false => y_log_y(&y)?.sub(&y.mul(&x)?)?,
         };
-        reduction.of_like(NAME, &losses, self)
+        reduction.of_like(NAME, &losses, promoted(NAME, &[self, target])?)
     }
 
     /// The sum of [`Tensor::kl_div`] divided by the size of the first dimension: PyTorch's reduction
@@ -94,7 +96,8 @@ impl Tensor {
         let x = self.widened(NAME)?;
         let sum = x.kl_div(target, log_target, Reduction::Sum)?;
         let batch = self.shape().first().copied().unwrap_or(1);
-        sum.div(batch as f64)?.cast(NAME, self.dtype())
+        let like = promoted(NAME, &[self, target])?;
+        sum.div(batch as f64)?.cast(NAME, like.dtype())
     }
 
     /// `λ - y ln λ` for a Poisson distribution of `λ = eˣ` (`log_input`) or `λ = x`, of which then
@@ -125,15 +128,15 @@ impl Tensor {
             }
             false => losses,
         };
-        reduction.of_like(NAME, &losses, self)
+        reduction.of_like(NAME, &losses, promoted(NAME, &[self, target])?)
     }
 
     /// `(ln v + (x - target)² / v) / 2` for normal distributions of variance `v = max(var, eps)`.
     /// `full`: with the constant `ln(2π) / 2`. `target` broadcasts; `var` has the shape of `self`, or
-    /// size 1 or no last dimension. Floats. That variances are positive is not checked.
+    /// size 1 or no last dimension. Floats, of which `self` may be integers.
     ///
     /// # Errors
-    /// Shapes other than these; another dtype.
+    /// Shapes other than these; another dtype; once computed, negative variances.
     pub fn gaussian_nll_loss(
         &self,
         target: &Self,
@@ -143,7 +146,7 @@ impl Tensor {
         reduction: Reduction,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "gaussian_nll_loss";
-        self.require_float(NAME)?;
+        var.require_float(NAME)?;
         let [x, y] = self.pair(NAME, target)?;
         let (shape, own) = (self.shape(), var.shape());
         let lead = shape.len().saturating_sub(1);
@@ -160,7 +163,8 @@ impl Tensor {
             true => var.unsqueeze(-1)?,
             false => var.clone(),
         };
-        let variances = var.widened(NAME)?.maximum(eps)?;
+        let variances = var.within(NAME, 0.0, f64::INFINITY, true)?;
+        let variances = variances.widened(NAME)?.maximum(eps)?;
         let squares = x.sub(&y)?.square()?.div(&variances)?;
         let losses = variances.log()?.add(&squares)?.mul(0.5)?;
         let losses = match full {
@@ -194,11 +198,17 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         const NAME: &str = "multilabel_soft_margin_loss";
         self.require_float(NAME)?;
+        require(
+            NAME,
+            self.rank() > 0,
+            "classes in the last dimension",
+            self.ty(),
+        )?;
         let [x, y] = self.pair(NAME, target)?;
         let (yes, no) = (softplus_of_minus(&x)?, softplus_of_minus(&x.neg()?)?);
         let losses = y.mul(&yes)?.add(&y.neg()?.add(1.0)?.mul(&no)?)?;
         let losses = times(NAME, &losses, weight)?.mean(-1, false)?;
-        reduction.of_like(NAME, &losses, self)
+        reduction.of_like(NAME, &losses, promoted(NAME, &[self, target])?)
     }
 }
 

@@ -124,7 +124,7 @@ impl Tensor {
         let [x, y] = self.pair(NAME, other)?;
         let order = target.widened(NAME)?.neg()?;
         let losses = order.mul(&x.sub(&y)?)?.add(margin)?.maximum(0.0)?;
-        reduction.of_like(NAME, &losses, self)
+        reduction.of_like(NAME, &losses, promoted(NAME, &[self, other, target])?)
     }
 
     /// `max(0, d(anchor, positive) - d(anchor, negative) + margin)` for `self`, the anchor, and

@@ -67,7 +67,8 @@ impl Tensor {
     }
 
     /// `(x - target)² / 2` where `|x - target| <= delta`, else `delta (|x - target| - delta / 2)`;
-    /// times `weight` if there is one, of which a mean is then weighted, too. Floats that broadcast.
+    /// times `weight` if there is one, of which a mean is then weighted, too. Floats that broadcast. In
+    /// the dtype of `self`, unless there is a weight.
     ///
     /// # Errors
     /// Shapes that do not broadcast; another dtype; a `delta` that is not positive.
@@ -85,7 +86,11 @@ impl Tensor {
         let near = distance.square()?.mul(0.5)?;
         let far = distance.sub(0.5 * delta)?.mul(delta)?;
         let losses = Self::where_(&distance.le(delta)?, &near, &far)?;
-        self.weighted(NAME, target, &losses, weight, reduction)
+        let loss = self.weighted(NAME, target, &losses, weight, reduction)?;
+        match self.dtype().is_float() && weight.is_none() {
+            true => loss.cast(NAME, self.dtype()),
+            false => Ok(loss),
+        }
     }
 
     /// Losses reduced with weights, in the dtype that `self` and `target` promote to.

@@ -64,10 +64,7 @@ impl Tensor {
                 size.checked_sub(options.padding[i].checked_mul(2)?)
             })();
             // A size that gives the same number of windows.
-            let fits = |size: usize| match (output_size, least) {
-                (Some(_), Some(least)) => size.abs_diff(least) < stride[i],
-                _ => true,
-            };
+            let fits = |size: usize| least.is_some_and(|least| size.abs_diff(least) < stride[i]);
             let size = output_size.map(|sizes| sizes[i]).or(least);
             let Some(size) = size.filter(|&size| stride[i] > 0 && fits(size)) else {
                 let expected = "a stride above 0, and a size that such windows come from";

@@ -7,6 +7,7 @@ mod control;
 mod layers;
 mod lines;
 mod lists;
+mod narrow;
 mod ops;
 mod places;
 mod proto;
@@ -30,6 +31,7 @@ use crate::golden::tensor_of;
 use crate::report::{OpReport, Verdict};
 use crate::run::{guarded, judge};
 use crate::value::{Output, Value};
+use narrow::Narrow;
 use proto::{Graph, Model, Node, OptionalData, SequenceData, TensorData, ValueInfo};
 
 const RTOL: f64 = 1e-3;
@@ -132,6 +134,14 @@ impl Data {
         }))
     }
 
+    /// ONNX's number of a tensor's dtype.
+    fn dtype(&self) -> Option<i32> {
+        match self {
+            Self::Tensor(data) => Some(data.data_type),
+            Self::Sequence(_) | Self::Nothing => None,
+        }
+    }
+
     fn value(&self) -> Found<Value> {
         let tensor = |data: &TensorData| Ok(Value::Tensor(data.tensor()?));
         Ok(match self {
@@ -160,8 +170,10 @@ type Values<'a> = HashMap<&'a str, Value>;
 
 /// What a graph gives of these inputs.
 fn run(graph: &Graph, given: &[Data]) -> Found<Output> {
+    let types: Vec<Option<i32>> = given.iter().map(Data::dtype).collect();
+    let graph = narrow::with_types(graph, &types);
     let given = given.iter().map(Data::value).collect::<Found<_>>()?;
-    let results = evaluate(graph, &Values::new(), given)?;
+    let results = evaluate(&graph, &Values::new(), given)?;
     Ok(Output::List(results.into_iter().map(output).collect()))
 }
 
@@ -332,15 +344,25 @@ impl TensorData {
         self.dims.iter().map(|&size| size as usize).collect()
     }
 
-    fn tensor(&self) -> Found<Tensor> {
+    /// The dtype that holds the elements, and their bytes in it.
+    fn elements(&self) -> Found<(DType, Vec<u8>)> {
+        if let Some(narrow) = Narrow::of(self.data_type.into()) {
+            let count = self.shape().iter().product();
+            return Ok((narrow.held, narrow.widen(&self.bytes(DType::U8), count)));
+        }
         let dtype = dtype(self.data_type.into())?;
-        let tensor = tensor_of(&self.bytes(dtype), &self.shape(), dtype);
+        Ok((dtype, self.bytes(dtype)))
+    }
+
+    fn tensor(&self) -> Found<Tensor> {
+        let (dtype, bytes) = self.elements()?;
+        let tensor = tensor_of(&bytes, &self.shape(), dtype);
         tensor.map_err(|e| Stop::Mistake(format!("{}: {e:#}", self.name)))
     }
 
     fn expected(&self) -> Found<Expected> {
-        let dtype = dtype(self.data_type.into())?;
-        let Some(elements) = Elements::decode(dtype, &self.bytes(dtype)) else {
+        let (dtype, bytes) = self.elements()?;
+        let Some(elements) = Elements::decode(dtype, &bytes) else {
             return missing(format!("elements of {dtype}"));
         };
         let is_exact = !dtype.is_float() && !dtype.is_complex();

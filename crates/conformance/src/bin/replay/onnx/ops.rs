@@ -6,6 +6,7 @@ use rustorch_tensor::nn::{BatchNormOptions, ConvOptions, ConvTransposeOptions};
 use rustorch_tensor::{Dims, IntoDims, RoundingMode, RusTorchResult, Tensor};
 
 use super::layers::{constant, pads, surrounded};
+use super::narrow::{self, Narrow};
 use crate::call::{Call, Found, missing};
 use crate::value::Output;
 
@@ -41,7 +42,15 @@ table! {
     "BitwiseAnd", "A, B", |c| c.input()?.bitwise_and(c.tensor("B")?)?;
     "BitwiseOr", "A, B", |c| c.input()?.bitwise_or(c.tensor("B")?)?;
     "BitwiseXor", "A, B", |c| c.input()?.bitwise_xor(c.tensor("B")?)?;
-    "Cast", "input, to, saturate=1, round_mode='up'", |c| converted(c, dtype(c, "to")?)?;
+    "Cast", "input, to, saturate=1, round_mode='up'", |c| {
+        match Narrow::of(c.int("to")?) {
+            Some(narrow) => {
+                narrow::check_mode(c.text("round_mode")?)?;
+                narrow.round(c.input()?, c.bool("saturate")?)?
+            }
+            None => converted(c, dtype(c, "to")?)?,
+        }
+    };
     "CastLike", "input, target, saturate=1, round_mode='up'", |c| {
         converted(c, c.tensor("target")?.dtype())?
     };
@@ -221,7 +230,10 @@ fn converted(c: &Call, dtype: DType) -> Found<Tensor> {
         DType::F8E5M2 if saturates && x.dtype() != dtype => {
             Ok(x.clamp(-57344.0, 57344.0)?.to_dtype(dtype)?)
         }
-        DType::F8E4M3 if !saturates => missing("numbers that are too large as NaN"),
+        // Beyond what is rounded to the largest number, 448.
+        DType::F8E4M3 if !saturates => {
+            Ok(Tensor::where_(&x.abs()?.gt(464.0)?, f64::NAN, x)?.to_dtype(dtype)?)
+        }
         _ => Ok(x.to_dtype(dtype)?),
     }
 }

@@ -5,6 +5,7 @@ use rustorch_tensor::Tensor;
 use rustorch_tensor::nn::ConvOptions;
 
 use super::layers::pads;
+use super::narrow::Narrow;
 use crate::call::{Call, Found, missing};
 
 table! {
@@ -43,6 +44,11 @@ table! {
     };
     "QuantizeLinear", QUANTIZE, |c| {
         let zero = c.optional("y_zero_point")?;
+        if let Some(narrow) = Narrow::of(c.int("output_dtype")?) {
+            let scaled = c.input()?.div(&along(c, c.tensor("y_scale")?)?)?;
+            let zero = zero.map(|zero| along(c, &zero.to_dtype(scaled.dtype())?)).transpose()?;
+            return Ok(narrow.quantized(&scaled, zero.as_ref())?.into());
+        }
         let dtype = match (zero, c.int("output_dtype")?) {
             (Some(zero), _) => zero.dtype(),
             (None, 0) => DType::U8,

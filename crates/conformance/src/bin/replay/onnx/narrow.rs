@@ -1,0 +1,209 @@
+//! ONNX's integers of 2 and 4 bits, and its floats of 4 and 8 bits that are no dtypes here: their values
+//! are held in wider ones, which operations round to what the narrow ones have.
+
+use rustorch_ir::DType;
+use rustorch_tensor::Tensor;
+
+use super::proto::{Attribute, Graph};
+use crate::call::{Found, missing};
+
+/// Such a type.
+#[derive(Clone, Copy)]
+pub(super) struct Narrow {
+    /// What holds its values.
+    pub(super) held: DType,
+    /// Bits of a number.
+    bits: u32,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Int {
+        has_sign: bool,
+    },
+    Float {
+        /// Bits of the fraction.
+        fraction: i32,
+        /// The exponent of the least number that is not subnormal.
+        least: i32,
+        largest: f64,
+        /// Is what would be −0 NaN, the only one?
+        has_nan: bool,
+    },
+    /// Powers of 2, by their exponent and 127; all ones are NaN.
+    Power,
+}
+
+impl Narrow {
+    /// The type of ONNX's number.
+    pub(super) fn of(number: i64) -> Option<Self> {
+        let int = |bits, has_sign| Self {
+            held: if has_sign { DType::I8 } else { DType::U8 },
+            bits,
+            kind: Kind::Int { has_sign },
+        };
+        let float = |bits, fraction, least, largest, has_nan| Self {
+            held: DType::F32,
+            bits,
+            kind: Kind::Float {
+                fraction,
+                least,
+                largest,
+                has_nan,
+            },
+        };
+        Some(match number {
+            18 => float(8, 3, -7, 240.0, true),
+            20 => float(8, 2, -15, 57_344.0, true),
+            21 => int(4, false),
+            22 => int(4, true),
+            23 => float(4, 1, 0, 6.0, false),
+            24 => Self {
+                held: DType::F32,
+                bits: 8,
+                kind: Kind::Power,
+            },
+            25 => int(2, false),
+            26 => int(2, true),
+            _ => return None,
+        })
+    }
+
+    /// The number that `code` is.
+    fn value(self, code: u8) -> f64 {
+        let sign = 1 << (self.bits - 1);
+        match self.kind {
+            Kind::Int { has_sign } if has_sign && code & sign != 0 => {
+                f64::from(code) - f64::from(1u32 << self.bits)
+            }
+            Kind::Int { .. } => code.into(),
+            Kind::Power if code == 0xFF => f64::NAN,
+            Kind::Power => f64::from(i32::from(code) - 127).exp2(),
+            Kind::Float { has_nan: true, .. } if code == sign => f64::NAN,
+            Kind::Float {
+                fraction, least, ..
+            } => {
+                let magnitude = i32::from(code & (sign - 1));
+                let (exponent, rest) = (magnitude >> fraction, magnitude & ((1 << fraction) - 1));
+                let whole = if exponent > 0 { 1 << fraction } else { 0 };
+                let step = f64::from(least + (exponent - 1).max(0) - fraction).exp2();
+                let x = f64::from(whole + rest) * step;
+                if code & sign == 0 { x } else { -x }
+            }
+        }
+    }
+
+    /// Packed numbers, the first in the lowest bits, as the bytes of what holds them.
+    pub(super) fn widen(self, packed: &[u8], count: usize) -> Vec<u8> {
+        let each = (8 / self.bits) as usize;
+        let code = |i: usize| {
+            let shift = self.bits * (i % each) as u32;
+            packed[i / each] >> shift & ((1u32 << self.bits) - 1) as u8
+        };
+        let values = (0..count.min(packed.len() * each)).map(|i| self.value(code(i)));
+        match self.held {
+            DType::F32 => values.flat_map(|x| (x as f32).to_ne_bytes()).collect(),
+            _ => values.map(|x| x as i64 as u8).collect(),
+        }
+    }
+
+    /// Numbers as the type has them: integers wrap, floats are rounded to the nearest, and what is too
+    /// large becomes the largest one or, unless it `saturates`, NaN.
+    pub(super) fn round(self, x: &Tensor, saturates: bool) -> Found<Tensor> {
+        match self.kind {
+            Kind::Int { has_sign } => {
+                let count = 1i64 << self.bits;
+                let shift = if has_sign { count / 2 } else { 0 };
+                let whole = x.to_dtype(DType::I64)?.add(shift)?;
+                let wrapped = whole.remainder(count)?.sub(shift)?;
+                Ok(wrapped.to_dtype(self.held)?)
+            }
+            Kind::Float {
+                fraction,
+                least,
+                largest,
+                has_nan,
+            } => {
+                let x = x.to_dtype(DType::F32)?;
+                let magnitude = x.abs()?.clamp_max(4.0 * largest)?;
+                let exponent = magnitude.frexp()?.1.sub(1)?.clamp_min(least)?;
+                let step = x.ones_like()?.ldexp(&exponent.sub(fraction)?)?;
+                let near = magnitude.div(&step)?.round()?.mul(&step)?;
+                let most = if saturates { largest } else { f64::NAN };
+                let near = Tensor::where_(&near.gt(largest)?, most, &near)?;
+                let near = match has_nan {
+                    // There is no −0.
+                    true => near.copysign(&x)?.add(0.0)?,
+                    false => Tensor::where_(&x.isnan()?, 0.0, &near)?.copysign(&x)?,
+                };
+                Ok(near)
+            }
+            Kind::Power => {
+                let (part, exponent) = x.to_dtype(DType::F32)?.frexp()?;
+                let exponent = exponent.sub(&part.eq(0.5)?.to_dtype(exponent.dtype())?)?;
+                let exponent = Tensor::where_(&x.eq(0.0)?, -127, &exponent.clamp(-127, 127)?)?;
+                Ok(part.ones_like()?.ldexp(&exponent)?)
+            }
+        }
+    }
+
+    /// Numbers that stand for `scaled` and a zero point.
+    pub(super) fn quantized(self, scaled: &Tensor, zero: Option<&Tensor>) -> Found<Tensor> {
+        let Kind::Int { has_sign } = self.kind else {
+            return self.round(scaled, true);
+        };
+        let count = f64::from(1u32 << self.bits);
+        let low = if has_sign { -count / 2.0 } else { 0.0 };
+        let whole = scaled.round()?;
+        let moved = match zero {
+            Some(zero) => whole.add(zero)?,
+            None => whole,
+        };
+        Ok(moved.clamp(low, low + count - 1.0)?.to_dtype(self.held)?)
+    }
+}
+
+/// Whether a cast's mode of rounding is there: of powers of 2, upwards.
+pub(super) fn check_mode(mode: &str) -> Found<()> {
+    match mode {
+        "up" => Ok(()),
+        other => missing(format!("round_mode='{other}'")),
+    }
+}
+
+/// The graph with what follows from the types of its inputs said as attributes, for such types are known
+/// to the graph alone: what values are cast or quantised to.
+pub(super) fn with_types(graph: &Graph, given: &[Option<i32>]) -> Graph {
+    let mut graph = graph.clone();
+    let infos = graph.inputs.iter().zip(given);
+    let types = infos.filter_map(|(info, number)| Some((info.name.clone(), (*number)?)));
+    let types: Vec<(String, i32)> = types.collect();
+    for node in &mut graph.nodes {
+        let (place, name) = match node.op.as_str() {
+            "CastLike" => (1, "to"),
+            "QuantizeLinear" => (2, "output_dtype"),
+            _ => continue,
+        };
+        let Some(input) = node.inputs.get(place) else {
+            continue;
+        };
+        let number = types.iter().find(|(known, _)| known == input);
+        let Some(&(_, number)) =
+            number.filter(|(_, number)| Narrow::of(i64::from(*number)).is_some())
+        else {
+            continue;
+        };
+        if node.op == "CastLike" {
+            node.op = "Cast".to_owned();
+            node.inputs.truncate(1);
+        }
+        node.attributes.push(Attribute {
+            name: name.to_owned(),
+            int: number.into(),
+            kind: 2,
+            ..Attribute::default()
+        });
+    }
+    graph
+}
