@@ -187,7 +187,7 @@ fn resnet50(size: usize) -> Network {
         stride: [2; 2],
         padding: [1; 2],
         dilation: [1; 2],
-        indices: false,
+        indices: None,
     };
     let mut x = net.push(pool, &[x]);
     for (stage, blocks) in [3, 4, 6, 3].into_iter().enumerate() {

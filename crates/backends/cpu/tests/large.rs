@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rustorch_cpu::Cpu;
 use rustorch_ir::ops::{
     Activation, ActivationKind, Arange, ArgReduce, BinaryOp, Concat, Conv2d, ConvTranspose2d,
-    Distribution, Gather, IndexSelect, LayerNorm, Matmul, Pad, Pool2d, PoolKind, Random, Reduce,
-    ReduceOp, Scan, ScanOp, Scatter, ScatterMode, Softmax, TopK, UnaryOp,
+    Distribution, Gather, IndexSelect, LayerNorm, Matmul, Pad, Pool2d, PoolIndices, PoolKind,
+    Random, Reduce, ReduceOp, Scan, ScanOp, Scatter, ScatterMode, Softmax, TopK, UnaryOp,
 };
 use rustorch_ir::{DType, Graph, Op, OpError, Scalar, ValueId};
 use rustorch_reference::{Reference, Values};
@@ -349,9 +349,9 @@ fn windows() {
         });
     }
     for (kind, indices) in [
-        (PoolKind::Max, false),
-        (PoolKind::Max, true),
-        (PoolKind::Average, false),
+        (PoolKind::Max, None),
+        (PoolKind::Max, Some(PoolIndices::Plane)),
+        (PoolKind::Average, None),
     ] {
         check("pool2d", SINGLE, |g| {
             let x = x(g, &[2, 20, 41, 50])?;

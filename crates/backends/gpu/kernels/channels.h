@@ -25,20 +25,6 @@
 // Elements that a line has of a channel.
 #define MEMBERS (VECTOR / OWN)
 
-#if VECTOR > 1
-#define WORDS 4
-#define GET_WORDS(t, words, memory, at) LOAD_4_WORDS(words, memory, at)
-#define NUMBER(t, words, e) PART(t, words, e)
-#define PUT_NUMBERS(t, memory, at, values) STORE_4_WORDS(t, memory, at, values)
-#define KEPT uint
-#else
-#define WORDS 1
-#define GET_WORDS(t, words, memory, at) (words)[0] = LOAD(t, memory, at);
-#define NUMBER(t, words, e) (words)[e]
-#define PUT_NUMBERS(t, memory, at, values) STORE(t, memory, at, (values)[0]);
-#define KEPT ACCUMULATOR
-#endif
-
 // Of EACH lines of the lane from `line` on, those that are there: vector `at`.
 #define FOR_LINES(k, line, end, at) \
     UNROLL \

@@ -1,14 +1,16 @@
-// The maximum or average of 2-D windows: a work-item for each element of the result.
+// The maximum or average of 2-D windows: a work-item for each element of the result, or for VECTOR neighbouring channels.
 //
 // X: dtype. ACCUMULATOR: type that is computed in. START, COMBINE(a, b), FINISH(a): what becomes
-// of a window's elements. HAS_INDICES: is it written, too, where in its plane each window's maximum
-// is: the first of equals, the last NaN? CHANNELS_LAST: are results [n, h, w, c] in memory? Pairs are (height, width).
+// of a window's elements. HAS_INDICES: is it written, too, where each window's maximum
+// is: the first of equals, the last NaN? I: see windows.h. CHANNELS_LAST: are results [n, h, w, c] in memory? Else VECTOR is
+// 1. Pairs are (height, width).
 
 KERNEL_BEGIN
     const uint i = GROUP_ID(0) * GROUP + LANE;
     if (i < p.count) {
 #if CHANNELS_LAST
-        const uint c = i % p.out[1], pixel = i / p.out[1];
+        const uint channels = p.out[1] / VECTOR;
+        const uint c = i % channels * VECTOR, pixel = i / channels;
         const uint column = pixel % p.out[3], row = pixel / p.out[3] % p.out[2];
         const uint n = pixel / p.out[3] / p.out[2];
 #else
@@ -17,9 +19,13 @@ KERNEL_BEGIN
         const uint c = plane % p.out[1], n = plane / p.out[1];
 #endif
         const uint x_start = n * p.x_strides[0] + c * p.x_strides[1];
-        ACCUMULATOR value = START;
+        ACCUMULATOR values[VECTOR];
+        UNROLL
+        for (uint e = 0; e < VECTOR; e++) values[e] = START;
 #if HAS_INDICES
-        uint best = 0;
+        uint best[VECTOR];
+        UNROLL
+        for (uint e = 0; e < VECTOR; e++) best[e] = 0;
         bool is_found = false;
 #endif
         for (uint ky = 0; ky < p.kernel_size[0]; ky++) {
@@ -30,19 +36,29 @@ KERNEL_BEGIN
                 const uint z = column * p.stride[1] + kx * p.dilation[1] - p.padding[1];
                 if (z >= p.size[1]) continue;
                 const uint at = x_start + y * p.x_strides[2] + z * p.x_strides[3];
-                const ACCUMULATOR element = LOAD(X, x, at);
+                KEPT words[WORDS];
+                GET_WORDS(X, words, x, at / VECTOR)
 #if HAS_INDICES
-                if (!is_found || element > value || element != element) {
-                    best = y * p.size[1] + z;
-                    is_found = true;
-                }
+                const uint place = IN_WINDOWS ? ky * p.kernel_size[1] + kx : y * p.size[1] + z;
 #endif
-                value = COMBINE(value, element);
+                UNROLL
+                for (uint e = 0; e < VECTOR; e++) {
+                    const ACCUMULATOR element = NUMBER(X, words, e);
+#if HAS_INDICES
+                    if (!is_found || element > values[e] || element != element) best[e] = place;
+#endif
+                    values[e] = COMBINE(values[e], element);
+                }
+#if HAS_INDICES
+                is_found = true;
+#endif
             }
         }
-        STORE(X, result, i, FINISH(value));
+        UNROLL
+        for (uint e = 0; e < VECTOR; e++) values[e] = FINISH(values[e]);
+        PUT_NUMBERS(X, result, i, values)
 #if HAS_INDICES
-        STORE(i64, indices, i, best);
+        PUT_PLACES(indices, i, best)
 #endif
     }
 KERNEL_END

@@ -493,7 +493,7 @@ fn maxima_of_images_with_their_channels_last_and_their_gradient() {
         stride: [1, 1],
         padding: [0, 0],
         dilation: [1, 1],
-        indices: false,
+        indices: None,
     };
     let op = ChannelsLast {
         op: Box::new(pool.into()),
@@ -512,5 +512,27 @@ fn maxima_of_images_with_their_channels_last_and_their_gradient() {
         int([1, 1, 1, 2], DType::I64, &[4, 4]),
         double([1, 1, 1, 2], &[2.0, 3.0]),
     );
+    assert_floats(
+        &eval(op.clone(), &[index, ct]),
+        &[0.0, 0.0, 0.0, 0.0, 5.0, 0.0],
+    );
+    // The same places, told in their windows.
+    let (index, ct) = (
+        int([1, 1, 1, 2], DType::U8, &[3, 2]),
+        double([1, 1, 1, 2], &[2.0, 3.0]),
+    );
     assert_floats(&eval(op, &[index, ct]), &[0.0, 0.0, 0.0, 0.0, 5.0, 0.0]);
+    // Of windows that begin in the padding.
+    let op = MaxPool2dBackward {
+        kernel: [3, 3],
+        stride: [2, 2],
+        padding: [1, 1],
+        dilation: [1, 1],
+        sides: [2, 3],
+    };
+    let (index, ct) = (
+        int([1, 1, 1, 2], DType::U8, &[5, 6]),
+        double([1, 1, 1, 2], &[2.0, 3.0]),
+    );
+    assert_floats(&eval(op, &[index, ct]), &[0.0, 2.0, 0.0, 0.0, 3.0, 0.0]);
 }

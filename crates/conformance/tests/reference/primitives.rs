@@ -536,15 +536,15 @@ fn convolutions() {
 
 #[test]
 fn pooling_counts_its_padding() {
-    let op = |kind, indices| Pool2d {
+    let op = |kind| Pool2d {
         kind,
         kernel: [2, 2],
         stride: [2, 2],
         padding: [1, 1],
         dilation: [1, 1],
-        indices,
+        indices: None,
     };
-    let pool = |kind, x: &[f64]| eval(op(kind, false), &[double([1, 1, 2, 3], x)]);
+    let pool = |kind, x: &[f64]| eval(op(kind), &[double([1, 1, 2, 3], x)]);
     let x = [-1.0, -2.0, -3.0, 4.0, 5.0, 6.0];
     assert_floats(&pool(PoolKind::Max, &x), &[-1.0, -2.0, 4.0, 6.0]);
     assert_floats(&pool(PoolKind::Average, &x), &[-0.25, -1.25, 1.0, 2.75]);
@@ -554,17 +554,18 @@ fn pooling_counts_its_padding() {
 
 #[test]
 fn pooling_tells_where_maxima_are() {
-    let pool = |x: &[f64]| {
+    let places = |x: &[f64], padding, indices| {
         let op = Pool2d {
             kind: PoolKind::Max,
             kernel: [2, 3],
             stride: [1, 1],
-            padding: [0, 0],
+            padding,
             dilation: [1, 1],
-            indices: true,
+            indices: Some(indices),
         };
         eval_all(op, &[double([1, 2, 2, 4], x)])
     };
+    let pool = |x: &[f64]| places(x, [0, 0], PoolIndices::Plane);
     let x = [
         1.0, 7.0, 7.0, 0.0, 7.0, 2.0, 3.0, 9.0, -INF, -INF, -INF, -INF, NAN, -INF, NAN, 5.0,
     ];
@@ -574,6 +575,11 @@ fn pooling_tells_where_maxima_are() {
     let nothing = pool(&[-INF; 16]);
     assert_floats(&nothing[0], &[-INF; 4]);
     assert_ints(&nothing[1], &[0, 1, 0, 1]);
+    let in_windows = places(&x, [0, 0], PoolIndices::Window);
+    assert_ints(&in_windows[1], &[1, 5, 5, 4]);
+    // Windows that begin in the padding: their elements there count.
+    let in_windows = places(&x, [1, 0], PoolIndices::Window);
+    assert_ints(&in_windows[1], &[4, 3, 1, 5, 0, 2, 3, 3, 5, 4, 2, 1]);
     // Windows in which there is nothing but padding.
     let op = Pool2d {
         kind: PoolKind::Max,
@@ -581,7 +587,7 @@ fn pooling_tells_where_maxima_are() {
         stride: [1, 1],
         padding: [1, 1],
         dilation: [2, 2],
-        indices: true,
+        indices: Some(PoolIndices::Plane),
     };
     let results = eval_all(op, &[double([1, 1, 1, 1], &[4.0])]);
     assert_floats(&results[0], &[-INF]);

@@ -138,7 +138,7 @@ pub use max_pool2d_backward::MaxPool2dBackward;
 pub use norm_backward::NormBackward;
 pub use pad::Pad;
 pub use permute::Permute;
-pub use pool2d::{Pool2d, PoolKind};
+pub use pool2d::{Pool2d, PoolIndices, PoolKind};
 pub use pseudo_inverse::PseudoInverse;
 pub use qr::Qr;
 pub use random::{Distribution, Random, philox};

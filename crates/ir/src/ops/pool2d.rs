@@ -12,8 +12,8 @@ use crate::{Graph, Named, OpDef, OpType, ResultTypes};
 /// and as zeros that are counted for the average (`count_include_pad`, PyTorch's default).
 ///
 /// Results: the maximum or average, of the operand's dtype; then, if `indices`, where the maximum
-/// is in its plane of `x`, `row · w + column`, `i64`: the first one where several are equal, the
-/// last NaN, as in PyTorch; 0 for a window that is all padding.
+/// is: the first one where several are equal, the last NaN, as in PyTorch; 0 for a window that is
+/// all padding.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Pool2d {
     /// What becomes of a window.
@@ -26,8 +26,37 @@ pub struct Pool2d {
     pub padding: [usize; 2],
     /// Distance between the elements of a window.
     pub dilation: [usize; 2],
-    /// Is it a result, too, where the maximum is? There is no such place of an average.
-    pub indices: bool,
+    /// Is it a result, too, where the maximum is, and how is that told? There is no such place of an average.
+    pub indices: Option<PoolIndices>,
+}
+
+/// How it is told where the maximum of a window is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum PoolIndices {
+    /// In its plane of the operand: `row · w + column`, `i64`.
+    Plane,
+    /// In its window, of fewer than 256 elements without gaps: `row · width + column`, `u8`. It takes less memory, and is
+    /// all that gradients need.
+    Window,
+}
+
+impl PoolIndices {
+    /// Those of the least memory for windows of `kernel` elements, `dilation` apart.
+    pub fn narrowest(kernel: [usize; 2], dilation: [usize; 2]) -> Self {
+        let elements = kernel[0].saturating_mul(kernel[1]);
+        match elements <= usize::from(u8::MAX) && dilation == [1; 2] {
+            true => Self::Window,
+            false => Self::Plane,
+        }
+    }
+
+    /// The dtype of indices.
+    pub fn dtype(self) -> DType {
+        match self {
+            Self::Plane => DType::I64,
+            Self::Window => DType::U8,
+        }
+    }
 }
 
 /// What becomes of a window.
@@ -55,8 +84,12 @@ impl OpDef for Pool2d {
         let [x] = operands(Self::NAME, inputs)?;
         require_float(Self::NAME, x)?;
         require(Self::NAME, x.rank() == 4, "x [n, c, h, w]", x)?;
-        let legal = self.kind == PoolKind::Max || !self.indices;
+        let legal = self.kind == PoolKind::Max || self.indices.is_none();
         require(Self::NAME, legal, "indices of maxima", "those of averages")?;
+        let is_short = self.indices != Some(PoolIndices::Window)
+            || PoolIndices::narrowest(self.kernel, self.dilation) == PoolIndices::Window;
+        let expected = "fewer than 256 elements without gaps for indices in windows";
+        require(Self::NAME, is_short, expected, format_args!("{self:?}"))?;
         let side = |i: usize| {
             windows(
                 x.shape[2 + i],
@@ -73,7 +106,7 @@ impl OpDef for Pool2d {
         };
         let result = |dtype| TensorType::new([x.shape[0], x.shape[1], h, w], dtype);
         let mut results = smallvec![result(x.dtype)];
-        results.extend(self.indices.then(|| result(DType::I64)));
+        results.extend(self.indices.map(|indices| result(indices.dtype())));
         Ok(results)
     }
 
@@ -85,9 +118,9 @@ impl OpDef for Pool2d {
         node.each(g, |g, _| match self.kind {
             PoolKind::Max => {
                 let index = match self.indices {
-                    true => node.results[1],
-                    false => {
-                        let indices = true;
+                    Some(_) => node.results[1],
+                    None => {
+                        let indices = Some(PoolIndices::narrowest(self.kernel, self.dilation));
                         let both = g.push(
                             Self {
                                 indices,
@@ -148,9 +181,10 @@ impl Named for Pool2d {
         let mut cases = Vec::new();
         for dtype in DType::FLOATS {
             for (kind, indices) in [
-                (PoolKind::Max, false),
-                (PoolKind::Max, true),
-                (PoolKind::Average, false),
+                (PoolKind::Max, None),
+                (PoolKind::Max, Some(PoolIndices::Plane)),
+                (PoolKind::Max, Some(PoolIndices::Window)),
+                (PoolKind::Average, None),
             ] {
                 for (kernel, stride, padding, dilation) in [
                     ([2, 2], [2, 2], [0, 0], [1, 1]),
@@ -158,6 +192,10 @@ impl Named for Pool2d {
                     ([3, 3], [2, 1], [1, 0], [2, 1]),
                     ([7, 2], [7, 2], [0, 0], [1, 1]),
                 ] {
+                    let is_short = PoolIndices::narrowest(kernel, dilation) == PoolIndices::Window;
+                    if indices == Some(PoolIndices::Window) && !is_short {
+                        continue;
+                    }
                     let op = Self {
                         kind,
                         kernel,
@@ -174,6 +212,9 @@ impl Named for Pool2d {
                         let x = Operand::new([2, 3, 7, 8], dtype).arrange(arrange);
                         cases.push(Case::new(op.clone(), [x]));
                     }
+                    // With their channels last, vectors of them.
+                    let x = Operand::new([2, 16, 7, 8], dtype);
+                    cases.push(Case::new(op, [x]));
                 }
             }
         }

@@ -164,7 +164,7 @@ pub(super) fn all() -> Vec<Probe> {
                 stride: [2; 2],
                 padding: [0; 2],
                 dilation: [1; 2],
-                indices: false,
+                indices: None,
             };
             g.push(op, &[x])
         }),

@@ -246,7 +246,7 @@ fn convolutions(g: &mut Graph, [channels, side, layers]: [usize; 3]) -> ValueId 
         stride: [2; 2],
         padding: [0; 2],
         dilation: [1; 2],
-        indices: false,
+        indices: None,
     };
     weights.into_iter().fold(x, |x, weight| {
         let y = convolved(g, x, weight);

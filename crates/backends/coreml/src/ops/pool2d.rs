@@ -15,7 +15,7 @@ pub(crate) const KERNEL: Kernel = Kernel {
 /// Windows without gaps, and no indices.
 fn accepts(call: &Call) -> bool {
     let op = parameters!(call.signature.op, Pool2d);
-    call.operands_are(is_float) && op.dilation == [1, 1] && !op.indices
+    call.operands_are(is_float) && op.dilation == [1, 1] && op.indices.is_none()
 }
 
 fn emit(b: &mut Builder, op: &Op, x: &[Var]) -> Vars {

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use num_traits::Zero;
-use rustorch_ir::ops::{Pool2d, PoolKind};
+use num_traits::{PrimInt, Zero};
+use rustorch_ir::ops::{Pool2d, PoolIndices, PoolKind};
 use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
@@ -36,6 +36,12 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
     })
 }
 
+/// Where maxima are, in planes or windows.
+enum Places<'a> {
+    Plane(SharedMut<'a, i64>),
+    Window(SharedMut<'a, u8>),
+}
+
 fn pool2d<T: Element<Compute: Real + Ordered>>(args: &mut Args, op: &Pool2d) {
     let (x, to) = (&args.inputs[0], args.output.ty.shape.clone());
     let from = x.shape();
@@ -51,10 +57,16 @@ fn pool2d<T: Element<Compute: Real + Ordered>>(args: &mut Args, op: &Pool2d) {
     let elements = op.kernel[0] * op.kernel[1];
     let x = Reader::<T>::whole(x);
     let work = elements * plane;
-    let indices = args
-        .others
-        .first_mut()
-        .map(|indices| SharedMut::new(indices.data()));
+    let mut places = args.others.first_mut();
+    let places = match op.indices {
+        Some(PoolIndices::Plane) => places
+            .as_mut()
+            .map(|to| Places::Plane(SharedMut::new(to.data()))),
+        Some(PoolIndices::Window) => places
+            .as_mut()
+            .map(|to| Places::Window(SharedMut::new(to.data()))),
+        None => None,
+    };
     for_rows(
         args.pool,
         args.output.data::<T>(),
@@ -64,12 +76,17 @@ fn pool2d<T: Element<Compute: Real + Ordered>>(args: &mut Args, op: &Pool2d) {
             let (mut x, mut buffer) = (x.clone(), Vec::new());
             for (index, out) in (first..).zip(part.chunks_exact_mut(plane)) {
                 let x = x.read(index * pixels, pixels);
-                // SAFETY: there is an index for each element, and planes are one thread's.
-                let indices = (indices.as_ref())
-                    .map(|indices| unsafe { indices.range(index * plane, plane) });
-                T::write(out, &mut buffer, |out| match (op.kind, indices) {
-                    (PoolKind::Max, Some(indices)) => {
-                        find_largest(x, sides, op.kernel, out, indices);
+                let own = index * plane;
+                T::write(out, &mut buffer, |out| match (op.kind, &places) {
+                    (PoolKind::Max, Some(Places::Plane(places))) => {
+                        // SAFETY: there is an index for each element, and planes are one thread's.
+                        let places = unsafe { places.range(own, plane) };
+                        find_largest(x, sides, op.kernel, out, places, |at, _| at as i64);
+                    }
+                    (PoolKind::Max, Some(Places::Window(places))) => {
+                        // SAFETY: as above.
+                        let places = unsafe { places.range(own, plane) };
+                        find_largest(x, sides, op.kernel, out, places, |_, element| element as u8);
                     }
                     (PoolKind::Max, None) => {
                         out.fill(T::Compute::LEAST);
@@ -95,46 +112,46 @@ fn fold_windows<T: Copy>(
     out: &mut [T],
     step: impl Fn(T, T) -> T,
 ) {
-    for_runs(sides, kernel, |windows, first| {
+    for_runs(sides, kernel, |windows, first, _| {
         let x = x[first..].iter().step_by(sides[1].stride);
         let out = &mut out[windows];
         out.iter_mut().zip(x).for_each(|(y, &x)| *y = step(*y, x));
     });
 }
 
-/// The largest element of each window in `x`, and where it is: the first of equals, the last NaN;
-/// 0 for a window that has none.
-fn find_largest<T: Ordered>(
+/// The largest element of each window in `x`, and what `place` makes of where it is in the plane and in the window, less
+/// than the type's largest: the first of equals, the last NaN; 0 for a window that has none.
+fn find_largest<T: Ordered, I: PrimInt>(
     x: &[T],
     sides: [Side; 2],
     kernel: [usize; 2],
     out: &mut [T],
-    indices: &mut [i64],
+    indices: &mut [I],
+    place: impl Fn(usize, usize) -> I,
 ) {
-    const NOWHERE: i64 = -1;
+    let nowhere = I::max_value();
     out.fill(T::LEAST);
-    indices.fill(NOWHERE);
-    for_runs(sides, kernel, |windows, first| {
+    indices.fill(nowhere);
+    for_runs(sides, kernel, |windows, first, element| {
         let places = (first..).step_by(sides[1].stride);
         let best = out[windows.clone()].iter_mut().zip(&mut indices[windows]);
         for ((y, index), at) in best.zip(places) {
-            if *index == NOWHERE || x[at] > *y || x[at].is_unordered() {
-                (*y, *index) = (x[at], at as i64);
+            if *index == nowhere || x[at] > *y || x[at].is_unordered() {
+                (*y, *index) = (x[at], place(at, element));
             }
         }
     });
-    indices
-        .iter_mut()
-        .for_each(|index| *index = (*index).max(0));
+    let missing = indices.iter_mut().filter(|index| **index == nowhere);
+    missing.for_each(|index| *index = I::zero());
 }
 
 /// Goes through the windows of a plane, one place in the kernel after the other: calls `body` with
-/// windows beside each other, and where the first of them has its element there, which is on the
-/// plane. Those of the next are a stride further each.
+/// windows beside each other, where the first of them has its element there, which is on the
+/// plane, and that element's number. Those of the next are a stride further each.
 fn for_runs(
     [down, across]: [Side; 2],
     [height, width]: [usize; 2],
-    mut body: impl FnMut(Range<usize>, usize),
+    mut body: impl FnMut(Range<usize>, usize, usize),
 ) {
     for (i, j) in (0..height).flat_map(|i| (0..width).map(move |j| (i, j))) {
         let inside = across.windows(j);
@@ -144,7 +161,7 @@ fn for_runs(
         for y in down.windows(i) {
             let first = down.at(y, i) * across.size + across.at(inside.start, j);
             let row = y * across.count;
-            body(row + inside.start..row + inside.end, first);
+            body(row + inside.start..row + inside.end, first, i * width + j);
         }
     }
 }

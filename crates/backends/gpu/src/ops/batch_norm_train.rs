@@ -180,6 +180,7 @@ macro_rules! text {
     ($name:literal) => {
         concat!(
             include_str!("../../kernels/vectors.h"),
+            include_str!("../../kernels/numbers.h"),
             include_str!("../../kernels/channels.h"),
             include_str!(concat!("../../kernels/", $name))
         )

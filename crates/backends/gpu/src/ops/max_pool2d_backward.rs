@@ -4,7 +4,7 @@ use rustorch_ir::ops::MaxPool2dBackward;
 use rustorch_ir::{Op, OpKind};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
-use super::windows::{Windows, kernel};
+use super::windows::{Windows, channels_together, kernel};
 use crate::emit::{Emitter, GpuKernel};
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
@@ -13,6 +13,9 @@ pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     layouts: Layouts::Any,
     launch: GpuKernel::everywhere(emit),
 };
+
+/// Elements of a row that a work-item finds one after the other, which saves it divisions.
+const EACH: usize = 4;
 
 fn emit(step: &Step, emitter: &mut Emitter) {
     let Op::MaxPool2dBackward(op) = &step.last().op else {
@@ -36,10 +39,25 @@ pub(super) fn backward(
         padding: op.padding,
         dilation: op.dilation,
     };
-    let text = include_str!("../../kernels/max_pool2d_backward.c");
-    let count = result.ty.shape.elements();
+    let text = concat!(
+        include_str!("../../kernels/vectors.h"),
+        include_str!("../../kernels/numbers.h"),
+        include_str!("../../kernels/windows.h"),
+        include_str!("../../kernels/max_pool2d_backward.c")
+    );
+    let [vector, each] = match is_last {
+        true => [channels_together(&[ct, index, result]), EACH],
+        false => [1, 1],
+    };
+    let shape = &result.ty.shape;
+    let blocks = shape[3].div_ceil(each);
+    let count = shape[0] * shape[1] / vector * shape[2] * blocks;
     let mut kernel = kernel("max_pool2d_backward", text, [ct, result], &windows, count);
     kernel.define("CHANNELS_LAST", u8::from(is_last));
+    kernel.define("VECTOR", vector);
+    kernel.define("EACH", each);
+    kernel.define_dtype("I", index.ty.dtype);
+    kernel.word("blocks", blocks);
     kernel.read("index", index);
     kernel.words("index_strides", &index.layout.strides);
     emitter.launch(kernel);

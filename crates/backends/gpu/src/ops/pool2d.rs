@@ -4,7 +4,7 @@ use rustorch_ir::ops::{Pool2d, PoolKind};
 use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
-use super::windows::{Windows, kernel};
+use super::windows::{Windows, channels_together, kernel};
 use crate::emit::{Emitter, GpuKernel};
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
@@ -40,8 +40,19 @@ pub(super) fn pool(
         padding: op.padding,
         dilation: op.dilation,
     };
-    let text = include_str!("../../kernels/pool2d.c");
-    let count = results[0].ty.shape.elements();
+    let text = concat!(
+        include_str!("../../kernels/vectors.h"),
+        include_str!("../../kernels/numbers.h"),
+        include_str!("../../kernels/windows.h"),
+        include_str!("../../kernels/pool2d.c")
+    );
+    let images: Vec<&Place> = [x].into_iter().chain(results.iter().copied()).collect();
+    let vector = if is_last {
+        channels_together(&images)
+    } else {
+        1
+    };
+    let count = results[0].ty.shape.elements() / vector;
     let mut kernel = kernel("pool2d", text, [x, results[0]], &windows, count);
     let (start, combine, finish) = match op.kind {
         PoolKind::Max => ("-INFINITY", "MAX_OR_NAN(a, b)", "(a)"),
@@ -55,8 +66,10 @@ pub(super) fn pool(
     kernel.define("COMBINE(a, b)", combine);
     kernel.define("FINISH(a)", finish);
     kernel.define("CHANNELS_LAST", u8::from(is_last));
-    kernel.define("HAS_INDICES", u8::from(op.indices));
-    if op.indices {
+    kernel.define("VECTOR", vector);
+    kernel.define("HAS_INDICES", u8::from(op.indices.is_some()));
+    if op.indices.is_some() {
+        kernel.define_dtype("I", results[1].ty.dtype);
         kernel.write("indices", results[1]);
     }
     emitter.launch(kernel);

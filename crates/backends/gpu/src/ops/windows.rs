@@ -1,8 +1,9 @@
 //! What kernels that go through 2-D windows have in common.
 
+use rustorch_ir::ops::ChannelsLast;
 use rustorch_runtime::{Place, Step};
 
-use super::views::for_each;
+use super::views::{PARTS, WIDEST, for_each, vector};
 use crate::kernel::{Kernel, accumulator};
 
 /// How windows lie. Pairs are (height, width).
@@ -39,6 +40,17 @@ pub(super) fn kernel(
     kernel.words("padding", &windows.padding);
     kernel.words("dilation", &windows.dilation);
     kernel
+}
+
+/// How many neighbouring channels of images, of which `images[0]` has the wide numbers, can be moved as 16 bytes: all of
+/// them have their channels last in memory. 1 if they cannot.
+pub(super) fn channels_together(images: &[&Place]) -> usize {
+    let dtype = images[0].ty.dtype;
+    let wide = dtype.size().map_or(1, |size| WIDEST / size);
+    let seen = |place: &&Place| place.layout.permute(&ChannelsLast::ORDER);
+    let layouts: Vec<_> = images.iter().map(seen).collect();
+    let fits = PARTS.contains(&dtype) && vector(WIDEST / wide, &layouts, &[], &[]) == wide;
+    if fits { wide } else { 1 }
 }
 
 /// Channels of the result that a work-item of a convolution computes from what it reads once.

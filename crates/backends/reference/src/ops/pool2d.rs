@@ -1,4 +1,4 @@
-use rustorch_ir::ops::{Pool2d, PoolKind};
+use rustorch_ir::ops::{Pool2d, PoolIndices, PoolKind};
 
 use super::binary::maximum;
 use super::conv2d::{sizes, windows};
@@ -28,13 +28,25 @@ pub(crate) fn evaluate(op: &Pool2d, call: &Call) -> Result<Vec<Values>, Misuse> 
                     PoolKind::Max => window.fold(f64::NEG_INFINITY, maximum),
                     PoolKind::Average => window.sum::<f64>() / window_size,
                 });
-                if op.indices {
-                    indices.push(place_of_maximum(x, places) as i128);
-                }
+                let place = place_of_maximum(x, places);
+                indices.extend(op.indices.map(|indices| match indices {
+                    PoolIndices::Plane => place as i128,
+                    PoolIndices::Window => {
+                        let element = |side: &[(usize, usize)], at: usize| {
+                            let found = side.iter().find(|(_, place)| *place == at);
+                            found.map_or(0, |(element, _)| *element)
+                        };
+                        let [row, column] = [
+                            element(rows, place / width),
+                            element(columns, place % width),
+                        ];
+                        (row * op.kernel[1] + column) as i128
+                    }
+                }));
             }
         }
     }
-    let indices = op.indices.then_some(Values::Int(indices));
+    let indices = op.indices.map(|_| Values::Int(indices));
     Ok([Values::Float(out)].into_iter().chain(indices).collect())
 }
 

@@ -121,7 +121,7 @@ const CASES: [(&str, usize, Build); 30] = [
             stride: [2; 2],
             padding: [0; 2],
             dilation: [1; 2],
-            indices: false,
+            indices: None,
         };
         g.push(op, &[x])
     }),

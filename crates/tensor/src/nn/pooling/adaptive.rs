@@ -103,7 +103,7 @@ impl Tensor {
                 stride: [*down, *across],
                 padding: [0; 2],
                 dilation: [1; 2],
-                indices: false,
+                indices: None,
             };
             return Self::apply(name, op, &[&x])?.without_batch(has_batch);
         }

@@ -177,7 +177,7 @@ impl Tensor {
             stride: sides.map(|side| side.stride),
             padding: sides.map(|side| side.padding),
             dilation: [1; 2],
-            indices: false,
+            indices: None,
         };
         Self::apply(name, op, &[&x])
     }

@@ -1,6 +1,6 @@
 //! The largest elements of windows.
 
-use rustorch_ir::ops::{Pool2d, PoolKind};
+use rustorch_ir::ops::{Pool2d, PoolIndices, PoolKind};
 
 use super::Windows;
 use crate::error::{RusTorchResult, require};
@@ -182,16 +182,25 @@ impl Tensor {
             (rest, rest + side.excess())
         });
         let x = self.surrounded(name, &around, f64::NEG_INFINITY)?;
+        let [kernel, dilation] = [
+            sides.each_ref().map(|side| side.kernel),
+            sides.each_ref().map(|side| side.dilation),
+        ];
+        let places = match indices {
+            true => Some(PoolIndices::Plane),
+            // Gradients follow from them.
+            false => (is_grad_enabled() && x.is_tracked())
+                .then(|| PoolIndices::narrowest(kernel, dilation)),
+        };
         let op = Pool2d {
             kind: PoolKind::Max,
-            kernel: sides.map(|side| side.kernel),
+            kernel,
             stride: sides.map(|side| side.stride),
             padding: sides.each_ref().map(own),
-            dilation: sides.map(|side| side.dilation),
-            // Gradients follow from them.
-            indices: indices || is_grad_enabled() && x.is_tracked(),
+            dilation,
+            indices: places,
         };
-        if !op.indices {
+        if op.indices.is_none() {
             let values = Self::apply(name, op, &[&x])?;
             return Ok([values.clone(), values]);
         }
