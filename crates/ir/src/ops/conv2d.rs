@@ -228,6 +228,19 @@ impl Named for Conv2d {
             };
             let many = [[2, 6, 5, 7], [16, 3, 3, 3]].map(|shape| Operand::new(shape, dtype));
             cases.push(Case::new(op, many));
+            // Few channels of many pixels, as first layers have them.
+            for (padding, kernel) in [([3, 3], [7, 7]), ([0, 0], [2, 4]), ([1, 2], [3, 5])] {
+                let op = Self {
+                    stride: [2, 2],
+                    padding,
+                    ..Self::default()
+                };
+                for channels in [1, 3, 4] {
+                    let x = Operand::new([2, channels, 12, 15], dtype);
+                    let w = Operand::new([16, channels, kernel[0], kernel[1]], dtype);
+                    cases.push(Case::new(op.clone(), [x, w]));
+                }
+            }
             let (x, w) = (
                 Operand::new([0, 3, 6, 6], dtype),
                 Operand::new([5, 3, 3, 3], dtype),

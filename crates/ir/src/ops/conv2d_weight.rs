@@ -132,6 +132,15 @@ impl Named for Conv2dWeight {
             };
             push(&padded, [2, 3, 18, 17], 40, [3, 3], whole);
             push(&Conv2d::default(), [2, 7, 4, 4], 70, [1, 1], whole);
+            // Few channels of many pixels, as first layers have them.
+            for (padding, kernel) in [([3, 3], [7, 7]), ([0, 0], [2, 4]), ([1, 2], [3, 5])] {
+                let conv = Conv2d {
+                    stride: [2, 2],
+                    padding,
+                    ..Conv2d::default()
+                };
+                push(&conv, [2, 3, 12, 15], 16, kernel, whole);
+            }
             push(&Conv2d::default(), [0, 3, 6, 6], 5, [3, 3], whole);
         }
         cases

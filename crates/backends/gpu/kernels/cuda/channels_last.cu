@@ -3,9 +3,11 @@
 // work-item makes a piece.
 //
 // IS_PANELS: are an image's pieces, one after the other, a row of panels, see panels.cu? Else
-// they are just that. X: dtype. TERMS: as in panels.cu.
+// they are just that. TOGETHER: neighbouring pixels of a line that share a piece, which begins p.before pixels ahead of them;
+// if there are several, each has as much of it. p.size: height, and pieces of a line. X: dtype. TERMS: as in panels.cu.
 
 #define PIECE 8
+#define SHARE (PIECE / TOGETHER)
 // Pixels that neighbouring work-items take: they read and write 32 bytes next to each other.
 #define NEIGHBOURS 16
 
@@ -29,13 +31,16 @@ KERNEL_BEGIN
     if (!exists) return;
     const ulong to = (ulong)at * p.pieces_count + part;
 #endif
-    const ulong from = (ulong)image * p.strides[0] + (ulong)(pixel / p.size[1]) * p.strides[2]
-        + (ulong)(pixel % p.size[1]) * p.strides[3];
+    const ulong from = (ulong)image * p.strides[0] + (ulong)(pixel / p.size[1]) * p.strides[2];
     STORAGE(X) values[PIECE];
     UNROLL for (uint j = 0; j < PIECE; j++) {
-        const uint channel = part * PIECE + j;
+        const uint channel = part * PIECE + j % SHARE;
+        // Before the first it wraps.
+        const uint column = pixel % p.size[1] * TOGETHER + j / SHARE - p.before;
         values[j] = 0;
-        if (exists && channel < p.channels) values[j] = x[from + (ulong)channel * p.strides[1]];
+        if (exists && channel < p.channels && column < p.width) {
+            values[j] = x[from + (ulong)column * p.strides[3] + (ulong)channel * p.strides[1]];
+        }
     }
     UNROLL for (uint term = 0; term < TERMS; term++) {
         uint numbers[PIECE];

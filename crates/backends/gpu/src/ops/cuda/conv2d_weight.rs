@@ -5,11 +5,12 @@ use rustorch_ir::ops::Conv2dWeight;
 use rustorch_ir::{DType, Op, Signature};
 use rustorch_runtime::{Place, Step};
 
-use super::conv2d::Images;
+use super::conv2d::{Images, Sharing};
 use super::matmul::Memory;
 use crate::emit::Emitter;
 use crate::kernel::Kernel;
 use crate::ops::views::for_each;
+use crate::ops::windows::Windows;
 
 /// Is there a kernel for this?
 pub(crate) fn accepts(s: &Signature) -> bool {
@@ -79,11 +80,19 @@ impl Tiling {
 /// its result.
 pub(crate) fn sum(op: &Conv2dWeight, [x, ct]: [&Place; 2], y: &Place, emitter: &mut Emitter) {
     const PIECE: usize = 8;
-    let (images, gradients) = (Images::new(x, emitter), Images::new(ct, emitter));
+    let sharing = Sharing::of(&op.conv, x.ty.shape[1], x.ty.dtype);
+    let images = Images::new(x, sharing, emitter);
+    let gradients = Images::new(ct, Sharing::NONE, emitter);
+    let windows = sharing.windows(Windows {
+        kernel_size: op.kernel,
+        stride: op.conv.stride,
+        padding: op.conv.padding,
+        dilation: op.conv.dilation,
+    });
     let shape = &ct.ty.shape;
     let [count, outputs, height, width] = [shape[0], shape[1], shape[2], shape[3]];
     let padded = images.pieces * PIECE;
-    let columns = op.kernel[0] * op.kernel[1] * padded;
+    let columns = windows.kernel_size.iter().product::<usize>() * padded;
     let chunks = (count * height * width).div_ceil(DEPTH);
     let tiling = Tiling::new([outputs, columns], chunks, emitter.limits.compute_units);
     let parts = emitter.scratch(tiling.parts * outputs * columns * size_of::<f32>());
@@ -131,11 +140,11 @@ pub(crate) fn sum(op: &Conv2dWeight, [x, ct]: [&Place; 2], y: &Place, emitter: &
     // Images, rows and pixels of DEPTH pixels.
     let step = [DEPTH / plane, DEPTH / width % height, DEPTH % width];
     kernel.words("step", &step);
-    kernel.words("size", &x.ty.shape[2..]);
-    kernel.words("kernel_size", &op.kernel);
-    kernel.words("stride", &op.conv.stride);
-    kernel.words("padding", &op.conv.padding);
-    kernel.words("dilation", &op.conv.dilation);
+    kernel.words("size", &[x.ty.shape[2], sharing.width(x.ty.shape[3])]);
+    kernel.words("kernel_size", &windows.kernel_size);
+    kernel.words("stride", &windows.stride);
+    kernel.words("padding", &windows.padding);
+    kernel.words("dilation", &windows.dilation);
     emitter.launch(kernel.groups(tiling.tiles * tiling.parts, 1, 1));
 
     let text = include_str!("../../../kernels/cuda/conv2d_weight_sum.cu");
@@ -147,7 +156,9 @@ pub(crate) fn sum(op: &Conv2dWeight, [x, ct]: [&Place; 2], y: &Place, emitter: &
     kernel.word("padded", padded);
     kernel.word("channels", x.ty.shape[1]);
     kernel.word("parts_count", tiling.parts);
+    kernel.define("TOGETHER", sharing.together);
     kernel.word("kernel_width", op.kernel[1]);
+    kernel.word("kernel_pieces", windows.kernel_size[1]);
     kernel.words("strides", &y.layout.strides);
     emitter.launch(kernel);
 }

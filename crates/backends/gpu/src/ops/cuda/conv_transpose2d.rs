@@ -5,9 +5,9 @@ use rustorch_ir::ops::ConvTranspose2d;
 use rustorch_ir::{Layout, Op, Signature, TensorType};
 use rustorch_runtime::{Place, Step};
 
-use super::conv2d::{Convolution, Images, has_numbers};
+use super::conv2d::{Convolution, Images, Sharing, has_numbers};
 use crate::emit::Emitter;
-use crate::ops::views::for_each;
+use crate::ops::views::{WIDEST, for_each};
 use crate::ops::windows::Windows;
 
 /// Is this transposed convolution one of those?
@@ -31,7 +31,7 @@ pub(crate) fn spread(op: &ConvTranspose2d, operands: &[&Place], y: &Place, emitt
     if rows.iter().chain(&columns).any(|phase| phase.taps == 0) {
         fill(y, bias, emitter);
     }
-    let images = Images::new(operands[0], emitter);
+    let images = Images::new(operands[0], Sharing::NONE, emitter);
     for row in &rows {
         for column in columns.iter().filter(|column| row.taps * column.taps > 0) {
             let seen = w.layout.permute(&[1, 0, 2, 3]);
@@ -108,12 +108,21 @@ fn view(place: &Place, layout: Layout) -> Place {
 /// a window reaches.
 fn fill(y: &Place, bias: Option<&Place>, emitter: &mut Emitter) {
     let text = include_str!("../../../kernels/cuda/fill_channels.cu");
-    let mut kernel = for_each("fill_channels", text, y.ty.shape.elements());
-    kernel.define_dtype("Y", y.ty.dtype);
-    kernel.write("y", y);
     let strides = &y.layout.strides;
     let mut order = [0, 1, 2, 3];
     order.sort_by_key(|&d| std::cmp::Reverse(strides[d]));
+    let count = y.ty.shape.elements();
+    let wide = y.ty.dtype.size().map_or(1, |size| WIDEST / size);
+    let are_zeros = bias.is_none()
+        && y.layout.permute(&order).is_contiguous()
+        && [count, y.layout.offset]
+            .iter()
+            .all(|n| n.is_multiple_of(wide));
+    let items = if are_zeros { count / wide } else { count };
+    let mut kernel = for_each("fill_channels", text, items);
+    kernel.define_dtype("Y", y.ty.dtype);
+    kernel.define("ARE_ZEROS", u8::from(are_zeros));
+    kernel.write("y", y);
     let channels = order.iter().position(|&d| d == 1).unwrap_or(1);
     kernel.define("CHANNELS", channels);
     kernel.words("shape", &order.map(|d| y.ty.shape[d]));
