@@ -11,6 +11,7 @@
 #define FINDS (IS_MADE && HAS_RELU && HAS_BIAS)
 
 KERNEL_BEGIN
+    LAUNCH_NEXT;
     const uint begin = GROUP_ID(1) * p.segment, end = min(begin + p.segment, p.lines);
     ACCUMULATOR centre[OWN];
 #if !IS_SUMS || FINDS

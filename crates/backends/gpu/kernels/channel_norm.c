@@ -5,6 +5,7 @@
 // number of X.
 
 KERNEL_BEGIN
+    LAUNCH_NEXT;
     const uint begin = GROUP_ID(1) * p.segment, end = min(begin + p.segment, p.lines);
     if (COLUMN < p.vectors) {
         ACCUMULATOR centre[OWN], scale[OWN], level[OWN];

@@ -6,6 +6,7 @@
 FUNCTION ACCUMULATOR finite(ACCUMULATOR x) { return fabs(x) < INFINITY ? x : 0; }
 
 KERNEL_BEGIN
+    LAUNCH_NEXT;
     LOCAL_ARRAY(ACCUMULATOR, shared, GROUP * OWN);
     const uint begin = GROUP_ID(1) * p.segment, end = min(begin + p.segment, p.lines);
     ACCUMULATOR shift[OWN], sums[OWN], squares[OWN];

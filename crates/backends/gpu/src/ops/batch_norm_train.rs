@@ -57,6 +57,7 @@ struct Lines {
     vectors: usize,
     plane: usize,
     group: usize,
+    resident: usize,
     columns: usize,
     segment: usize,
     segments: usize,
@@ -69,13 +70,17 @@ impl Lines {
     /// Vectors side by side of a group: 512 bytes are enough for a GPU's memory.
     const COLUMNS: usize = 32;
 
-    /// Groups of a compute unit, if there is enough to do.
-    const OF_UNIT: usize = 8;
-
     /// Lines that a lane reads before it uses the first.
     const EACH: usize = 4;
 
-    fn new(images: &[&Place], is_last: bool, limits: &Limits) -> Self {
+    /// Lines of a lane that what a group begins and ends with is worth.
+    const WORTH: usize = 32;
+
+    /// How often the groups that are at work at a time are followed by as many, at most.
+    const ROUNDS: usize = 4;
+
+    /// How groups go through images, of which a compute unit has `resident` at work at a time.
+    fn new(images: &[&Place], is_last: bool, resident: usize, limits: &Limits) -> Self {
         let ty = &images[0].ty;
         let dtype = ty.dtype;
         let channels = ty.shape[if is_last { ty.rank() - 1 } else { 1 }];
@@ -102,11 +107,12 @@ impl Lines {
             false => [members / vector, channels, 1],
         };
         let blocks = vectors.div_ceil(columns);
-        let wanted = (limits.compute_units * Self::OF_UNIT)
-            .div_ceil(blocks)
-            .max(1);
-        let least = most / columns * Self::EACH;
-        let segment = lines.div_ceil(wanted).max(least);
+        // All groups end at the same time: there are as many as are at work together, or a multiple of that.
+        let at_once = (limits.compute_units * resident / blocks).max(1);
+        let together = most / columns;
+        let rounds = lines / (at_once * together * Self::WORTH);
+        let segment = lines.div_ceil(at_once * rounds.clamp(1, Self::ROUNDS));
+        let segment = segment.max(together * Self::EACH);
         Self {
             is_last,
             channels,
@@ -121,6 +127,7 @@ impl Lines {
             vectors,
             plane: pixels / vector,
             group: most,
+            resident,
             columns,
             segment,
             segments: lines.div_ceil(segment),
@@ -141,6 +148,7 @@ impl Lines {
     /// A kernel that goes through all images.
     fn kernel(&self, name: &'static str, text: &'static str) -> Kernel {
         let mut kernel = Kernel::new(name, text, self.group as u32);
+        kernel.residence(self.group as u32, self.resident as u32);
         kernel.define_dtype("X", self.dtype);
         kernel.define_dtype("S", self.sums);
         kernel.define("ACCUMULATOR", accumulator(self.dtype));
@@ -192,7 +200,7 @@ fn normalise(op: &BatchNormTrain, step: &Step, is_last: bool, emitter: &mut Emit
     let [y, var, mean] = [0, 1, 2].map(|i| &step.outputs[i]);
     let other = step.inputs.get(3);
     let images: Vec<&Place> = [x, y].into_iter().chain(other).collect();
-    let lines = Lines::new(&images, is_last, emitter.limits);
+    let lines = Lines::new(&images, is_last, 3, emitter.limits);
     let parts = lines.parts(emitter);
 
     let mut kernel = lines.kernel("channel_statistics", text!("channel_statistics.c"));
@@ -232,7 +240,7 @@ fn gradients(op: &BatchNormBackward, step: &Step, is_last: bool, emitter: &mut E
     let images: Vec<&Place> = ([x, ct, dx].into_iter().chain(others))
         .chain(copy)
         .collect();
-    let lines = Lines::new(&images, is_last, emitter.limits);
+    let lines = Lines::new(&images, is_last, 2, emitter.limits);
     let parts = lines.parts(emitter);
     let shares = lines.of_channels(2, emitter);
     let kernel = |is_sums: bool| {
