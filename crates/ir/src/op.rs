@@ -184,6 +184,11 @@ pub trait OpDef {
         None
     }
 
+    /// Do its results wait in the host's memory, as far as a device reaches that, rather than in the device's?
+    fn offloads(&self) -> bool {
+        false
+    }
+
     /// Is the operation made of others?
     fn is_composite(&self) -> bool {
         false
@@ -282,7 +287,7 @@ ops! {
     // Views and moving data
     as_strided::AsStrided, reshape::Reshape, permute::Permute, expand::Expand, slice::Slice,
     contiguous::Contiguous, cast::Cast, concat::Concat, pad::Pad, update_slice::UpdateSlice,
-    assign::Assign, flip::Flip, triangle::Triangle, within::Within,
+    assign::Assign, flip::Flip, triangle::Triangle, within::Within, offload::Offload, reload::Reload,
     // Elementwise
     unary::Unary, binary::Binary, compare::Compare, select::Where, activation::Activation,
     ternary::Ternary,

@@ -209,6 +209,8 @@ pub struct Scratch {
     /// Does the program keep it between runs? Else each run takes it from the device's pool, so
     /// that programs which need as much have the same.
     pub kept: bool,
+    /// Bytes of the host's memory in which values [wait](rustorch_ir::OpDef::offloads); the program keeps these.
+    pub offloaded: usize,
 }
 
 /// Looks on while a program runs.

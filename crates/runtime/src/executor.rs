@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use rustorch_ir::{Graph, Node, ValueId};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use self::compiling::Compiled;
 use self::constants::Constants;
@@ -27,6 +27,7 @@ use crate::placement::{Assignment, DeviceId};
 use crate::planner::{Avoided, Estimate, Plan, Request, candidates, estimate, plan, prefer};
 use crate::policy::Policy;
 use crate::profile::{Launches, Profile, Timer, Whole};
+use crate::segment::Segment;
 use crate::storage::StorageError;
 use crate::trace::{Known, explain};
 use crate::{
@@ -89,6 +90,8 @@ pub struct WorkingMemory {
     pub device: DeviceType,
     /// How much.
     pub bytes: usize,
+    /// Bytes of the host's memory in which values of the device wait until they are read again.
+    pub offloaded: usize,
     /// Bytes that could be taken there now, where it is known, with those that are set aside for these runs but
     /// not taken yet.
     pub free: Option<u64>,
@@ -149,8 +152,8 @@ struct Stage {
     /// Its first node that must not run twice.
     update: Option<usize>,
     conversions: u64,
-    /// What the program works in.
-    _scratch: Lease,
+    /// What the program works in, and the host's memory in which values wait.
+    _scratch: SmallVec<[Lease; 1]>,
 }
 
 /// Who looks on at a run.
@@ -434,7 +437,7 @@ impl Executable {
 
     /// What stages work in on each device.
     fn working_memory_of(&self, stages: &[Stage]) -> Vec<(DeviceId, WorkingMemory)> {
-        let mut working: Vec<(DeviceId, usize, u64)> = Vec::new();
+        let mut working: Vec<(DeviceId, usize, u64, usize)> = Vec::new();
         // Of scratch memory from a pool, each size once.
         let mut pooled = HashSet::new();
         for stage in stages {
@@ -446,15 +449,20 @@ impl Executable {
             }
             let leased = scratch.bytes as u64;
             match working.iter_mut().find(|(id, ..)| *id == stage.device) {
-                Some(known) => (known.1, known.2) = (known.1 + bytes, known.2 + leased),
-                None => working.push((stage.device, bytes, leased)),
+                Some(known) => {
+                    known.1 += bytes;
+                    known.2 += leased;
+                    known.3 += scratch.offloaded;
+                }
+                None => working.push((stage.device, bytes, leased, scratch.offloaded)),
             }
         }
-        let of_device = |(id, bytes, leased)| {
+        let of_device = |(id, bytes, leased, offloaded)| {
             let slot = self.devices.slot(id);
             let working = WorkingMemory {
                 device: slot.owner.device,
                 bytes,
+                offloaded,
                 free: slot.free_beside(leased),
             };
             (id, working)
@@ -605,7 +613,12 @@ impl Executable {
             let program = self.program(segment, &known).map_err(fail)?;
             drop(compiling);
             constants.extend(segment, known);
-            let scratch = slot.owner.lease(program.scratch().bytes).map_err(fail)?;
+            let scratch = program.scratch();
+            let mut leases = smallvec![slot.owner.lease(scratch.bytes).map_err(fail)?];
+            leases.extend(
+                self.lease_of_host(segment, scratch.offloaded)
+                    .map_err(fail)?,
+            );
             let mut operands = SmallVec::with_capacity(segment.inputs.len());
             for (&value, &write) in segment.inputs.iter().zip(&segment.writes) {
                 let source = at(&sources, value)?;
@@ -630,7 +643,7 @@ impl Executable {
                     .iter()
                     .position(|&late| late),
                 conversions: segment.conversions() as u64,
-                _scratch: scratch,
+                _scratch: leases,
             });
         }
         let outputs = (graph.outputs().iter())
@@ -649,6 +662,23 @@ impl Executable {
             launches: plan.segments.iter().map(|_| Launches::default()).collect(),
             awaited,
             plan,
+        })
+    }
+
+    /// Counts the host's memory in which values of a segment wait. Where there is too little they stay on their device, as if
+    /// that could not move them.
+    fn lease_of_host(&self, segment: &Segment, bytes: usize) -> Result<Option<Lease>, DeviceError> {
+        let is_host = |id: &DeviceId| self.devices.info(*id).device == DeviceType::Cpu;
+        let host = self.devices.ids().find(is_host).filter(|_| bytes > 0);
+        let lease = host.map(|id| self.devices.slot(id).owner.lease(bytes));
+        lease.transpose().map_err(|e| {
+            let device = self.devices.info(segment.device).device;
+            let error = DeviceError::new(device, FailureClass::Unsupported, e.message);
+            let mut nodes = segment.graph.nodes().iter();
+            match nodes.position(|node| node.op.def().offloads()) {
+                Some(at) => error.at(at, segment.graph.nodes()[at].op.name()),
+                None => error,
+            }
         })
     }
 

@@ -12,7 +12,7 @@ pub enum Slot {
     Output(usize),
     /// Bytes of a buffer of the arena, from an offset on.
     Arena {
-        /// Which buffer: an index of [`Lowered::arena`].
+        /// Which buffer: an index of [`Lowered::arena`], or behind these of [`Lowered::offloaded`].
         buffer: usize,
         /// The offset in bytes.
         at: usize,
@@ -138,6 +138,9 @@ pub struct Lowered {
     pub steps: Vec<Step>,
     /// Bytes of each buffer of the arena for intermediate values.
     pub arena: Vec<usize>,
+    /// Bytes of each buffer for values that [wait in the host's memory](rustorch_ir::OpDef::offloads). In a
+    /// [`Slot::Arena`] these are counted on behind those of the arena.
+    pub offloaded: Vec<usize>,
 }
 
 impl Lowered {

@@ -503,11 +503,23 @@ fn place(
     for (i, &id) in writers.iter().enumerate() {
         slots[id] = Slot::Output(i);
     }
-    let lifetimes: Vec<Lifetime> = values.iter().map(|(_, lifetime)| *lifetime).collect();
-    let arena = arrange(&lifetimes, largest_buffer);
-    for (&(id, _), &(buffer, at)) in values.iter().zip(&arena.places) {
-        slots[id] = Slot::Arena { buffer, at };
-    }
+    let offloads = |id: ResultId| drafts[id.step].step.last().op.def().offloads();
+    let mut arranged = |is_offloaded: bool, before: usize| {
+        let values = || {
+            values
+                .iter()
+                .filter(|(id, _)| offloads(*id) == is_offloaded)
+        };
+        let lifetimes: Vec<Lifetime> = values().map(|(_, lifetime)| *lifetime).collect();
+        let arena = arrange(&lifetimes, largest_buffer);
+        for (&(id, _), &(buffer, at)) in values().zip(&arena.places) {
+            let buffer = before + buffer;
+            slots[id] = Slot::Arena { buffer, at };
+        }
+        arena.buffers
+    };
+    let arena = arranged(false, 0);
+    let offloaded = arranged(true, arena.len());
     for &(heir, owner) in heirs {
         slots[heir] = slots[owner];
     }
@@ -531,7 +543,8 @@ fn place(
     };
     Lowered {
         steps: drafts.into_iter().enumerate().map(finish).collect(),
-        arena: arena.buffers,
+        arena,
+        offloaded,
     }
 }
 
@@ -541,7 +554,7 @@ mod tests {
 
     use super::*;
     use rustorch_ir::DType;
-    use rustorch_ir::ops::UnaryOp;
+    use rustorch_ir::ops::{Offload, Reload, UnaryOp};
 
     /// Kernels that read these layouts and are not fused.
     struct Reads(Layouts);
@@ -604,7 +617,7 @@ mod tests {
         let twice = g.add(both, both).unwrap();
         let half = g.cast(twice, DType::F16).unwrap();
         g.output(half);
-        let Lowered { steps, arena } = lower(&g, &WritesOver).unwrap();
+        let Lowered { steps, arena, .. } = lower(&g, &WritesOver).unwrap();
         // `a` is needed behind `b`, `both` is read twice, and a half is smaller.
         assert_eq!(arena, [2 * 64 * 4]);
         assert_eq!(steps[2].output().slot, steps[1].output().slot);
@@ -674,7 +687,7 @@ mod tests {
         let y = g.unary(UnaryOp::Neg, all).unwrap();
         g.output(other);
         g.output(y);
-        let Lowered { steps, arena } = lower(&g, &WritesRows).unwrap();
+        let Lowered { steps, arena, .. } = lower(&g, &WritesRows).unwrap();
         let join = steps
             .iter()
             .find(|s| s.last().op.kind() == OpKind::Concat)
@@ -700,7 +713,7 @@ mod tests {
             values.push(g.add(a, b).unwrap());
         }
         g.output(values[30]);
-        let Lowered { steps, arena } = lower(&g, &Reads(Layouts::Any)).unwrap();
+        let Lowered { steps, arena, .. } = lower(&g, &Reads(Layouts::Any)).unwrap();
         let mut owners: Vec<Option<usize>> = vec![None; arena[0] / 64];
         let writer = |place: &Place| match place.slot {
             Slot::Arena { at, .. } => Some(at / 64..(at + 400).div_ceil(64)),
@@ -724,6 +737,29 @@ mod tests {
                 places.insert(i, range);
             }
         }
+    }
+
+    #[test]
+    fn what_waits_on_the_host_takes_none_of_the_arena() {
+        let mut g = Graph::new();
+        let x = g.input(TensorType::new([64], DType::F32)).unwrap();
+        let a = g.unary(UnaryOp::Exp, x).unwrap();
+        let waits = g.push(Offload, &[a]).unwrap();
+        let mut y = a;
+        for _ in 0..4 {
+            y = g.unary(UnaryOp::Neg, y).unwrap();
+        }
+        let back = g.push(Reload, &[waits]).unwrap();
+        let y = g.add(y, back).unwrap();
+        g.output(y);
+        let lowered = lower(&g, &Reads(Layouts::Any)).unwrap();
+        assert_eq!(
+            (&lowered.arena[..], &lowered.offloaded[..]),
+            (&[512][..], &[256][..])
+        );
+        let waiting = Slot::Arena { buffer: 1, at: 0 };
+        assert_eq!(lowered.steps[1].output().slot, waiting);
+        assert_eq!(lowered.steps[6].inputs[0].slot, waiting);
     }
 
     #[test]

@@ -171,6 +171,7 @@ impl Program for CpuProgram {
         Scratch {
             bytes: self.lowered.arena_bytes(),
             kept: true,
+            offloaded: 0,
         }
     }
 }

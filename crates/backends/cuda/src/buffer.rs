@@ -7,7 +7,7 @@ use cudarc::driver::sys::{CUdeviceptr, cuMemAllocAsync, cuMemFreeAsync};
 use rustorch_runtime::{DeviceError, Fetch};
 
 use crate::context::Context;
-use crate::mapped::Word;
+use crate::mapped::{Pinned, Word};
 use crate::status::{Failure, check};
 
 /// Memory of a device, given back in the order of its stream.
@@ -16,6 +16,8 @@ pub struct Buffer {
     address: CUdeviceptr,
     /// Where the host sees it, if it is memory of the host's.
     word: Option<Word>,
+    /// The host's memory that it is, if values wait there.
+    pinned: Option<Pinned>,
 }
 
 impl Buffer {
@@ -30,6 +32,7 @@ impl Buffer {
             context: context.clone(),
             address,
             word: None,
+            pinned: None,
         })
     }
 
@@ -41,6 +44,19 @@ impl Buffer {
             context: context.clone(),
             address: word.address(),
             word: Some(word),
+            pinned: None,
+        })
+    }
+
+    /// Memory of the host's that kernels reach.
+    pub(crate) fn pinned(context: &Arc<Context>, bytes: usize) -> Result<Self, Failure> {
+        context.enter()?;
+        let pinned = Pinned::new(bytes)?;
+        Ok(Self {
+            context: context.clone(),
+            address: pinned.address(),
+            word: None,
+            pinned: Some(pinned),
         })
     }
 
@@ -96,6 +112,12 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         if let Some(word) = self.word {
             self.context.words.give_back(word);
+        } else if let Some(pinned) = self.pinned.take() {
+            match self.context.wait() {
+                Ok(()) => drop(pinned),
+                // A device that is lost may still write to it.
+                Err(_) => std::mem::forget(pinned),
+            }
         } else if self.context.enter().is_ok() {
             // SAFETY: it is valid and not used again but by what was queued before. A lost
             // device's memory is gone with it.

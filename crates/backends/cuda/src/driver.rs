@@ -176,6 +176,10 @@ impl Driver for Cuda {
         Buffer::mapped(&self.context).map_err(|failure| self.failed(failure))
     }
 
+    fn alloc_host(&self, bytes: usize) -> Result<Buffer, DeviceError> {
+        Buffer::pinned(&self.context, bytes).map_err(|failure| self.failed(failure))
+    }
+
     fn free_memory(&self) -> Option<u64> {
         self.context.memory().ok().map(|(free, _)| free)
     }

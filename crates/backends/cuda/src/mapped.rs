@@ -70,7 +70,7 @@ impl Words {
         if let Some(word) = kept.free.pop() {
             return Ok(word);
         }
-        let first = page()?;
+        let first = mapped(PAGE)?;
         kept.pages.push(first);
         let words = (WORD..PAGE).step_by(WORD).map(|at| Word {
             host: first.host.wrapping_add(at),
@@ -96,11 +96,34 @@ impl Words {
     }
 }
 
-/// A page, by its first word.
-fn page() -> Result<Word, Failure> {
+/// Memory in which values wait. It may be given back when all that was queued is done with it.
+#[derive(Debug)]
+pub(crate) struct Pinned(Word);
+
+impl Pinned {
+    /// So many bytes. The context is current.
+    pub(crate) fn new(bytes: usize) -> Result<Self, Failure> {
+        mapped(bytes.max(1)).map(Self)
+    }
+
+    /// Where it is for kernels.
+    pub(crate) fn address(&self) -> CUdeviceptr {
+        self.0.address
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: nobody uses it any more, as whoever drops it has made sure.
+        unsafe { cuMemFreeHost(self.0.host.cast()) };
+    }
+}
+
+/// So many bytes, by their first word.
+fn mapped(bytes: usize) -> Result<Word, Failure> {
     let mut host = ptr::null_mut();
     // SAFETY: there is room for the address.
-    let status = unsafe { cuMemHostAlloc(&raw mut host, PAGE, CU_MEMHOSTALLOC_DEVICEMAP) };
+    let status = unsafe { cuMemHostAlloc(&raw mut host, bytes, CU_MEMHOSTALLOC_DEVICEMAP) };
     check("cuMemHostAlloc", status)?;
     let mut address = 0;
     // SAFETY: the memory was made to be seen by devices, and there is room for the address.

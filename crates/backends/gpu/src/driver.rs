@@ -190,6 +190,14 @@ pub trait Driver: Send + Sync + Sized + 'static {
         self.alloc(size_of::<u32>())
     }
 
+    /// Uninitialised memory of the host's, of at least one byte, that kernels reach where it is.
+    ///
+    /// # Errors
+    /// As [`Driver::alloc`].
+    fn alloc_host(&self, bytes: usize) -> Result<Self::Buffer, DeviceError> {
+        self.alloc(bytes)
+    }
+
     /// Bytes of the device's own memory that could be taken now, if it can tell.
     fn free_memory(&self) -> Option<u64> {
         None

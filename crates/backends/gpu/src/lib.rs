@@ -198,6 +198,8 @@ fn only_moves(signature: &Signature) -> bool {
     match signature.op.kind() {
         OpKind::Full
         | OpKind::Contiguous
+        | OpKind::Offload
+        | OpKind::Reload
         | OpKind::Assign
         | OpKind::Concat
         | OpKind::Gather
@@ -333,7 +335,12 @@ impl<D: Driver> Kernels for Gpu<D> {
     }
 
     fn fuses(&self, signature: &Signature) -> bool {
-        ops::pointwise::accepts(signature) || signature.op.kind() == OpKind::Reduce
+        match signature.op.kind() {
+            // What they write is only to be in another memory.
+            OpKind::Offload | OpKind::Reload => false,
+            OpKind::Reduce => true,
+            _ => ops::pointwise::accepts(signature),
+        }
     }
 
     fn writes_over(&self, signature: &Signature) -> Option<usize> {

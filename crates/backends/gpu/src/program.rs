@@ -30,8 +30,9 @@ pub(crate) struct GpuProgram<D: Driver> {
     ends: Vec<usize>,
     launches: Vec<Ready<D::Kernel>>,
     mistakes: Vec<Mistake>,
-    /// Bytes of each buffer of the arena, and of scratch memory.
+    /// Bytes of each buffer of the arena, of the host's memory in which values wait, and of scratch memory.
     arena: Vec<usize>,
+    offloaded: Vec<usize>,
     scratch: usize,
     /// Words that are zero between launches.
     counters: usize,
@@ -52,6 +53,8 @@ struct Kept<D: Driver> {
     status: Option<Arc<Status<D>>>,
     /// Words that launches count in: 0 between launches.
     counters: Option<GpuBuffer<D>>,
+    /// The host's memory in which values wait: it takes long to get.
+    offloaded: Vec<D::Buffer>,
     recorded: Recorded<D>,
 }
 
@@ -86,6 +89,8 @@ struct Buffers<'a, D: Driver> {
     inputs: &'a [Arc<dyn DeviceBuffer>],
     outputs: &'a [Arc<dyn DeviceBuffer>],
     arena: &'a [GpuBuffer<D>],
+    /// Counted on behind those of the arena.
+    offloaded: &'a [D::Buffer],
     scratch: &'a GpuBuffer<D>,
     status: Option<&'a Arc<Status<D>>>,
     counters: Option<&'a GpuBuffer<D>>,
@@ -108,11 +113,13 @@ impl<D: Driver> GpuProgram<D> {
                 .collect(),
             mistakes: emitted.mistakes,
             arena: lowered.arena,
+            offloaded: lowered.offloaded,
             scratch: emitted.scratch,
             counters: emitted.counters,
             kept: Mutex::new(Kept {
                 status: None,
                 counters: None,
+                offloaded: Vec::new(),
                 recorded: Recorded {
                     known: Vec::new(),
                     now: Vec::new(),
@@ -139,7 +146,10 @@ impl<D: Driver> GpuProgram<D> {
         Ok(match buffer {
             Buffer::Input(i) => self.own(&buffers.inputs[i])?.inner(),
             Buffer::Output(i) => self.own(&buffers.outputs[i])?.inner(),
-            Buffer::Arena(i) => buffers.arena[i].inner(),
+            Buffer::Arena(i) => match buffers.arena.get(i) {
+                Some(buffer) => buffer.inner(),
+                None => &buffers.offloaded[i - buffers.arena.len()],
+            },
             Buffer::Scratch => buffers.scratch.inner(),
             // Where there are none, no kernel touches them.
             Buffer::Status => match buffers.status {
@@ -267,6 +277,23 @@ impl<D: Driver> GpuProgram<D> {
         Ok(kept.as_ref())
     }
 
+    /// The host's memory in which values wait. A device that gets none does not move them.
+    fn offloaded<'k>(&self, kept: &'k mut Vec<D::Buffer>) -> Result<&'k [D::Buffer], DeviceError> {
+        while let Some(&bytes) = self.offloaded.get(kept.len()) {
+            let buffer = self.pool.driver.alloc_host(bytes);
+            kept.push(buffer.map_err(|e| match e.class {
+                FailureClass::OutOfMemory { .. } => {
+                    let mut parts = self.steps.iter().map(Step::last);
+                    let first = parts.find(|part| part.op.def().offloads());
+                    let error = self.error(FailureClass::Unsupported, &e.message);
+                    first.map_or(error.clone(), |part| error.at(part.node, part.op.name()))
+                }
+                _ => e,
+            })?);
+        }
+        Ok(kept)
+    }
+
     /// Queues the launches: one by one, or all at once if one of the last runs had the same buffers.
     fn start(
         &self,
@@ -356,6 +383,7 @@ impl<D: Driver> GpuProgram<D> {
         let Kept {
             status,
             counters,
+            offloaded,
             recorded,
         } = &mut *kept;
         let status = self.status(status)?;
@@ -372,6 +400,7 @@ impl<D: Driver> GpuProgram<D> {
             inputs,
             outputs,
             arena: &arena,
+            offloaded: self.offloaded(offloaded)?,
             scratch: &scratch,
             status,
             counters: self.counters(counters)?,
@@ -482,6 +511,7 @@ impl<D: Driver> Program for GpuProgram<D> {
         Scratch {
             bytes: self.arena.iter().sum::<usize>() + self.scratch,
             kept: false,
+            offloaded: self.offloaded.iter().sum(),
         }
     }
 }

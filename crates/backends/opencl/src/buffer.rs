@@ -34,6 +34,14 @@ impl Buffer {
         Ok(Self::new(context, memory, bytes, None))
     }
 
+    /// Memory of the host's that the device reaches.
+    pub(crate) fn on_host(context: &Arc<Context>, bytes: usize) -> Result<Self, Failure> {
+        let flags = CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR;
+        // SAFETY: no host memory is used.
+        let memory = unsafe { create(context, flags, bytes.max(1), ptr::null_mut()) }?;
+        Ok(Self::new(context, memory, bytes, None))
+    }
+
     fn own_memory(context: &Context, bytes: usize) -> Result<Object, Failure> {
         // SAFETY: no host memory is used.
         unsafe { create(context, CL_MEM_READ_WRITE, bytes, ptr::null_mut()) }

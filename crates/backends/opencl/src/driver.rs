@@ -144,6 +144,13 @@ impl Driver for OpenCl {
         }
     }
 
+    fn alloc_host(&self, bytes: usize) -> Result<Buffer, DeviceError> {
+        match self.info.shares_host_memory {
+            true => self.alloc(bytes),
+            false => Buffer::on_host(&self.context, bytes).map_err(|failure| self.failed(failure)),
+        }
+    }
+
     fn free_memory(&self) -> Option<u64> {
         self.context.device.free_memory()
     }

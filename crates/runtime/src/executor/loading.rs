@@ -71,6 +71,7 @@ impl Executable {
                 device,
                 bytes,
                 free,
+                ..
             } = working;
             let held = held.iter().find(|held| held.device == device);
             let more = bytes.saturating_sub(held.map_or(0, |held| held.bytes));

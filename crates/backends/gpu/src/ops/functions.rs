@@ -10,7 +10,7 @@ use crate::kernel::{Kernel, name};
 /// than `to`; storing or [`rounded`] drops them.
 pub(crate) fn expression(op: &Op, from: DType, to: DType, x: &[&str]) -> Option<String> {
     Some(match op {
-        Op::Contiguous(_) => x[0].to_owned(),
+        Op::Contiguous(_) | Op::Offload(_) | Op::Reload(_) => x[0].to_owned(),
         Op::Unary(op) => unary(op.op, from, x[0])?,
         Op::Binary(op) => binary(op.op, from, x[0], x[1])?,
         Op::Compare(op) => compare(op.op, from, x[0], x[1])?,

@@ -22,9 +22,11 @@ const fn entry(kind: OpKind) -> KernelEntry<GpuKernel> {
     }
 }
 
-pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 9] = [
+pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 11] = [
     entry(OpKind::Full),
     entry(OpKind::Contiguous),
+    entry(OpKind::Offload),
+    entry(OpKind::Reload),
     entry(OpKind::Cast),
     entry(OpKind::Unary),
     entry(OpKind::Binary),

@@ -1,0 +1,45 @@
+use smallvec::smallvec;
+
+use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
+use crate::case::{Case, elementwise};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId};
+
+/// The same elements in the device's memory, of what an [`Offload`](super::Offload) put into the host's.
+///
+/// A device without a kernel reads the value where it is.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Reload;
+
+impl OpDef for Reload {
+    fn op_type(&self) -> Option<OpType> {
+        None
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
+        let [x] = operands(Self::NAME, inputs)?;
+        require_scalar(Self::NAME, x)?;
+        Ok(smallvec![x.clone()])
+    }
+
+    fn is_composite(&self) -> bool {
+        true
+    }
+
+    fn decompose(&self, _: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {
+        Ok(smallvec![inputs[0]])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let ct = node.cotangent(g, 0)?;
+        node.each(g, |_, _| Ok(ct))
+    }
+}
+
+impl Named for Reload {
+    const NAME: &'static str = "reload";
+
+    fn cases() -> Vec<Case> {
+        elementwise(&Self.into(), &DType::SCALARS, |x| x)
+    }
+}
