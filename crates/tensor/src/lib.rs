@@ -9,10 +9,10 @@
 //! | `tensor.rs`, `value.rs`, `spares.rs` | the handle, recording, shape and dtype; what it is on; memory for the next |
 //! | `call.rs` | the method and the line by which the user called the library |
 //! | `history.rs`, `autograd/` | operations still to be computed; gradients |
-//! | `checkpoint.rs`, `recompute.rs` | gradients for less memory: functions called again, values of a trace computed again |
+//! | `checkpoint.rs`, `recompute.rs`, `chunks.rs` | gradients for less memory: functions called again, values of a trace computed again or moved to the host, logits by chunks |
 //! | `precision.rs`, `amp.rs`, `repeats.rs` | automatic mixed precision, whose conversions a trace makes once |
 //! | `recipe.rs`, `recovery.rs` | how values were computed, for when their device is lost |
-//! | `leaves.rs`, `capture.rs`, `eval.rs`, `trace.rs` | from tensors to graphs, computing, replaying |
+//! | `leaves.rs`, `capture.rs`, `eval.rs`, `trace.rs`, `rewriting.rs` | from tensors to graphs, computing, replaying; graphs of another one's nodes |
 //! | `recording.rs`, `replay.rs` | what is another one in each run: numbers, random keys |
 //! | `explain.rs` | where tensors would be computed, and why |
 //! | `creation.rs`, `random/`, `macros.rs` | new tensors |
@@ -48,6 +48,7 @@ pub mod autograd;
 pub mod call;
 mod capture;
 mod checkpoint;
+mod chunks;
 mod converting;
 mod creation;
 mod custom;
@@ -99,6 +100,7 @@ mod recovery;
 mod reduce;
 mod repeats;
 pub mod replay;
+mod rewriting;
 mod rows;
 mod scatter_reduce;
 mod search;
@@ -163,6 +165,7 @@ pub use random::{
     Generator, GeneratorState, default_generator, fork_rng, initial_seed, manual_seed,
 };
 pub use rearrange::Repeats;
+pub use recompute::Saving;
 pub use reduce::Interpolation;
 pub use rows::Rows;
 pub use rustorch_ir::{F8E4M3, F8E5M2};

@@ -1,9 +1,11 @@
-//! Less memory for a recorded computation: values that are computed again rather than kept.
+//! Less memory for a recorded computation: values that are computed again, or moved to the host, rather than kept.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use rustorch_ir::ops::{Offload, Reload};
 use rustorch_ir::{Graph, Node, OpError, OpKind, Role, ValueId};
-use smallvec::SmallVec;
+
+use crate::rewriting::Rewriting;
 
 /// A device computes about so many multiply-accumulates in the time in which it reads or writes a byte: more than a
 /// processor's cores, fewer than a GPU's units for products. It only has to tell products from what moves bytes.
@@ -12,26 +14,77 @@ const MACS_PER_BYTE: f64 = 32.0;
 /// How often on the way from all values to none is looked at what a graph then takes.
 const LOOKS: usize = 24;
 
+/// A byte goes to the host and back in the time in which a device reads or writes about so many of its own: over PCI Express,
+/// which has a sixtieth of what its memory gives.
+const MOVED_BYTE: f64 = 128.0;
+
+/// Bytes of the smallest values that are moved to the host: what copies less takes as long.
+const SMALLEST_MOVED: usize = 16 << 10;
+
+/// What becomes of values that wait to be read, where they take too much memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Saving {
+    /// They are computed again.
+    Recompute,
+    /// They wait in the host's memory, where the device is one that moves them there.
+    Offload,
+    /// For each the one that takes less time.
+    Either,
+}
+
+impl Saving {
+    /// May values be computed again?
+    fn recomputes(self) -> bool {
+        self != Self::Offload
+    }
+
+    /// May values be moved?
+    fn offloads(self) -> bool {
+        self != Self::Recompute
+    }
+}
+
 /// A graph in two parts, of which the later one reads what the earlier one computed, as gradients do.
 pub(crate) struct Recomputation<'a> {
     graph: &'a Graph,
+    saving: Saving,
     /// The later part's first node.
     later: usize,
     /// For each value, is it there for the later part? Inputs, constants, states, outputs, and whatever is kept.
     kept: Vec<bool>,
+    /// For each value, does it wait on the host for the later part?
+    moved: Vec<bool>,
     /// For each node of the earlier part, is it computed again?
     again: Vec<bool>,
     /// For each value, the node that writes over it.
     overwritten: Vec<usize>,
     /// The last node that reads what the earlier part computed.
     end: usize,
-    /// What may still be computed again, with the bytes that this saves for what it costs, as far as is known.
-    candidates: Vec<(ValueId, f64)>,
+    /// What is still kept and need not be.
+    candidates: Vec<Candidate>,
+}
+
+/// A value that the later part reads.
+struct Candidate {
+    value: ValueId,
+    /// The bytes that it saves for what it costs, as far as is known.
+    rate: f64,
+    /// The nodes from the one that computes it to the first that reads it in the later part.
+    waits: usize,
+}
+
+/// What has to be done for a value of the earlier part that is not there.
+#[derive(Default)]
+struct Missing {
+    /// Nodes that are computed again.
+    nodes: BTreeSet<usize>,
+    /// Values that are brought back.
+    moved: BTreeSet<ValueId>,
 }
 
 impl<'a> Recomputation<'a> {
     /// Of a graph whose later part is what comes behind the node that computes `last`.
-    pub(crate) fn new(graph: &'a Graph, last: ValueId) -> Self {
+    pub(crate) fn new(graph: &'a Graph, last: ValueId, saving: Saving) -> Self {
         let later = graph.producer(graph.base(last)).map_or(0, |at| at + 1);
         let mut overwritten = vec![usize::MAX; graph.len()];
         let mut kept: Vec<bool> = (0..graph.len())
@@ -41,37 +94,41 @@ impl<'a> Recomputation<'a> {
             for (_, operand) in node.overwrites() {
                 overwritten[graph.base(node.inputs[operand]).index()] = at;
             }
-            let is_there = node.inputs.is_empty() || node.has_effects();
+            let is_there = node.inputs.is_empty() || node.has_effects() || node.op.def().offloads();
             node.results()
                 .for_each(|value| kept[value.index()] = is_there);
         }
         for &value in graph.outputs() {
             kept[graph.base(value).index()] = true;
         }
-        let is_earlier = |value: ValueId| graph.producer(value).is_some_and(|at| at < later);
-        let (mut read, mut end) = (BTreeSet::new(), later);
+        let made = |value: ValueId| graph.producer(value).filter(|&at| at < later);
+        let (mut read, mut end) = (BTreeMap::new(), later);
         for (at, node) in graph.nodes().iter().enumerate().skip(later) {
-            let bases = node.inputs.iter().map(|&value| graph.base(value));
-            for value in bases.filter(|&value| is_earlier(value)) {
+            for value in node.inputs.iter().map(|&value| graph.base(value)) {
+                let Some(made) = made(value) else { continue };
                 end = at;
                 if !kept[value.index()] {
-                    read.insert(value);
+                    read.entry(value).or_insert(at - made);
                 }
             }
         }
-        read.iter().for_each(|value| kept[value.index()] = true);
+        read.keys().for_each(|value| kept[value.index()] = true);
+        let candidate = |(value, waits)| Candidate {
+            value,
+            // Found when it is asked for.
+            rate: f64::INFINITY,
+            waits,
+        };
         Self {
             graph,
+            saving,
             later,
             kept,
+            moved: vec![false; graph.len()],
             again: vec![false; later],
             overwritten,
             end,
-            // What it saves is found when it is asked for.
-            candidates: read
-                .into_iter()
-                .map(|value| (value, f64::INFINITY))
-                .collect(),
+            candidates: read.into_iter().map(candidate).collect(),
         }
     }
 
@@ -103,32 +160,47 @@ impl<'a> Recomputation<'a> {
         }
     }
 
-    /// Has the value computed again that saves the most bytes for what that costs.
+    /// Keeps the value no longer that saves the most bytes for what that costs, of several the one that waits longest.
     fn drop_cheapest(&mut self) {
         loop {
-            let rated = self.candidates.iter().enumerate();
-            let best = rated.max_by(|(_, a), (_, b)| a.1.total_cmp(&b.1));
-            let Some((at, &(value, known))) = best else {
+            let best = self.candidates.iter().enumerate().max_by(|(_, a), (_, b)| {
+                let by_rate = a.rate.total_cmp(&b.rate);
+                by_rate.then(a.waits.cmp(&b.waits))
+            });
+            let Some((at, &Candidate { value, rate, .. })) = best else {
                 return;
             };
+            let bytes = self.graph.ty(value).bytes();
             // What others are computed again from costs more than it did.
             self.kept[value.index()] = false;
-            let nodes = self.missing(value, |at| self.again[at]);
-            let now = nodes.as_ref().map(|nodes| {
-                let costs = nodes.iter().map(|&at| self.cost(&self.graph.nodes()[at]));
-                self.graph.ty(value).bytes() as f64 / costs.sum::<f64>().max(1.0)
+            let nodes = self.saving.recomputes().then(|| {
+                let is_there = |value| self.graph.producer(value).is_some_and(|at| self.again[at]);
+                self.missing(value, is_there)
             });
-            match (nodes, now) {
-                (Some(nodes), Some(now)) if now >= known => {
-                    nodes.iter().for_each(|&at| self.again[at] = true);
+            let nodes = nodes.flatten().map(|missing| missing.nodes);
+            let recomputed = nodes.as_ref().map(|nodes| {
+                let costs = nodes.iter().map(|&at| self.cost(&self.graph.nodes()[at]));
+                bytes as f64 / costs.sum::<f64>().max(1.0)
+            });
+            let is_moved = self.saving.offloads()
+                && bytes >= SMALLEST_MOVED
+                && !self.graph.ty(value).dtype.is_block();
+            let moved = is_moved.then_some(1.0 / MOVED_BYTE);
+            let now = recomputed.into_iter().chain(moved).reduce(f64::max);
+            match now {
+                Some(now) if now >= rate => {
+                    match nodes.filter(|_| recomputed == Some(now)) {
+                        Some(nodes) => nodes.iter().for_each(|&at| self.again[at] = true),
+                        None => self.moved[value.index()] = true,
+                    }
                     self.candidates.swap_remove(at);
                     return;
                 }
-                (_, Some(now)) => {
+                Some(now) => {
                     self.kept[value.index()] = true;
-                    self.candidates[at].1 = now;
+                    self.candidates[at].rate = now;
                 }
-                (_, None) => {
+                None => {
                     self.kept[value.index()] = true;
                     self.candidates.swap_remove(at);
                     return;
@@ -137,15 +209,21 @@ impl<'a> Recomputation<'a> {
         }
     }
 
-    /// The nodes that have to be computed again for a value; `None` if one of them cannot be.
-    fn missing(&self, value: ValueId, is_there: impl Fn(usize) -> bool) -> Option<BTreeSet<usize>> {
-        let (mut found, mut next) = (BTreeSet::new(), vec![value]);
+    /// What has to be computed again, or brought back, for a value; `None` if something cannot be computed again.
+    fn missing(&self, value: ValueId, is_there: impl Fn(ValueId) -> bool) -> Option<Missing> {
+        let (mut found, mut next) = (Missing::default(), vec![value]);
         while let Some(value) = next.pop() {
             let Some(at) = self.graph.producer(value) else {
                 continue;
             };
-            let is_kept = self.kept[self.graph.base(value).index()];
-            if is_kept || is_there(at) || !found.insert(at) {
+            if self.kept[self.graph.base(value).index()] || is_there(value) {
+                continue;
+            }
+            if self.moved[value.index()] {
+                found.moved.insert(value);
+                continue;
+            }
+            if !found.nodes.insert(at) {
                 continue;
             }
             let node = &self.graph.nodes()[at];
@@ -186,58 +264,53 @@ impl<'a> Recomputation<'a> {
         moved.max(macs as f64 / MACS_PER_BYTE)
     }
 
-    /// The graph with what is not kept computed again where it is read first.
+    /// The graph with what is not kept computed again, or brought back, where it is read first.
     fn changed(&self) -> Result<(Graph, Vec<usize>), OpError> {
         let graph = self.graph;
-        let (mut out, mut origins) = (Graph::new(), Vec::new());
-        let mut values = Vec::with_capacity(graph.len());
-        for ty in graph.inputs() {
-            values.push(out.input(ty.clone())?);
-        }
-        // What values are in the later part.
+        let mut out = Rewriting::new(graph)?;
+        // What values are in the later part, and where they wait.
         let mut copies: Vec<Option<ValueId>> = vec![None; graph.len()];
+        let mut waiting: BTreeMap<ValueId, ValueId> = BTreeMap::new();
         for (at, node) in graph.nodes().iter().enumerate() {
             if at >= self.later {
                 for &value in &node.inputs {
-                    self.copy(value, &values, &mut copies, &mut out, &mut origins)?;
+                    self.copy(value, &waiting, &mut copies, &mut out)?;
                 }
             }
-            let shown = |value: &ValueId| copies[value.index()].unwrap_or(values[value.index()]);
-            let operands: SmallVec<[ValueId; 4]> = node.inputs.iter().map(shown).collect();
-            let first = out.push_node(node, &operands)?;
-            origins.push(at);
-            values.extend(out.results(first));
+            let results = out.node(at, |value| copies[value.index()])?;
+            for (value, new) in node.results().zip(results) {
+                out.set(value, new);
+                if self.moved[value.index()] {
+                    waiting.insert(value, out.push(Offload, &[new], at)?);
+                }
+            }
         }
-        for &value in graph.outputs() {
-            out.output(values[value.index()]);
-        }
-        Ok((out, origins))
+        out.finish()
     }
 
-    /// Computes a value again, unless it is there.
+    /// Brings a value back or computes it again, unless it is there.
     fn copy(
         &self,
         value: ValueId,
-        values: &[ValueId],
+        waiting: &BTreeMap<ValueId, ValueId>,
         copies: &mut [Option<ValueId>],
-        out: &mut Graph,
-        origins: &mut Vec<usize>,
+        out: &mut Rewriting,
     ) -> Result<(), OpError> {
         let graph = self.graph;
-        if graph.producer(value).is_none_or(|at| at >= self.later) {
-            return Ok(());
-        }
-        let is_there = |at: usize| copies[graph.nodes()[at].result(0).index()].is_some();
-        let Some(nodes) = self.missing(value, is_there) else {
+        let made = graph.producer(value).filter(|&at| at < self.later);
+        let is_there = |value: ValueId| copies[value.index()].is_some();
+        let missing = made.and_then(|_| self.missing(value, is_there));
+        let Some(Missing { nodes, moved }) = missing else {
             return Ok(());
         };
+        for value in moved {
+            if let (Some(&waiting), Some(at)) = (waiting.get(&value), graph.producer(value)) {
+                copies[value.index()] = Some(out.push(Reload, &[waiting], at)?);
+            }
+        }
         for at in nodes {
-            let node = &graph.nodes()[at];
-            let shown = |value: &ValueId| copies[value.index()].unwrap_or(values[value.index()]);
-            let operands: SmallVec<[ValueId; 4]> = node.inputs.iter().map(shown).collect();
-            let first = out.push_node(node, &operands)?;
-            origins.push(at);
-            for (old, new) in node.results().zip(out.results(first)) {
+            let results = out.node(at, |value| copies[value.index()])?;
+            for (old, new) in graph.nodes()[at].results().zip(results) {
                 copies[old.index()] = Some(new);
             }
         }
@@ -265,7 +338,8 @@ pub(crate) fn peak(graph: &Graph) -> usize {
     let mut ends: Vec<usize> = vec![0; graph.nodes().len()];
     let (mut alive, mut most) = (0, 0);
     for (at, node) in graph.nodes().iter().enumerate() {
-        if node.op.def().role() != Role::View {
+        let def = node.op.def();
+        if def.role() != Role::View && !def.offloads() {
             for value in node.results() {
                 alive += bytes(value);
                 let end = last[value.index()].max(at);
@@ -326,7 +400,8 @@ mod tests {
         let mut before = whole;
         for part in [0.9, 0.75, 0.6] {
             let bytes = (part * whole as f64) as usize;
-            let (less, origins) = Recomputation::new(&graph, loss).within(bytes)?;
+            let (less, origins) =
+                Recomputation::new(&graph, loss, Saving::Recompute).within(bytes)?;
             assert!(peak(&less) <= bytes && peak(&less) < before, "{part}");
             assert!(less.nodes().len() > graph.nodes().len());
             for (node, origin) in less.nodes().iter().zip(origins) {
@@ -337,10 +412,10 @@ mod tests {
             before = peak(&less);
         }
         // Less than anything takes gives the least there is.
-        let (least, _) = Recomputation::new(&graph, loss).within(0)?;
+        let (least, _) = Recomputation::new(&graph, loss, Saving::Recompute).within(0)?;
         assert!(peak(&least) <= before);
         // A budget that is enough changes next to nothing: the first look already keeps to it.
-        let (enough, _) = Recomputation::new(&graph, loss).within(whole)?;
+        let (enough, _) = Recomputation::new(&graph, loss, Saving::Recompute).within(whole)?;
         assert!(enough.nodes().len() <= graph.nodes().len() + 3);
         Ok(())
     }

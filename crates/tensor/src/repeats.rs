@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use rustorch_ir::{Graph, Op, OpError, ValueId};
-use smallvec::SmallVec;
+
+use crate::rewriting::Rewriting;
 
 /// The graph with conversions to a smaller dtype made once, where what the first one gave is still needed when the same
 /// follows: so nothing takes more memory, and what is computed again to save some still is. Conversions to a larger dtype
@@ -17,26 +18,14 @@ pub(crate) fn without_repeats(graph: Graph) -> Result<(Graph, Vec<usize>), OpErr
     if same.is_empty() {
         return Ok((graph, (0..count).collect()));
     }
-    let (mut out, mut origins) = (Graph::new(), Vec::with_capacity(count));
-    let mut values = Vec::with_capacity(graph.len());
-    for ty in graph.inputs() {
-        values.push(out.input(ty.clone())?);
-    }
+    let mut out = Rewriting::new(&graph)?;
     for (at, node) in graph.nodes().iter().enumerate() {
-        if let Some(first) = same.get(&node.result(0)) {
-            values.push(values[first.index()]);
-            continue;
+        match same.get(&node.result(0)) {
+            Some(&first) => out.set(node.result(0), out.value(first)?),
+            None => out.keep(at)?,
         }
-        let operands: SmallVec<[ValueId; 4]> =
-            node.inputs.iter().map(|v| values[v.index()]).collect();
-        let first = out.push_node(node, &operands)?;
-        origins.push(at);
-        values.extend(out.results(first));
     }
-    for &value in graph.outputs() {
-        out.output(values[value.index()]);
-    }
-    Ok((out, origins))
+    out.finish()
 }
 
 /// The conversions that are not made again, with what they are.

@@ -1,17 +1,18 @@
 //! Computations that are recorded once and run often.
 
 use rustorch_ir::order::sort_by_key;
-use rustorch_ir::{DType, OpError, TensorType};
+use rustorch_ir::{DType, Graph, OpError, TensorType};
 use rustorch_macros::track_calls;
 use rustorch_runtime::{Call, Executable, Loaded, Moment, RunError, Storage, WorkingMemory};
 
 use crate::Tensor;
 use crate::capture::{Capture, Leaves};
+use crate::chunks::Chunking;
 use crate::converting::converting;
 use crate::devices::current;
 use crate::error::{RusTorchResult, require};
 use crate::history::History;
-use crate::recompute::{Recomputation, peak};
+use crate::recompute::{Recomputation, Saving, peak};
 use crate::repeats::without_repeats;
 use crate::tensor::settle;
 use crate::value::Value;
@@ -123,30 +124,66 @@ impl Trace {
 
     /// The same computation, whose values take about `bytes` at once, as [`Trace::peak_bytes`] counts them, or as few as can
     /// be: of those that were computed for the output of this index, as for a loss, and are read behind it, as by gradients, some
-    /// are computed again there, first those that save the most bytes for what that costs. The results are the same.
+    /// are not kept until then, first those that save the most bytes for what that costs. The results are the same.
     ///
     /// # Errors
     /// There is no such output.
-    pub fn recomputing(&self, output: usize, bytes: usize) -> RusTorchResult<Self> {
+    pub fn saving(&self, output: usize, bytes: usize, saving: Saving) -> RusTorchResult<Self> {
         let graph = self.executable.graph();
         let last = graph.outputs().get(output).copied();
         let is_there = last.filter(|_| output < self.outputs.len());
         let (expected, count) = ("an output of the trace", self.outputs.len());
-        let last = is_there.ok_or_else(|| {
-            OpError::new("recomputing", expected, format_args!("{output} of {count}"))
-        })?;
-        let (graph, origins) = Recomputation::new(graph, last).within(bytes)?;
+        let last = is_there
+            .ok_or_else(|| OpError::new("saving", expected, format_args!("{output} of {count}")))?;
+        let (graph, origins) = Recomputation::new(graph, last, saving).within(bytes)?;
+        Ok(self.rewritten(graph, origins))
+    }
+
+    /// The same computation, in which there is never a whole table of logits: the product that they come of, the cross
+    /// entropies of its rows, and the gradients of both, are computed for one of so many chunks of rows after the other. The
+    /// gradients of the product's weights are added up in single precision where they are halves, so that results are the
+    /// same up to rounding. `None` where something else reads the logits, or where so many chunks rather than
+    /// half of them would save less than adding up their gradients costs.
+    ///
+    /// # Errors
+    /// None, but for bugs.
+    pub fn chunking(&self, chunks: usize) -> RusTorchResult<Option<Self>> {
+        let chunking = Chunking::of(self.executable.graph())?;
+        let Some(chunking) = chunking.filter(|chunking| chunking.is_worth(chunks)) else {
+            return Ok(None);
+        };
+        let (graph, origins) = chunking.by_chunks(chunks)?;
+        Ok(Some(self.rewritten(graph, origins)))
+    }
+
+    /// The same computation, not planned yet.
+    pub fn unplanned(&self) -> Self {
+        let graph = self.executable.graph();
+        self.rewritten(graph.clone(), (0..graph.nodes().len()).collect())
+    }
+
+    /// The same computation by another graph, whose nodes are these of its own.
+    fn rewritten(&self, graph: Graph, origins: Vec<usize>) -> Self {
         let call = |origin: usize| self.calls.get(origin).copied().flatten();
         let (runtime, _) = current();
         let executable = runtime.prepare(graph, self.executable.routing());
-        Ok(Self {
+        Self {
             executable: executable.with_fresh_inputs(self.placeholders),
             placeholders: self.placeholders,
             leaves: self.leaves.clone(),
             states: self.states.clone(),
             outputs: self.outputs.clone(),
             calls: origins.into_iter().map(call).collect(),
-        })
+        }
+    }
+
+    /// Does it move values to the host, as it would be planned now?
+    ///
+    /// # Errors
+    /// No device can run some operation.
+    pub fn offloads(&self) -> RusTorchResult<bool> {
+        let (graph, _) = self.executable.placement()?;
+        Ok(graph.nodes().iter().any(|node| node.op.def().offloads()))
     }
 
     /// Bytes of the values that are alive at once, at most, as they were recorded. Devices keep those that a chain of

@@ -20,6 +20,9 @@ const BETAS: (f64, f64) = (0.9, 0.95);
 /// Of the text that is only predicted at most so many batches are.
 const VALIDATION_BATCHES: usize = 50;
 
+/// Parts that such a batch is predicted in where steps save memory, as these have no whole table of logits either.
+const PARTS: usize = 16;
+
 /// Samples: tensors `[context]` of tokens, `i32`, and of those that follow them, `i64`, below 0 where they do not count.
 pub type Samples = Arc<dyn Dataset>;
 
@@ -53,6 +56,8 @@ pub struct Training {
     train: TrainStep<Decoder, AdamWOptions>,
     /// Numbers that are trained.
     parameters: usize,
+    /// Do steps take less memory than they would?
+    saves_memory: bool,
     loader: DataLoader<Samples>,
     validation: Option<Samples>,
     history: History,
@@ -98,6 +103,7 @@ impl Training {
         Ok(Self {
             schedule: Schedule::from(&settings),
             parameters,
+            saves_memory: false,
             train,
             loader,
             validation: validation.filter(|samples| !samples.is_empty()),
@@ -136,6 +142,15 @@ impl Training {
     #[must_use]
     pub fn memory_budget(mut self, bytes: usize) -> Self {
         self.train = self.train.memory_budget(bytes);
+        self.saves_memory = true;
+        self
+    }
+
+    /// Has values that gradients need wait in the host's memory: see [`TrainStep::offload_activations`].
+    #[must_use]
+    pub fn offload_activations(mut self) -> Self {
+        self.train = self.train.offload_activations();
+        self.saves_memory = true;
         self
     }
 
@@ -296,7 +311,12 @@ impl Training {
         let batch = self.settings.batch.min(samples.len());
         let indices: Vec<usize> = (0..samples.len()).collect();
         let (mut sum, mut count) = (0.0, 0.0);
-        for indices in indices.chunks_exact(batch).take(VALIDATION_BATCHES) {
+        let part = match self.saves_memory {
+            true => batch.div_ceil(PARTS),
+            false => batch,
+        };
+        let batches = indices.chunks_exact(batch).take(VALIDATION_BATCHES);
+        for indices in batches.flat_map(|indices| indices.chunks(part)) {
             let batch = samples.get_batch(indices)?;
             let targets: Vec<i64> = batch[1].flatten(0, -1)?.to_vec()?;
             let counted = targets.iter().filter(|target| **target >= 0).count() as f64;

@@ -58,6 +58,10 @@ pub struct Recipe {
     pub length: usize,
     /// What products are computed in: `f32`, or `bf16` and `f16` by autocast.
     pub precision: DType,
+    /// Bytes that a step may take: see [`TrainStep::memory_budget`].
+    pub memory: Option<usize>,
+    /// See [`TrainStep::offload_activations`].
+    pub offloads: bool,
 }
 
 const fn gpt2(name: &'static str, layers: usize, width: usize) -> Recipe {
@@ -72,6 +76,8 @@ const fn gpt2(name: &'static str, layers: usize, width: usize) -> Recipe {
         batch: 8,
         length: 1024,
         precision: DType::BF16,
+        memory: None,
+        offloads: false,
     }
 }
 
@@ -89,6 +95,8 @@ pub const RECIPES: [Recipe; 5] = [
         batch: 4,
         length: 256,
         precision: DType::F32,
+        memory: None,
+        offloads: false,
     },
     Recipe {
         name: "resnet-50",
@@ -100,6 +108,8 @@ pub const RECIPES: [Recipe; 5] = [
         batch: 256,
         length: 224,
         precision: DType::BF16,
+        memory: None,
+        offloads: false,
     },
     Recipe {
         name: "resnet-18",
@@ -111,6 +121,8 @@ pub const RECIPES: [Recipe; 5] = [
         batch: 8,
         length: 64,
         precision: DType::F32,
+        memory: None,
+        offloads: false,
     },
 ];
 
@@ -137,6 +149,8 @@ pub struct Trained {
     pub per_second: f64,
     /// Bytes that a step takes at its peak: parameters, states, and what it works in.
     pub peak_bytes: u64,
+    /// Bytes of values that wait in the host's memory besides.
+    pub offloaded_bytes: u64,
     /// Losses of the first steps.
     pub losses: Vec<f64>,
     /// Launches of a step, what takes longest first; empty where they were not looked at
@@ -201,6 +215,12 @@ impl Recipe {
         })
         .clip_grad_norm(1.0, 2.0)?
         .with_checked_values();
+        if let Some(bytes) = self.memory {
+            train = train.memory_budget(bytes);
+        }
+        if self.offloads {
+            train = train.offload_activations();
+        }
         let samples: Vec<&Tensor> = samples.iter().collect();
 
         let start = Instant::now();
@@ -220,7 +240,7 @@ impl Recipe {
         train.step(&samples)?.item()?;
         let seconds = start.elapsed().as_secs_f64() / steps as f64;
 
-        let peak_bytes = train.memory(&samples)?.peak() as u64;
+        let memory = train.memory(&samples)?;
         let mut launches = Vec::new();
         if watches {
             let watched = Launches::watch(&runtime());
@@ -243,7 +263,8 @@ impl Recipe {
             seconds,
             unit,
             per_second: (self.batch * each) as f64 / seconds,
-            peak_bytes,
+            peak_bytes: memory.peak() as u64,
+            offloaded_bytes: memory.offloaded() as u64,
             losses,
             launches,
         })

@@ -209,10 +209,16 @@ struct RunArgs {
     #[arg(long, value_name = "N", default_value = "8", value_parser = batch)]
     batch: Batch,
 
-    /// What a step may take, weights and optimiser included, such as 6G: values that gradients need are computed again
-    /// rather than kept, the cheapest first, until it takes no more. Losses stay the same
+    /// What a step may take, weights and optimiser included, such as 6G: logits are computed by chunks, and values that
+    /// gradients need computed again rather than kept, the cheapest first, until it takes no more. Losses stay the same, up to
+    /// rounding
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteCount>,
+
+    /// Values that gradients need may wait in the host's memory, so that the device's lasts longer: all of which that
+    /// lowers what a step takes at its peak, or with --memory those that take longer to compute again
+    #[arg(long)]
+    offload_activations: bool,
 
     /// GPUs; a run uses one
     #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true, value_parser = gpus)]
@@ -338,7 +344,10 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
             samples,
             Some(validation),
         );
-        let training = begun.map_err(told)?;
+        let mut training = begun.map_err(told)?;
+        if options.run.offload_activations {
+            training = training.offload_activations();
+        }
         Ok(match options.run.memory {
             Some(ByteCount(bytes)) => {
                 training.memory_budget(usize::try_from(bytes).unwrap_or(usize::MAX))
@@ -666,7 +675,7 @@ const TRIES: usize = 3;
 
 impl Run<'_> {
     fn begin(&mut self) -> Result<()> {
-        let memory = self.training.memory()?.peak() as u64;
+        let memory = self.training.memory()?;
         self.first = self.training.steps();
         self.bar.set_position(self.first);
         self.bar.reset_eta();
@@ -681,8 +690,19 @@ impl Run<'_> {
             count(parameters as u64),
             self.total,
             self.devices.name,
-            bytes(memory),
+            bytes(memory.peak() as u64),
         ));
+        match (self.options.run.offload_activations, memory.offloaded()) {
+            (false, _) => {}
+            (true, 0) => note(format_args!(
+                "--offload-activations: nothing waits on the host; the processor's memory is the host's, and values that a \
+                 device keeps for a short time stay there"
+            )),
+            (true, waiting) => note(format_args!(
+                "{} of values wait in the host's memory",
+                bytes(waiting as u64)
+            )),
+        }
         self.begin = Instant::now();
         Ok(())
     }

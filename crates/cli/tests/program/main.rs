@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         opencl::bench_measures_the_device_that_computes,
         opencl::a_kernel_cache_that_is_of_no_use_costs_only_time,
         train::a_lost_device_costs_steps_and_no_run,
+        train::values_wait_on_the_host,
         verify::a_wrong_opencl_device_is_found_too,
     ];
     let suite = Suite::new()
@@ -133,6 +134,7 @@ fn main() -> ExitCode {
             train::a_batch_that_fits_is_chosen_and_gone_on_with,
             train::progress_is_told_to_people,
             train::less_memory_changes_no_loss,
+            train::nothing_of_the_processor_waits_on_the_host,
             train::a_run_that_is_killed_goes_on_as_if_it_had_not_been,
             train::halves_learn_what_single_precision_learns,
             train::a_checkpoint_of_another_run_is_refused_and_a_damaged_one_passed_over,

@@ -239,39 +239,75 @@ fn planned(told: &Run) -> f64 {
     number.parse::<f64>().unwrap() * 1024_f64.powi(power as i32)
 }
 
+/// The losses of a run's steps.
+fn losses(told: Run) -> Vec<f64> {
+    let told = told.ok();
+    told.lines().map(|line| loss(line, "loss")).collect()
+}
+
+const LAYERS: &str = "--layers 4 --context 64 --steps 6 -o json";
+
+/// Logits by chunks have gradients that are added up in another order; nothing else is rounded otherwise.
 pub(crate) fn less_memory_changes_no_loss() {
-    let layers = "--layers 4 --context 64 --steps 6";
-    let told = |folder: &Folder, more: &str| folder.train(&format!("{layers} -o json {more}"));
-    let whole = Folder::new();
-    let expected = told(&whole, "");
-    let bytes = planned(&expected);
-    let losses = |output: &str| -> Vec<String> {
-        let line = |line: &str| {
-            let line: Value = serde_json::from_str(line).unwrap();
-            format!("{} {}", line["loss"], line["val_loss"])
-        };
-        output.lines().map(line).collect()
-    };
-    let expected = losses(&expected.ok());
+    let whole = Folder::new().train(LAYERS);
+    let bytes = planned(&whole);
+    let expected = losses(whole);
     for part in [0.9, 0.7] {
-        let folder = Folder::new();
-        let less = told(&folder, &format!("--memory {}", (part * bytes) as u64));
+        let (folder, again) = (Folder::new(), Folder::new());
+        let given = format!("{LAYERS} --memory {}", (part * bytes) as u64);
+        let less = folder.train(&given);
         // What is told is rounded to a tenth of a mebibyte.
         assert!(
             planned(&less) <= part * bytes + 0.05 * 1024_f64.powi(2),
             "{}",
             less.stderr
         );
-        assert_eq!(losses(&less.ok()), expected);
-        assert_eq!(folder.model(), whole.model());
+        let own = losses(less);
+        assert_eq!(own.len(), expected.len());
+        for (own, expected) in own.iter().zip(&expected) {
+            assert!((own / expected - 1.0).abs() < 1e-5, "{own}, not {expected}");
+        }
+        assert_eq!(own, losses(again.train(&given)));
+        assert_eq!(folder.model(), again.model());
     }
-    let least = told(&Folder::new(), "--memory 64K").error(1);
+    let least = Folder::new()
+        .train(&format!("{LAYERS} --memory 64K"))
+        .error(1);
     for part in [
         "memory budget of 64.0 KiB",
         "at the least, with values computed again",
     ] {
         assert!(least.contains(part), "{least}");
     }
+}
+
+pub(crate) fn nothing_of_the_processor_waits_on_the_host() {
+    let (plain, own) = (Folder::new(), Folder::new());
+    let expected = losses(plain.train(LAYERS));
+    let told = own.train(&format!("{LAYERS} --offload-activations"));
+    assert!(
+        told.stderr.contains("nothing waits on the host"),
+        "{}",
+        told.stderr
+    );
+    assert_eq!(losses(told), expected);
+    assert_eq!(own.model(), plain.model());
+}
+
+/// Values that wait in the host's memory leave more of the device's, and losses and file as they are.
+pub(crate) fn values_wait_on_the_host(_: &OpenCl) {
+    let (plain, own) = (Folder::new(), Folder::new());
+    let given = format!("{LAYERS} -b opencl");
+    let expected = plain.train(&given);
+    let told = own.train(&format!("{given} --offload-activations"));
+    assert!(
+        told.stderr.contains(" of values wait in the host's memory"),
+        "{}",
+        told.stderr
+    );
+    assert!(planned(&told) < planned(&expected), "{}", told.stderr);
+    assert_eq!(losses(told), losses(expected));
+    assert_eq!(own.model(), plain.model());
 }
 
 /// Steps go on from the last checkpoint when the device of the weights is lost, on the next device.

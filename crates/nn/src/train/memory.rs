@@ -4,7 +4,7 @@ use std::fmt;
 
 use rustorch_ir::TensorType;
 use rustorch_runtime::{DeviceType, FailureClass, RunError, Storage, WorkingMemory};
-use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, runtime};
+use rustorch_tensor::{RusTorchError, RusTorchResult, Saving, Tensor, runtime};
 
 use super::TrainStep;
 use super::program::{Kind, Program};
@@ -30,20 +30,29 @@ pub struct StepMemory {
 }
 
 impl StepMemory {
-    /// All of it.
+    /// All of it, but for what waits in the host's memory.
     pub fn peak(&self) -> usize {
         let working = self.working.iter().map(|working| working.bytes);
         self.module + self.states + working.sum::<usize>()
     }
+
+    /// What of devices' values waits in the host's memory.
+    pub fn offloaded(&self) -> usize {
+        self.working.iter().map(|working| working.offloaded).sum()
+    }
 }
 
-/// `12.3 MiB of parameters and buffers, 24.5 MiB of states, 512 MiB of values on cpu`.
+/// `12.3 MiB of parameters and buffers, 24.5 MiB of states, 512 MiB of values on cuda:0, 1.5 GiB that wait on the host`.
 impl fmt::Display for StepMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (module, states) = (Bytes(self.module), Bytes(self.states));
         write!(f, "{module} of parameters and buffers, {states} of states")?;
         let mut working = self.working.iter();
-        working.try_for_each(|w| write!(f, ", {} of values on {}", Bytes(w.bytes), w.device))
+        working.try_for_each(|w| write!(f, ", {} of values on {}", Bytes(w.bytes), w.device))?;
+        match self.offloaded() {
+            0 => Ok(()),
+            bytes => write!(f, ", {} that wait on the host", Bytes(bytes)),
+        }
     }
 }
 
@@ -66,6 +75,10 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
     /// what they cost, as results of norms and activations, last those of products. Losses are the same, up to the rounding of
     /// a device that fuses them with other neighbours. A function of the host's is never called again.
     ///
+    /// Before that, where logits are a product that a cross entropy alone reads, they are computed by
+    /// chunks of rows, and their gradients with them ([`Trace::chunking`](rustorch_tensor::Trace::chunking)), as far as that
+    /// costs less. The gradients of the product's weights are then added up chunk by chunk, and rounded otherwise.
+    ///
     /// ```
     /// # extern crate rustorch_nn as rustorch;
     /// # use rustorch::nn::{Forward, Linear, Module};
@@ -85,6 +98,17 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
     pub fn memory_budget(mut self, bytes: usize) -> Self {
         self.forget_programs();
         self.budget = Some(bytes);
+        self
+    }
+
+    /// The same with values that gradients need waiting in the host's memory until these are computed, where a device has memory of
+    /// its own and moves them there: as many as lower the peak of the step, or with a [budget](Self::memory_budget)
+    /// those for which that takes less time than computing them again. Losses are the same to the bit. A device that
+    /// cannot move a value keeps it; the processor, whose memory is the host's, always does.
+    #[must_use]
+    pub fn offload_activations(mut self) -> Self {
+        self.forget_programs();
+        self.offloads = true;
         self
     }
 
@@ -141,7 +165,16 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
             let bytes = working.iter().map(|w| w.bytes).sum::<usize>();
             (kept + bytes).saturating_sub(budget)
         };
-        shrink(program, batch, over)
+        shrink(program, batch, self.saving_of(program)?, over)
+    }
+
+    /// What may become of a program's values.
+    fn saving_of(&self, program: &Program) -> RusTorchResult<Saving> {
+        let moves = || program.saving(0, Saving::Offload)?.offloads();
+        Ok(match self.offloads && moves()? {
+            true => Saving::Either,
+            false => Saving::Recompute,
+        })
     }
 
     /// Has a new program by a batch keep to the budget, if there is one.
@@ -191,7 +224,8 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
                 let free = w.free.unwrap_or(u64::MAX);
                 usize::try_from((w.bytes as u64).saturating_sub(free)).unwrap_or(usize::MAX)
             };
-            let fits = shrink(program, batch, |working| working.iter().map(lacking).sum())?;
+            let lacking = |working: &[WorkingMemory]| working.iter().map(lacking).sum::<usize>();
+            let fits = shrink(program, batch, self.saving_of(program)?, lacking)?;
             if fits.is_none() {
                 let working = program.working_memory();
                 let kept = self.kept_memory();
@@ -268,31 +302,53 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
     }
 }
 
-/// Has a new program by a batch compute values again, until what it works in is no longer `over` what it may be, by bytes.
-/// Returns by how much it still is, if nothing is left that could be computed again; all, if it cannot be loaded.
+/// Has a new program by a batch save memory, until what it works in is no longer `over` what it may be, by bytes: logits by
+/// chunks, as long as that costs less than anything else and helps, and then what `saving` says.
+/// Returns by how much it still is, if nothing is left that could be saved; all, if it cannot be loaded.
 fn shrink(
     program: &mut Program,
     batch: &[Storage],
+    mut saving: Saving,
     over: impl Fn(&[WorkingMemory]) -> usize,
 ) -> RusTorchResult<Option<usize>> {
+    let over = |program: &Program| match program.load(batch) {
+        Err(error) if is_full(&error) => Ok(usize::MAX),
+        loaded => loaded.map(|()| over(&program.working_memory())),
+    };
+    // What is planned has its memory set aside, so that no two of them are.
+    let whole = program.trace().unplanned();
+    let mut now = over(program)?;
+    let mut chunks = 2;
+    while now > 0
+        && let Some(chunked) = whole.chunking(chunks)?
+    {
+        let before = program.trace().unplanned();
+        program.replace(chunked);
+        let then = over(program)?;
+        if (then, program.peak_bytes()) >= (now, before.peak_bytes()) {
+            program.replace(before);
+            break;
+        }
+        (now, chunks) = (then, 2 * chunks);
+    }
+    let kept = program.trace().unplanned();
     loop {
-        let over = match program.load(batch) {
-            Err(error) if is_full(&error) => usize::MAX,
-            loaded => {
-                loaded?;
-                over(&program.working_memory())
-            }
-        };
+        let over = over(program)?;
         if over == 0 {
             return Ok(None);
         }
         let peak = program.peak_bytes();
         let less = over.clamp(peak / SHARES, peak / 2);
-        let smaller = program.recomputing(peak - less)?;
-        if smaller.peak_bytes() >= peak {
-            return Ok(Some(over));
+        let smaller = program.saving(peak - less, saving)?;
+        match smaller.peak_bytes() < peak {
+            true => program.replace(smaller),
+            // What is computed again has to be there, too, for a while; what waits does not.
+            false if saving == Saving::Either => {
+                program.replace(kept.unplanned());
+                saving = Saving::Offload;
+            }
+            false => return Ok(Some(over)),
         }
-        program.replace(smaller);
     }
 }
 

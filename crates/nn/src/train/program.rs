@@ -3,7 +3,7 @@
 use rustorch_ir::{DType, Scalar, TensorType};
 use rustorch_runtime::{HostBuffer, Storage, WorkingMemory};
 use rustorch_tensor::replay::RandomKeys;
-use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, Trace, eval_all, runtime};
+use rustorch_tensor::{RusTorchError, RusTorchResult, Saving, Tensor, Trace, eval_all, runtime};
 
 use crate::optim::RecordedUpdate;
 
@@ -130,16 +130,29 @@ impl Program {
         self.trace.peak_bytes()
     }
 
-    /// How it computes what it does in about so many bytes: with values that gradients need computed again.
-    pub(super) fn recomputing(&self, bytes: usize) -> RusTorchResult<Trace> {
-        let trace = self.trace.recomputing(LOSS, bytes)?;
-        Ok(checked(trace, self.is_checked))
+    /// The trace.
+    pub(super) fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    /// How it computes what it does in about so many bytes: with values that gradients need not kept for these.
+    pub(super) fn saving(&self, bytes: usize, saving: Saving) -> RusTorchResult<Trace> {
+        self.trace.saving(LOSS, bytes, saving)
+    }
+
+    /// Has values that gradients need wait in the host's memory, where a device moves them there.
+    pub(super) fn offload(&mut self) -> RusTorchResult<()> {
+        let moved = self.saving(0, Saving::Offload)?;
+        if moved.peak_bytes() < self.peak_bytes() && moved.offloads()? {
+            self.replace(moved);
+        }
+        Ok(())
     }
 
     /// Goes on by another trace of the same computation.
     pub(super) fn replace(&mut self, trace: Trace) {
         self.outputs.clear();
-        self.trace = trace;
+        self.trace = checked(trace, self.is_checked);
     }
 
     /// The numbers that it was recorded with.

@@ -67,6 +67,8 @@ pub struct TrainStep<M, R: Rule> {
     pub(super) scaler: Option<GradScaler>,
     /// Bytes that a step may take.
     pub(super) budget: Option<usize>,
+    /// May values wait in the host's memory?
+    pub(super) offloads: bool,
     /// Is looked for numbers that are not finite?
     detects_anomaly: bool,
     /// Sums of the gradients of batches, of parameters that want one; none where each batch has its update.
@@ -99,6 +101,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
             is_checked: false,
             scaler: None,
             budget: None,
+            offloads: false,
             detects_anomaly: false,
             sums: Vec::new(),
             batches: 0,
@@ -317,7 +320,11 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         kind.memory = self.optimizer.memory();
         let state = self.module.state_dict();
         let state = state.iter().map(|(_, tensor)| tensor.clone()).collect();
-        Program::new(kind, &placeholders, recorded, state, self.is_checked)
+        let mut program = Program::new(kind, &placeholders, recorded, state, self.is_checked)?;
+        if self.offloads && self.budget.is_none() {
+            program.offload()?;
+        }
+        Ok(program)
     }
 
     /// Fails if something that steps write over was lost with a device.

@@ -9,7 +9,7 @@ use rustorch_ir::DType;
 use rustorch_tensor::with_runtime;
 use serde::Serialize;
 
-use crate::args::{DeviceArgs, DocumentFormat};
+use crate::args::{ByteCount, DeviceArgs, DocumentFormat};
 use crate::devices::Devices;
 use crate::machine::{Machine, PROGRAM, now};
 use crate::table::Table;
@@ -34,6 +34,14 @@ pub(super) struct TrainArgs {
     /// What products are computed in: f32, or bf16 and f16 by autocast
     #[arg(long, value_name = "TYPE", requires = "recipes", value_parser = precision)]
     precision: Option<DType>,
+
+    /// What a step may take, such as 20G: see train --memory
+    #[arg(long, value_name = "SIZE", requires = "recipes")]
+    memory: Option<ByteCount>,
+
+    /// Values that gradients need may wait in the host's memory: see train --offload-activations
+    #[arg(long, requires = "recipes")]
+    offload_activations: bool,
 
     /// Steps that are measured
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
@@ -81,6 +89,9 @@ impl Trainings {
             recipe.batch = size(options.batch, recipe.batch);
             recipe.length = size(options.length, recipe.length);
             recipe.precision = options.precision.unwrap_or(recipe.precision);
+            let bytes = |ByteCount(bytes)| usize::try_from(bytes).unwrap_or(usize::MAX);
+            recipe.memory = options.memory.map(bytes);
+            recipe.offloads = options.offload_activations;
             let steps = options.steps as usize;
             let trained = with_runtime(&devices.runtime, devices.routing, || {
                 recipe.measure(steps, options.hottest > 0)

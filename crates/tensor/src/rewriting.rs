@@ -1,0 +1,128 @@
+//! Graphs that are made of another one's nodes.
+
+use rustorch_ir::{Graph, Op, OpError, Results, ValueId};
+use smallvec::SmallVec;
+
+/// A graph that computes what another one does, by its nodes, some of them left out, moved or put in.
+pub(crate) struct Rewriting<'a> {
+    source: &'a Graph,
+    graph: Graph,
+    /// For each node of `graph`, that of the source which it is, or stands for.
+    origins: Vec<usize>,
+    /// For each value of the source, what it is now.
+    values: Vec<Option<ValueId>>,
+}
+
+impl<'a> Rewriting<'a> {
+    /// Begins with the inputs.
+    pub(crate) fn new(source: &'a Graph) -> Result<Self, OpError> {
+        let mut graph = Graph::new();
+        let mut values = Vec::with_capacity(source.len());
+        for ty in source.inputs() {
+            values.push(Some(graph.input(ty.clone())?));
+        }
+        values.resize(source.len(), None);
+        Ok(Self {
+            source,
+            graph,
+            origins: Vec::with_capacity(source.nodes().len()),
+            values,
+        })
+    }
+
+    /// What there is so far.
+    pub(crate) fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// What a value of the source is now.
+    ///
+    /// # Errors
+    /// It was not computed yet.
+    pub(crate) fn value(&self, value: ValueId) -> Result<ValueId, OpError> {
+        let expected = "values that were computed before they are read";
+        self.values[value.index()].ok_or_else(|| OpError::new("graph", expected, value.0))
+    }
+
+    /// From now on a value of the source is this one.
+    pub(crate) fn set(&mut self, value: ValueId, new: ValueId) {
+        self.values[value.index()] = Some(new);
+    }
+
+    /// Puts in an operation that stands for a node of the source, and gives its first result.
+    ///
+    /// # Errors
+    /// Those of [`Graph::push`].
+    pub(crate) fn push(
+        &mut self,
+        op: impl Into<Op>,
+        operands: &[ValueId],
+        origin: usize,
+    ) -> Result<ValueId, OpError> {
+        let value = self.graph.push(op, operands)?;
+        self.graph.pin(value, self.source.nodes()[origin].pin);
+        self.origins.push(origin);
+        Ok(value)
+    }
+
+    /// Puts in a node of the source, on operands as they are now, and gives its results.
+    ///
+    /// # Errors
+    /// Those of [`Graph::push`].
+    pub(crate) fn node(
+        &mut self,
+        at: usize,
+        operand: impl Fn(ValueId) -> Option<ValueId>,
+    ) -> Result<Results, OpError> {
+        let node = &self.source.nodes()[at];
+        let now = |&value: &ValueId| operand(value).map_or_else(|| self.value(value), Ok);
+        let operands: SmallVec<[ValueId; 4]> =
+            node.inputs.iter().map(now).collect::<Result<_, _>>()?;
+        let first = self.push(node.op.clone(), &operands, at)?;
+        Ok(self.graph.results(first))
+    }
+
+    /// Puts in a node of the source as it is there.
+    ///
+    /// # Errors
+    /// Those of [`Graph::push`].
+    pub(crate) fn keep(&mut self, at: usize) -> Result<(), OpError> {
+        let results = self.node(at, |_| None)?;
+        for (value, new) in self.source.nodes()[at].results().zip(results) {
+            self.set(value, new);
+        }
+        Ok(())
+    }
+
+    /// Puts in what a composite node of the source is made of.
+    ///
+    /// # Errors
+    /// Those of [`Graph::push`]; the node is a primitive.
+    pub(crate) fn expand(&mut self, at: usize) -> Result<(), OpError> {
+        let node = &self.source.nodes()[at];
+        let operands = node.inputs.iter().map(|&value| self.value(value));
+        let operands: SmallVec<[ValueId; 4]> = operands.collect::<Result<_, _>>()?;
+        let results = self.graph.expand(&node.op, &operands)?;
+        for part in self.origins.len()..self.graph.nodes().len() {
+            let value = self.graph.nodes()[part].result(0);
+            self.graph.pin(value, node.pin);
+            self.origins.push(at);
+        }
+        for (value, new) in node.results().zip(results) {
+            self.set(value, new);
+        }
+        Ok(())
+    }
+
+    /// The graph with the source's outputs, and for its nodes those of the source that they are, or stand for.
+    ///
+    /// # Errors
+    /// An output was not computed.
+    pub(crate) fn finish(mut self) -> Result<(Graph, Vec<usize>), OpError> {
+        for &output in self.source.outputs() {
+            let output = self.value(output)?;
+            self.graph.output(output);
+        }
+        Ok((self.graph, self.origins))
+    }
+}
