@@ -141,7 +141,7 @@ fn resnet50() -> Graph {
             stride: [2; 2],
             padding: [1; 2],
             dilation: [1; 2],
-            indices: false,
+            indices: None,
         };
         let mut x = n.graph.push(pool, &[x]).unwrap();
         let mut channels = 64;
