@@ -7,6 +7,8 @@
 //! Events are nearly all of a trace. They are written [field by field](Wire), where everything else is a message that
 //! `prost` encodes: building one for each costs many times what it takes to write it.
 
+use std::mem;
+use std::ptr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use prost::Message;
@@ -165,6 +167,8 @@ struct Sequence {
     names: Map<String, u64>,
     categories: Few,
     notes: Few,
+    /// What is the same in all packets that end a slice.
+    end: Vec<u8>,
 }
 
 /// A few names, in the order of their numbers.
@@ -174,7 +178,9 @@ struct Few(Vec<&'static str>);
 impl Few {
     /// The number of a name; if it was not known, `new` is told.
     fn number(&mut self, name: &'static str, new: impl FnOnce(Interned)) -> u64 {
-        let known = self.0.iter().position(|known| *known == name);
+        // Mostly it is the same text, which need not be read.
+        let same = self.0.iter().position(|known| ptr::eq(*known, name));
+        let known = same.or_else(|| self.0.iter().position(|known| *known == name));
         let index = known.unwrap_or_else(|| {
             self.0.push(name);
             new(Interned::new(self.0.len() as u64, name));
@@ -428,7 +434,11 @@ impl Sink for Perfetto {
             }),
             ..Packet::default()
         });
-        self.sequences.push(Sequence::default());
+        let mut sequence = Sequence::default();
+        let mut end = Wire(&mut sequence.end);
+        end.number(SEQUENCE, u64::from(id) + 2);
+        end.message(TRACK_EVENT, |event| event.number(TYPE, SLICE_END));
+        self.sequences.push(sequence);
     }
 
     fn begin(&mut self, track: TrackId, at: u64, label: &Label<'_>) {
@@ -436,7 +446,12 @@ impl Sink for Perfetto {
     }
 
     fn end(&mut self, track: TrackId, at: u64) {
-        self.event(track, at, |event| event.number(TYPE, SLICE_END));
+        let sequence = &mut self.sequences[track as usize];
+        let step = sequence.step(at);
+        Wire(&mut self.out).message(PACKET, |packet| {
+            packet.number(TIMESTAMP, step);
+            packet.0.extend_from_slice(&sequence.end);
+        });
     }
 
     fn instant(&mut self, track: TrackId, at: u64, label: &Label<'_>) {
@@ -458,6 +473,8 @@ impl Sink for Perfetto {
     fn finish(&mut self) {}
 
     fn take(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.out)
+        // About as much comes until the next time.
+        let next = Vec::with_capacity(self.out.len());
+        mem::replace(&mut self.out, next)
     }
 }

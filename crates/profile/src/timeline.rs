@@ -96,6 +96,8 @@ pub(crate) struct Timeline {
     sink: Box<dyn Sink>,
     limits: Limits,
     tracks: Map<Key, TrackId>,
+    /// The device that was asked for last, mostly the next one, too.
+    device: Option<(DeviceType, TrackId)>,
     /// For each track, when what is on it ends.
     ends: Vec<u64>,
     /// For each thread's track, how many slices are open.
@@ -108,6 +110,7 @@ impl Timeline {
             sink,
             limits,
             tracks: Map::default(),
+            device: None,
             ends: Vec::new(),
             open: Map::default(),
         }
@@ -238,7 +241,7 @@ impl Timeline {
             notes.push(("MFLOP/s", Note::Count(rate(launch.flops, seconds))));
         }
         if let Some(share) = self.limits.share(launch, seconds) {
-            notes.push(("% of limit", Note::Count((100.0 * share).round() as u64)));
+            notes.push(("% of limit", Note::Count((100.0 * share + 0.5) as u64)));
         }
         let label = Label {
             name: &launch.name,
@@ -264,7 +267,7 @@ impl Timeline {
         ];
         let limit = self.limits.of_device(replay.device);
         if let Some(share) = limit.and_then(|l| l.share(bytes as f64, flops as f64, seconds)) {
-            notes.push(("% of limit", Note::Count((100.0 * share).round() as u64)));
+            notes.push(("% of limit", Note::Count((100.0 * share + 0.5) as u64)));
         }
         let label = Label {
             name: &name,
@@ -304,8 +307,13 @@ impl Timeline {
     }
 
     fn device(&mut self, device: DeviceType) -> TrackId {
+        if let Some((_, track)) = self.device.filter(|(last, _)| *last == device) {
+            return track;
+        }
         let key = Key::Device(device);
-        self.track(key, || device.to_string(), TrackKind::Device)
+        let track = self.track(key, || device.to_string(), TrackKind::Device);
+        self.device = Some((device, track));
+        track
     }
 
     fn thread(&mut self, thread: u32) -> TrackId {
@@ -355,7 +363,8 @@ impl Timeline {
 /// Millions a second.
 fn rate(work: u64, seconds: f64) -> u64 {
     match seconds > 0.0 {
-        true => (work as f64 / seconds / 1e6).round() as u64,
+        // To the nearest: `round` is a call where processors are not known to have it.
+        true => (work as f64 / seconds / 1e6 + 0.5) as u64,
         false => 0,
     }
 }
