@@ -44,14 +44,15 @@ fn log_factorial(k: &Tensor) -> RusTorchResult<Tensor> {
 #[track_calls]
 impl Generator {
     /// How many events come where this many are expected: Poisson's distribution, in the shape and
-    /// dtype of the rates. Floats; NaN for a rate that is none.
+    /// dtype of the rates. Floats.
     ///
     /// # Errors
-    /// Another dtype.
+    /// Another dtype; once computed, a rate that is none.
     pub fn poisson(&self, rates: &Tensor) -> RusTorchResult<Tensor> {
         const NAME: &str = "poisson";
         rates.require_float(NAME)?;
-        let rate = rates.cast(NAME, DType::F64)?;
+        let rate = rates.within(NAME, 0.0, f64::INFINITY, false)?;
+        let rate = rate.cast(NAME, DType::F64)?;
         let few = rate.minimum(FEW)?;
         let few = self.inverted(few.shape(), &few.neg()?.exp()?, |k| few.div(k))?;
         let large = rate.maximum(FEW)?;
@@ -61,8 +62,7 @@ impl Generator {
             |k| k.mul(&large.log()?)?.sub(&large)?.sub(&log_factorial(k)?),
             |k| k.ge(0),
         )?;
-        let count = Tensor::where_(&rate.lt(FEW)?, &few, &many)?;
-        Tensor::where_(&rate.ge(0)?, &count, f64::NAN)?.cast(NAME, rates.dtype())
+        Tensor::where_(&rate.lt(FEW)?, &few, &many)?.cast(NAME, rates.dtype())
     }
 
     /// How many of `count` trials succeed, each with this probability: the binomial distribution,

@@ -207,3 +207,52 @@ pub(super) fn with_types(graph: &Graph, given: &[Option<i32>]) -> Graph {
     }
     graph
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rounded(number: i64, x: &[f32], saturates: bool) -> Vec<f32> {
+        let narrow = Narrow::of(number).unwrap();
+        let x = Tensor::from_slice(x, [x.len()]).unwrap();
+        let Ok(rounded) = narrow.round(&x, saturates) else {
+            panic!("type {number} does not round");
+        };
+        rounded.to_dtype(DType::F32).unwrap().to_vec().unwrap()
+    }
+
+    fn values(number: i64) -> Vec<f32> {
+        let narrow = Narrow::of(number).unwrap();
+        let codes = 0..=((1u32 << narrow.bits) - 1) as u8;
+        codes.map(|code| narrow.value(code) as f32).collect()
+    }
+
+    #[test]
+    fn what_such_types_have_stays_and_others_become_the_nearest() {
+        for number in [18, 20, 21, 22, 23, 24, 25, 26] {
+            let all: Vec<f32> = values(number).into_iter().filter(|x| !x.is_nan()).collect();
+            assert_eq!(rounded(number, &all, true), all, "{number}");
+        }
+        assert_eq!(values(23)[..8], [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]);
+        assert_eq!(values(18)[0x7F], 240.0);
+        assert!(values(18)[0x80].is_nan() && values(24)[255].is_nan());
+        let x = [0.47, -3.5, 9.0, 0.25, f32::NEG_INFINITY];
+        assert_eq!(rounded(23, &x, true), [0.5, -4.0, 6.0, 0.0, -6.0]);
+        let x = [0.478_925_47, 1e6, -1e-7, f32::INFINITY];
+        assert_eq!(rounded(20, &x, true), [0.5, 57_344.0, 0.0, 57_344.0]);
+        let rounded_18 = rounded(18, &x, false);
+        assert_eq!([rounded_18[0], rounded_18[2]], [0.46875, 0.0]);
+        assert!(rounded_18[1].is_nan() && rounded_18[3].is_nan());
+        assert_eq!(rounded(22, &[-9.0, 7.9, 8.0], true), [7.0, 7.0, -8.0]);
+        assert_eq!(rounded(24, &[0.124, 1.1, 2.0], true), [0.125, 2.0, 2.0]);
+    }
+
+    #[test]
+    fn packed_numbers_are_read_from_the_lowest_bits_on() {
+        let held = |number, packed: &[u8], count| Narrow::of(number).unwrap().widen(packed, count);
+        assert_eq!(held(21, &[0x21, 0x0F], 3), [1, 2, 15]);
+        assert_eq!(held(22, &[0x98], 2), [0xF8, 0xF9]);
+        assert_eq!(held(25, &[0b1110_0100], 4), [0, 1, 2, 3]);
+        assert_eq!(held(23, &[0x0A], 1), (-1f32).to_ne_bytes());
+    }
+}
