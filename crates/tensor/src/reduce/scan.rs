@@ -205,8 +205,15 @@ impl Tensor {
     /// # Errors
     /// There is no such dimension; booleans.
     pub fn trapezoid(&self, dx: f64, dim: impl Integer) -> RusTorchResult<Self> {
-        self.trapezoids("trapezoid", None, dx, dim.to_isize())?
-            .sum(dim, false)
+        const NAME: &str = "trapezoid";
+        let dim = dim.to_isize();
+        require(NAME, self.dtype() != DType::Bool, "numbers", self.ty())?;
+        if self.size(dim)? == 0 {
+            return self.trapezoids(NAME, None, dx, dim)?.sum(dim, false);
+        }
+        // The sum is of wide integers, where neighbours of few bits would wrap.
+        let ends = self.select(dim, 0)?.add(&self.select(dim, -1)?)?;
+        self.sum(dim, false)?.sub(&ends.mul(0.5)?)?.mul(dx)
     }
 
     /// The integral along `dim` by the trapezoidal rule, between the points `x`: one for each index

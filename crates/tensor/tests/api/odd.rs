@@ -196,6 +196,10 @@ fn operands_that_are_converted_and_those_that_are_not() -> Outcome {
     ] {
         assert_eq!(loss.dtype(), DType::F64);
     }
+    let bytes = tensor![200i64, 200, 100].to_dtype(DType::U8)?;
+    let area = bytes.trapezoid(1.0, 0)?.to_scalar::<f32>()?;
+    // The two ends are added up as bytes, as in PyTorch.
+    assert_eq!(area, 500.0 - f32::from(200u8.wrapping_add(100)) / 2.0);
     assert_eq!(x.huber_loss(&doubles, 1.0, None, mean)?.dtype(), DType::F32);
     assert_eq!(Tensor::normal(&x, &doubles)?.dtype(), DType::F32);
     let ints = tensor![1i64, 2];
