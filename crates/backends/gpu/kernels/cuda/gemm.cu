@@ -48,7 +48,11 @@
 #define COPIERS 128
 #define LINES_COPIED (COPIERS / 8)
 // What work-items that multiply get of the registers, and what those that copy keep.
+#if WARPGROUPS == 1
+#define REGISTERS 168
+#else
 #define REGISTERS 216
+#endif
 #define COPIER_REGISTERS 72
 #define X_TERM_BYTES (COLUMNS * LINE)
 #define X_BYTES (TERMS * X_TERM_BYTES)
@@ -386,14 +390,19 @@ KERNEL_BEGIN
         const uint lane = LANE - PRODUCER * SIMD_WIDTH;
         while (next_part(work, p)) {
 #if W_KIND == PIXELS
-            // Where the images of this work-item's rows begin, and what is seen of them.
-            uint image[ROWS / LINES_COPIED], top[ROWS / LINES_COPIED], left[ROWS / LINES_COPIED];
+            // What this work-item's rows see first, which may be in the padding: positions before the first wrap, and are
+            // behind the last as well.
+            uint begin[ROWS / LINES_COPIED], top[ROWS / LINES_COPIED], left[ROWS / LINES_COPIED];
             UNROLL for (uint j = 0; j < ROWS / LINES_COPIED; j++) {
                 const uint row = min(work.row + j * LINES_COPIED + lane / 8, work.n - 1);
-                image[j] = row / p.plane * p.size[0] * p.size[1];
                 top[j] = row % p.plane / p.out_width * p.stride[0] - p.padding[0];
                 left[j] = row % p.plane % p.out_width * p.stride[1] - p.padding[1];
+                begin[j] = (row / p.plane * p.size[0] + top[j]) * p.size[1] + left[j];
             }
+            // What of windows it copies next.
+            const uint first = work.first * 8 + lane % 8, tap = first / p.pieces_count;
+            uint piece = first % p.pieces_count;
+            uint of_height = tap / p.kernel_size[1], of_width = tap % p.kernel_size[1];
 #endif
             for (uint unit = work.first; unit < work.first + work.count; unit++) {
 #if W_KIND == BLOCKS
@@ -431,19 +440,15 @@ KERNEL_BEGIN
                     arrive_after_copies(full + stage * 8);
 #elif W_KIND == PIXELS
                     const uint to = w_base + stage * W_BYTES;
-                    const uint tap = (panel * 8 + lane % 8) / p.pieces_count;
-                    const uint piece = (panel * 8 + lane % 8) % p.pieces_count;
-                    const uint down = tap / p.kernel_size[1] * p.dilation[0];
-                    const uint right = tap % p.kernel_size[1] * p.dilation[1];
+                    const uint down = of_height * p.dilation[0], right = of_width * p.dilation[1];
+                    const uint further = down * p.size[1] + right;
+                    const bool exists = of_height < p.kernel_size[0];
                     UNROLL for (uint j = 0; j < ROWS / LINES_COPIED; j++) {
                         const uint row = j * LINES_COPIED + lane / 8;
                         const uint place = row * LINE + (lane % 8 ^ row % 8) * 16;
-                        // Positions in the padding before the first wrap, and are behind the last
-                        // as well.
-                        const uint line = top[j] + down, column = left[j] + right;
-                        const bool is_inside = line < p.size[0] && column < p.size[1]
-                            && tap < p.kernel_size[0] * p.kernel_size[1];
-                        const uint pixel = is_inside ? image[j] + line * p.size[1] + column : 0;
+                        const bool is_inside = exists && top[j] + down < p.size[0]
+                            && left[j] + right < p.size[1];
+                        const uint pixel = is_inside ? begin[j] + further : 0;
                         const ushort* from = w + ((ulong)pixel * p.pieces_count + piece) * 8;
                         UNROLL for (uint term = 0; term < TERMS; term++) {
                             copy_16_cached(to + term * W_TERM_BYTES + place,
@@ -452,6 +457,9 @@ KERNEL_BEGIN
                         }
                     }
                     arrive_after_copies(full + stage * 8);
+                    for (piece += 8; piece >= p.pieces_count; piece -= p.pieces_count) {
+                        if (++of_width == p.kernel_size[1]) of_width = 0, of_height++;
+                    }
 #endif
                     if (lane == 0) {
                         const uint bytes = X_BYTES + (W_KIND == PANELS ? W_BYTES : 0);

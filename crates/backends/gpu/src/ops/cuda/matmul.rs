@@ -26,14 +26,14 @@ const LINE: usize = 128;
 const SLAB: usize = 256;
 const SLABS: usize = 2;
 
-/// Rows of w that a group multiplies at a time: 64 for each of two warpgroups.
+/// Rows of w that a group multiplies at a time, where it is alone on its unit.
 const ROWS: usize = 128;
 
-/// Work-items of a group: those warpgroups, and one that copies.
-const GROUP: usize = 3 * 128;
+/// Work-items of a warpgroup, of which a group has one that copies.
+const WARPGROUP: usize = 128;
 
-/// Warps of a group that multiply.
-const WARPS: usize = 8;
+/// Rows of w that a warpgroup multiplies.
+const OF_WARPGROUP: usize = 64;
 
 /// The w, y and bias of one launch.
 const MOST_SETS: usize = 3;
@@ -328,30 +328,33 @@ impl Panels {
 impl Launch<'_> {
     pub(super) fn emit(self, emitter: &mut Emitter) {
         let is_gated = self.gate.is_some();
-        let tile_rows = if is_gated { ROWS / 2 } else { ROWS };
+        let Numbers { dtype, terms } = self.x.numbers;
+        let form = Form::new(self.kind, [self.m, self.k], terms);
+        let tile_rows = if is_gated { form.rows / 2 } else { form.rows };
         let sets = &self.weights[..self.results.len()];
         let row_tiles = sets.iter().map(|set| set.n.div_ceil(tile_rows)).sum();
         let units = emitter.limits.compute_units;
-        let Numbers { dtype, terms } = self.x.numbers;
-        let tiling = Tiling::new(row_tiles, [self.m, self.k], self.kind, terms, units);
+        let tiling = Tiling::new(row_tiles, [self.m, self.k], self.kind, terms, form, units);
         let local_bytes = emitter.limits.local_bytes;
-        let local = Local::new(self.kind, tiling.columns, terms, local_bytes);
+        let local = Local::new(self.kind, tiling.columns, terms, form, local_bytes);
 
         let text = include_str!("../../../kernels/cuda/gemm.cu");
         let text = with_gate(text, GATE, self.gate);
+        let group = form.group() as u32;
         let (mut kernel, name) = match self.kind {
             Kind::Blocks(format) => {
-                let mut kernel = blocks::kernel("gemm", &text, GROUP as u32, format);
+                let mut kernel = blocks::kernel("gemm", &text, group, format);
                 let is_bytes = blocks::has_signed_codes(format);
                 kernel.define("IS_BYTES", u8::from(is_bytes));
                 (kernel, "BLOCKS")
             }
-            Kind::Lines => (Kernel::new("gemm", text, GROUP as u32), "LINES"),
-            Kind::Panels => (Kernel::new("gemm", text, GROUP as u32), "PANELS"),
-            Kind::Pixels => (Kernel::new("gemm", text, GROUP as u32), "PIXELS"),
+            Kind::Lines => (Kernel::new("gemm", text, group), "LINES"),
+            Kind::Panels => (Kernel::new("gemm", text, group), "PANELS"),
+            Kind::Pixels => (Kernel::new("gemm", text, group), "PIXELS"),
         };
         kernel.define("W_KIND", name);
-        kernel.define("ROWS", ROWS);
+        kernel.residence(group, form.resident as u32);
+        kernel.define("ROWS", form.rows);
         kernel.define("COLUMNS", tiling.columns);
         kernel.define("STAGES", local.stages);
         kernel.define("SLABS", SLABS);
@@ -393,7 +396,7 @@ impl Launch<'_> {
         }
         let (bytes, words) = match tiling.shared_tiles {
             0 => (0, 0),
-            _ => (ROWS * tiling.columns * 4, WARPS),
+            _ => (form.rows * tiling.columns * 4, form.rows / 16),
         };
         let shares = emitter.scratch(tiling.sharers * bytes);
         kernel.scratch("parts", DType::F32, shares, true);
@@ -425,6 +428,47 @@ impl Launch<'_> {
     }
 }
 
+/// How much of a unit a group takes.
+#[derive(Clone, Copy)]
+struct Form {
+    /// Rows of w that it multiplies at a time.
+    rows: usize,
+    /// Groups that a unit has at work at a time.
+    resident: usize,
+}
+
+impl Form {
+    /// A group that is alone on its unit.
+    const ALONE: Self = Self {
+        rows: ROWS,
+        resident: 1,
+    };
+
+    /// That of products of `m` rows along `k` numbers.
+    fn new(kind: Kind, [m, k]: [usize; 2], terms: usize) -> Self {
+        /// So few are multiplied sooner than results are written: one group writes while another multiplies.
+        const FEW: usize = PANEL;
+        // Of few rows what pixels see is copied more slowly than it is multiplied: two groups copy it.
+        match kind == Kind::Pixels && terms == 1 && (k <= FEW || m <= COLUMNS[0]) {
+            true => Self {
+                rows: OF_WARPGROUP,
+                resident: 2,
+            },
+            false => Self::ALONE,
+        }
+    }
+
+    /// Work-items of a group.
+    fn group(self) -> usize {
+        (1 + self.rows / OF_WARPGROUP) * WARPGROUP
+    }
+
+    /// The most columns that registers have room for.
+    fn most_columns(self) -> usize {
+        COLUMNS[COLUMNS.len() - self.resident]
+    }
+}
+
 /// What a group has in its local memory.
 struct Local {
     /// Panels of x, and of w if that is no blocks.
@@ -441,14 +485,18 @@ impl Local {
     /// Of the two barriers of each stage and slab.
     const BARRIERS: usize = 16;
 
-    fn new(kind: Kind, columns: usize, terms: usize, most: usize) -> Self {
+    /// What the device takes of it for each group.
+    const TAKEN: usize = 1024;
+
+    fn new(kind: Kind, columns: usize, terms: usize, form: Form, most: usize) -> Self {
+        let most = most / form.resident - (form.resident - 1) * Self::TAKEN;
         let (pieces, fixed, w_bytes) = match kind {
             Kind::Blocks(format) => {
                 let bytes = SLAB / format.block_len() * format.block_bytes();
                 let pieces = (bytes + 15).div_ceil(16) | 1;
                 (pieces, SLABS * (ROWS * pieces * 16 + Self::BARRIERS), 0)
             }
-            Kind::Lines | Kind::Panels | Kind::Pixels => (0, 0, ROWS * LINE),
+            Kind::Lines | Kind::Panels | Kind::Pixels => (0, 0, form.rows * LINE),
         };
         let fixed = Self::ALIGNMENT + fixed;
         let stage = terms * (columns * LINE + w_bytes) + Self::BARRIERS;
@@ -483,14 +531,21 @@ struct Tiling {
 
 impl Tiling {
     /// The fastest one, on a device with so many units.
-    fn new(row_tiles: usize, [m, k]: [usize; 2], kind: Kind, terms: usize, units: usize) -> Self {
+    fn new(
+        row_tiles: usize,
+        [m, k]: [usize; 2],
+        kind: Kind,
+        terms: usize,
+        form: Form,
+        units: usize,
+    ) -> Self {
         // As measured on an H200: how much slower small tiles are for their size; what it takes,
         // in the time of a panel, to exchange parts of tiles at all, and to add one.
         let (slowness, exchange, addition) = match kind {
             Kind::Blocks(_) => ([2.2, 1.45, 1.0], 9.0, 2.1),
             Kind::Lines | Kind::Panels | Kind::Pixels => ([1.6, 1.2, 1.0], 40.0, 5.0),
         };
-        let units = units.max(1);
+        let units = units.max(1) * form.resident;
         let mut best = (
             f64::INFINITY,
             Self {
@@ -503,7 +558,9 @@ impl Tiling {
         );
         // Two stages of the widest tile have no room in several terms.
         let columns = COLUMNS.into_iter().zip(slowness);
-        let columns = columns.filter(|&(columns, _)| terms == 1 || columns < COLUMNS[2]);
+        let columns = columns
+            .filter(|&(columns, _)| terms == 1 || columns < COLUMNS[2])
+            .filter(|&(columns, _)| columns <= form.most_columns());
         // Products of terms.
         let work = (terms * (terms + 1) / 2) as f64;
         for (columns, slowness) in columns {
@@ -559,7 +616,7 @@ mod tests {
         let blocks = BlockFormat::ALL.iter().map(|&format| Kind::Blocks(format));
         for kind in blocks.chain([Kind::Lines, Kind::Panels, Kind::Pixels]) {
             for columns in COLUMNS {
-                let local = Local::new(kind, columns, 1, LOCAL_BYTES);
+                let local = Local::new(kind, columns, 1, Form::ALONE, LOCAL_BYTES);
                 assert!(local.bytes <= LOCAL_BYTES && local.stages >= 3, "{columns}");
             }
         }
@@ -569,29 +626,50 @@ mod tests {
     fn two_stages_of_several_terms_fit_into_local_memory() {
         let Numbers { terms, .. } = Numbers::of(DType::F32);
         for m in [64, 128, 1 << 20] {
-            let tiling = Tiling::new(64, [m, 4096], Kind::Panels, terms, UNITS);
-            let local = Local::new(Kind::Panels, tiling.columns, terms, LOCAL_BYTES);
+            let tiling = Tiling::new(64, [m, 4096], Kind::Panels, terms, Form::ALONE, UNITS);
+            let local = Local::new(
+                Kind::Panels,
+                tiling.columns,
+                terms,
+                Form::ALONE,
+                LOCAL_BYTES,
+            );
             assert!(local.bytes <= LOCAL_BYTES && local.stages >= 2, "{m}");
         }
+    }
+
+    #[test]
+    fn two_groups_fit_into_a_unit_where_there_is_little_to_multiply() {
+        for ([m, k], columns) in [([256, 64], 128), ([64, 576], 64)] {
+            let form = Form::new(Kind::Pixels, [m, k], 1);
+            assert_eq!([form.rows, form.resident, form.group()], [64, 2, 256]);
+            let tiling = Tiling::new(12544, [m, k], Kind::Pixels, 1, form, UNITS);
+            assert_eq!([tiling.columns, tiling.groups], [columns, 2 * UNITS]);
+            let local = Local::new(Kind::Pixels, tiling.columns, 1, form, LOCAL_BYTES);
+            assert_eq!(local.stages, 4);
+            assert!(2 * (local.bytes + Local::TAKEN) <= LOCAL_BYTES + Local::TAKEN);
+        }
+        assert_eq!(Form::new(Kind::Pixels, [128, 128], 1).resident, 1);
+        assert_eq!(Form::new(Kind::Lines, [64, 64], 1).resident, 1);
     }
 
     #[test]
     fn tiles_are_shared_where_groups_would_be_idle() {
         let q4_k = Kind::Blocks(BlockFormat::Q4K);
         // 64 tiles: two groups each.
-        let tiling = Tiling::new(32, [512, 4096], q4_k, 1, UNITS);
+        let tiling = Tiling::new(32, [512, 4096], q4_k, 1, Form::ALONE, UNITS);
         assert_eq!(
             [tiling.columns, tiling.shared_tiles, tiling.sharers],
             [256, 64, 128]
         );
         // 128 small ones for 132 groups.
-        let tiling = Tiling::new(32, [512, 4096], Kind::Lines, 1, UNITS);
+        let tiling = Tiling::new(32, [512, 4096], Kind::Lines, 1, Form::ALONE, UNITS);
         assert_eq!(
             [tiling.columns, tiling.shared_tiles, tiling.groups],
             [128, 0, 128]
         );
         // Many more tiles than groups.
-        let tiling = Tiling::new(224, [4096, 4096], q4_k, 1, UNITS);
+        let tiling = Tiling::new(224, [4096, 4096], q4_k, 1, Form::ALONE, UNITS);
         assert_eq!([tiling.columns, tiling.groups], [256, UNITS]);
     }
 }
