@@ -14,6 +14,7 @@
     BARRIER;
 
 KERNEL_BEGIN
+    LAUNCH_NEXT;
     LOCAL_ARRAY(ACCUMULATOR, shared, GROUP);
     const uint channel = min(GROUP_ID(0) * TOGETHER + LANE % TOGETHER, p.channels - 1);
     const uint member = LANE / TOGETHER;

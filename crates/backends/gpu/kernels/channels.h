@@ -6,11 +6,6 @@
 // a group has one: COLUMNS is 1. p.segment: lines of a segment, of p.lines. p.vectors: vectors of a pixel's channels, or
 // channels. p.plane: vectors of a channel of an image, if channels are not last.
 
-// Languages where launches do not overlap need not say that the next may begin.
-#ifndef LAUNCH_NEXT
-#define LAUNCH_NEXT
-#endif
-
 #define STEP (GROUP / COLUMNS)
 #define COLUMN (GROUP_ID(0) * COLUMNS + LANE % COLUMNS)
 

@@ -24,6 +24,8 @@ using namespace metal;
 #define SEPARATE_ROUNDING
 // Before a loop whose arrays are to be registers.
 #define UNROLL _Pragma("clang loop unroll(full)")
+// Launches do not overlap.
+#define LAUNCH_NEXT
 
 #define BITS_OF_F32(x) as_type<uint>((float)(x))
 #define F32_OF_BITS(x) as_type<float>((uint)(x))

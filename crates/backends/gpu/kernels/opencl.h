@@ -23,6 +23,8 @@
 #define SEPARATE_ROUNDING _Pragma("OPENCL FP_CONTRACT OFF")
 // Before a loop whose arrays are to be registers.
 #define UNROLL _Pragma("unroll")
+// Launches do not overlap.
+#define LAUNCH_NEXT
 
 #define BITS_OF_F32(x) as_uint(x)
 #define F32_OF_BITS(x) as_float(x)

@@ -23,9 +23,12 @@ KERNEL_BEGIN
     const uint panel = piece / 8, place = piece % 8 ^ image % 8;
     const ulong to = ((ulong)panel * p.stride + image) * 8 + place;
 #else
-    const uint pairs = (p.pieces_count + 1) / 2;
-    const uint part = i / (NEIGHBOURS * 2) % pairs * 2 + i % 2;
-    const uint at = i / (NEIGHBOURS * 2) / pairs * NEIGHBOURS + i / 2 % NEIGHBOURS;
+    uint part = 0, at = i;
+    if (p.pieces_count > 1) {
+        const uint pairs = (p.pieces_count + 1) / 2;
+        part = i / (NEIGHBOURS * 2) % pairs * 2 + i % 2;
+        at = i / (NEIGHBOURS * 2) / pairs * NEIGHBOURS + i / 2 % NEIGHBOURS;
+    }
     const uint image = at / pixels, pixel = at % pixels;
     const bool exists = image < p.images && part < p.pieces_count;
     if (!exists) return;

@@ -276,7 +276,10 @@ fn channels_last(
     let items = match target {
         Target::Rows(_) => {
             let pixels = (images * size[0] * size[1]).next_multiple_of(NEIGHBOURS);
-            pixels * pieces.next_multiple_of(2)
+            match pieces {
+                1 => pixels,
+                _ => pixels * pieces.next_multiple_of(2),
+            }
         }
         Target::Panels(_) => images * row_pieces,
     };
