@@ -14,9 +14,9 @@ use rustorch_cpu::Cpu;
 use rustorch_faulty::{Fault, FaultKind, Faulty, When};
 use rustorch_gpu::Gpu;
 use rustorch_ir::{DType, OpKind};
-use rustorch_runtime::{Backend, Routing, Runtime};
+use rustorch_runtime::{Backend, DeviceType, Routing, Runtime};
 use rustorch_tensor::amp::autocast;
-use rustorch_tensor::{RusTorchResult, Tensor, eval_all, manual_seed, with_runtime};
+use rustorch_tensor::{RusTorchResult, Tensor, eval_all, manual_seed, runtime, with_runtime};
 use rustorch_testing::{Suite, always, tests};
 
 type Device = Arc<dyn Backend>;
@@ -205,6 +205,31 @@ fn values_wait_on_the_host(devices: &Vec<Device>) {
     }
 }
 
+/// Where the host has too little memory values stay on the device.
+fn a_host_that_is_full_takes_nothing(devices: &Vec<Device>) {
+    let _alone = generator();
+    for device in devices {
+        let devices: [Device; 2] = [device.clone(), Arc::new(Cpu::new(1))];
+        let expected = train(&devices, None, plain).unwrap();
+        let limited = |train: Train| {
+            let memory = runtime().memory();
+            let mut pools = memory.pools().into_iter();
+            let host = pools.find(|pool| pool.device == DeviceType::Cpu).unwrap();
+            memory.set_limit(host.device, host.in_use + (256 << 10));
+            train.offload_activations()
+        };
+        let own = train(&devices, None, limited).unwrap();
+        let free = train(&devices, None, Train::offload_activations).unwrap();
+        println!(
+            "{}, and {} where the host has room",
+            own.memory, free.memory
+        );
+        assert!(own.memory.offloaded() < free.memory.offloaded());
+        assert!(own.memory.offloaded() <= 256 << 10);
+        assert_eq!(own.bits(), expected.bits());
+    }
+}
+
 /// A copy to the host or back that fails leaves values where they are, or goes down the chain with all else.
 fn copies_that_fail_cost_no_loss(devices: &Vec<Device>) {
     let _alone = generator();
@@ -263,6 +288,7 @@ fn main() -> ExitCode {
             tests![
                 logits_are_computed_by_chunks_on_a_device,
                 values_wait_on_the_host,
+                a_host_that_is_full_takes_nothing,
                 copies_that_fail_cost_no_loss,
             ],
         )

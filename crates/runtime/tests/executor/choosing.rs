@@ -582,6 +582,8 @@ fn capabilities_are_asked_of_the_device() {
         none,
         [
             OpKind::Random,
+            OpKind::Offload,
+            OpKind::Reload,
             OpKind::VarMean,
             OpKind::Matmul,
             OpKind::AttentionBackward,
