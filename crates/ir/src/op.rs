@@ -189,6 +189,11 @@ pub trait OpDef {
         false
     }
 
+    /// Does it bring back what [waits in the host's memory](Self::offloads)? What does not wait there it leaves as it is.
+    fn reloads(&self) -> bool {
+        false
+    }
+
     /// Is the operation made of others?
     fn is_composite(&self) -> bool {
         false

@@ -226,6 +226,7 @@ fn a_host_that_is_full_takes_nothing(devices: &Vec<Device>) {
         );
         assert!(own.memory.offloaded() < free.memory.offloaded());
         assert!(own.memory.offloaded() <= 256 << 10);
+        assert!(own.memory.peak() <= expected.memory.peak());
         assert_eq!(own.bits(), expected.bits());
     }
 }

@@ -108,6 +108,10 @@ impl<K: Kernels> Builder<'_, K> {
                 };
                 self.values.push((root, layout));
             }
+            Role::Compute if node.op.def().reloads() && !self.waits(node.inputs[0]) => {
+                let stays = self.value(node.inputs[0]).clone();
+                self.values.push(stays);
+            }
             Role::Compute => {
                 let operands = self.operands(index, node);
                 let op = node.op.clone();
@@ -134,6 +138,14 @@ impl<K: Kernels> Builder<'_, K> {
                     self.values.push(value);
                 }
             }
+        }
+    }
+
+    /// Is a value in the host's memory, as it was offloaded?
+    fn waits(&self, value: ValueId) -> bool {
+        match self.value(value).0 {
+            Root::Result(id) => self.steps[id.step].step.last().op.def().offloads(),
+            Root::Input(_) => false,
         }
     }
 
@@ -760,6 +772,22 @@ mod tests {
         let waiting = Slot::Arena { buffer: 1, at: 0 };
         assert_eq!(lowered.steps[1].output().slot, waiting);
         assert_eq!(lowered.steps[6].inputs[0].slot, waiting);
+    }
+
+    #[test]
+    fn what_stays_on_the_device_is_not_brought_back() {
+        let mut g = Graph::new();
+        let x = g.input(TensorType::new([64], DType::F32)).unwrap();
+        let a = g.unary(UnaryOp::Exp, x).unwrap();
+        let back = g.push(Reload, &[a]).unwrap();
+        let y = g.unary(UnaryOp::Neg, back).unwrap();
+        g.output(y);
+        let lowered = lower(&g, &Reads(Layouts::Any)).unwrap();
+        assert_eq!((lowered.steps.len(), &lowered.arena[..]), (2, &[256][..]));
+        assert_eq!(
+            lowered.steps[1].inputs[0].slot,
+            lowered.steps[0].output().slot
+        );
     }
 
     #[test]

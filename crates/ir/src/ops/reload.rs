@@ -22,6 +22,10 @@ impl OpDef for Reload {
         Ok(smallvec![x.clone()])
     }
 
+    fn reloads(&self) -> bool {
+        true
+    }
+
     fn is_composite(&self) -> bool {
         true
     }
