@@ -119,9 +119,6 @@ COMPLEX_FUNCTIONS(complex64, float)
     }
 DIVISION_FUNCTIONS(float, f32)
 
-// Kernels of halves have a less precise one.
-#define QUOTIENT(a, b) ((a) / (b))
-
 // Exactly ±1 where the result rounds to that, which not every library's is.
 FUNCTION float tanh_f32(float x) { return fabs(x) > 9.5f ? (x < 0 ? -1.0f : 1.0f) : tanh(x); }
 

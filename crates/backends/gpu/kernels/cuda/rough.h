@@ -17,5 +17,4 @@ FUNCTION float rough_tanh(float x) {
 
 #define tanh_f32(x) rough_tanh(x)
 #define exp(x) rough_exp2((x) * 1.44269504f)
-#undef QUOTIENT
 #define QUOTIENT(a, b) __fdividef(a, b)

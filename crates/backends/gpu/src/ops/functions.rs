@@ -22,9 +22,10 @@ pub(crate) fn expression(op: &Op, from: DType, to: DType, x: &[&str]) -> Option<
     })
 }
 
-/// The activation of a number of single precision.
+/// The activation of a number of single precision, with CUDA's less precise quotient.
 pub(crate) fn activated(kind: ActivationKind, x: &str) -> String {
-    activation(kind, DType::F32, x).unwrap_or_default()
+    let value = activation(kind, DType::F32, x).unwrap_or_default();
+    value.replace("QUOTIENT(", "__fdividef(")
 }
 
 /// `value` as it is when it has been stored as `dtype` and loaded.

@@ -22,6 +22,9 @@ pub(crate) fn with_definitions(text: String) -> String {
         false => "",
     };
     let mut definitions = String::new();
+    if text.contains("QUOTIENT(") && !text.contains("define QUOTIENT(") {
+        definitions.push_str("#define QUOTIENT(a, b) ((a) / (b))\n");
+    }
     if text.contains(PREFIX) {
         for functions in &*FUNCTIONS {
             let mut called = text.clone();
