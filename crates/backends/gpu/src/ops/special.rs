@@ -178,7 +178,7 @@ impl Translation<'_> {
             "if" | "while" => {
                 let end = position(tokens, "{");
                 let _ = write!(text, "{} (", tokens[0]);
-                self.words(&tokens[1..end], text);
+                self.condition(&tokens[1..end], text);
                 text.push_str(") ");
                 end
             }
@@ -202,6 +202,25 @@ impl Translation<'_> {
                 let _ = write!(text, "{} ", constant.as_deref().unwrap_or(token));
                 1
             }
+        }
+    }
+
+    /// Alternatives that are several conditions are in parentheses: compilers of C doubt what is meant without.
+    fn condition(&self, tokens: &[&str], text: &mut String) {
+        let mut depth = 0;
+        let alternatives = tokens.split(|&token| {
+            depth += i32::from(token == "(") - i32::from(token == ")");
+            token == "||" && depth == 0
+        });
+        let alternatives: Vec<&[&str]> = alternatives.collect();
+        for (at, alternative) in alternatives.iter().enumerate() {
+            if at > 0 {
+                text.push_str("|| ");
+            }
+            let is_enclosed = alternatives.len() > 1 && alternative.contains(&"&&");
+            text.push_str(if is_enclosed { "( " } else { "" });
+            self.words(alternative, text);
+            text.push_str(if is_enclosed { ") " } else { "" });
         }
     }
 
@@ -311,5 +330,16 @@ mod tests {
             "{text}"
         );
         assert_eq!(with_definitions("exp(x)".to_owned()), "exp(x)");
+    }
+
+    #[test]
+    fn alternatives_of_several_conditions_are_in_parentheses() {
+        let texts = FUNCTIONS.iter().flatten().map(|function| &function.text);
+        let lines: Vec<&str> = texts.flat_map(|text| text.lines()).collect();
+        let mixed = |line: &&&str| line.contains("||") && line.contains("&&");
+        assert!(lines.iter().filter(mixed).count() > 1);
+        for line in lines.iter().filter(mixed) {
+            assert!(line.contains("|| ( ") && line.contains(") ) "), "{line}");
+        }
     }
 }
