@@ -1,5 +1,6 @@
 //! Elements on their way to the host.
 
+use rustorch_macros::track_calls;
 use rustorch_runtime::{Fetched, HostBuffer, Storage};
 
 use crate::Tensor;
@@ -12,6 +13,7 @@ pub struct FetchedItem {
     fetched: Fetched,
 }
 
+#[track_calls]
 impl Tensor {
     /// Begins to bring the only element of a tensor to the host, as PyTorch's `to("cpu", non_blocking=True)` does. What is
     /// given to a device later does not delay it where the device can copy while it computes.
