@@ -29,11 +29,9 @@ const ALONE: KernelEntry<GpuKernel> = KernelEntry {
 };
 
 fn are_of_library(s: &Signature) -> bool {
-    let (Some(op), Some((x, weights))) = (description(s.op, s.inputs.len()), factors(s)) else {
-        return false;
-    };
-    let is_plain = op.norm.is_none() && op.epilogue.is_none();
-    is_plain && weights.iter().all(|w| linear::is_of_library(x, w))
+    let op = description(s.op, s.inputs.len());
+    let is_plain = op.is_some_and(|op| op.norm.is_none() && op.epilogue.is_none());
+    is_plain && accepts(s, linear::is_of_library)
 }
 
 fn emit_alone(step: &Step, emitter: &mut Emitter) {

@@ -239,7 +239,7 @@ fn by_parts(step: &Step, op: &Scatter, emitter: &mut Emitter) {
     };
     // Of each part what belongs to a place of the part before, and to one of the part behind.
     let bytes = sums.size().unwrap_or(1) * parts * count;
-    let [begins, ends] = [(); 2].map(|()| Memory::Scratch(sums, emitter.scratch(bytes)));
+    let [begins, ends] = [(); 2].map(|()| emitter.scratch(bytes));
     for (name, text) in [
         (
             "scatter_parts",
@@ -263,11 +263,8 @@ fn by_parts(step: &Step, op: &Scatter, emitter: &mut Emitter) {
             _ => sums,
         };
         kernel.define_dtype("SUMS", sums);
-        for (name, memory) in [("begins", begins), ("ends", ends)] {
-            if let Memory::Scratch(_, scratch) = memory {
-                kernel.scratch(name, sums, scratch, true);
-            }
-        }
+        kernel.scratch("begins", sums, begins, true);
+        kernel.scratch("ends", sums, ends, true);
         order.read(&mut kernel, "order");
         let views = [
             ("y", &y.0),

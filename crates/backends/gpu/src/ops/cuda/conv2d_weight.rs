@@ -9,8 +9,8 @@ use super::conv2d::{Images, Sharing};
 use super::matmul::Memory;
 use crate::emit::Emitter;
 use crate::kernel::Kernel;
+use crate::ops::conv2d::windows;
 use crate::ops::views::for_each;
-use crate::ops::windows::Windows;
 
 /// Is there a kernel for this?
 pub(crate) fn accepts(s: &Signature) -> bool {
@@ -83,12 +83,7 @@ pub(crate) fn sum(op: &Conv2dWeight, [x, ct]: [&Place; 2], y: &Place, emitter: &
     let sharing = Sharing::of(&op.conv, x.ty.shape[1], x.ty.dtype);
     let images = Images::new(x, sharing, emitter);
     let gradients = Images::new(ct, Sharing::NONE, emitter);
-    let windows = sharing.windows(Windows {
-        kernel_size: op.kernel,
-        stride: op.conv.stride,
-        padding: op.conv.padding,
-        dilation: op.conv.dilation,
-    });
+    let windows = sharing.windows(windows(&op.conv, &y.ty.shape));
     let shape = &ct.ty.shape;
     let [count, outputs, height, width] = [shape[0], shape[1], shape[2], shape[3]];
     let padded = images.pieces * PIECE;
