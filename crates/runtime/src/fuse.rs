@@ -38,27 +38,27 @@ pub(crate) fn fuse(drafts: Vec<Draft>, writers: &mut [ResultId]) -> Vec<Draft> {
     writers.iter().for_each(|writer| needed[writer.step] = true);
     let mut drafts: Vec<Option<Draft>> = drafts.into_iter().map(Some).collect();
     // What is repeated is known once all else is one launch: within that it is computed once.
-    for repeating in [false, true] {
-        for at in 0..drafts.len() {
-            while let Some(from) = candidate(&drafts, &users, &needed, at, repeating) {
-                let Some(into) = drafts[at].take() else { break };
-                let Some(producer) = drafts[from].take() else {
-                    break;
-                };
-                let alone = users[from].as_slice() == [at];
-                for root in &producer.roots {
-                    if let Root::Result(ResultId { step: s, .. }) = *root {
-                        // Where others read it, too, it stays.
-                        users[s].retain(|u| *u != at && (*u != from || !alone));
-                        users[s].push(at);
-                    }
+    let count = drafts.len();
+    let turns = [false, true].into_iter();
+    for (repeating, at) in turns.flat_map(|repeating| (0..count).map(move |at| (repeating, at))) {
+        while let Some(from) = candidate(&drafts, &users, &needed, at, repeating) {
+            let Some(into) = drafts[at].take() else { break };
+            let Some(producer) = drafts[from].take() else {
+                break;
+            };
+            let alone = users[from].as_slice() == [at];
+            for root in &producer.roots {
+                if let Root::Result(ResultId { step: s, .. }) = *root {
+                    // Where others read it, too, it stays.
+                    users[s].retain(|u| *u != at && (*u != from || !alone));
+                    users[s].push(at);
                 }
-                users[from].retain(|u| *u != at);
-                if !alone {
-                    drafts[from] = Some(producer.clone());
-                }
-                drafts[at] = Some(merge(producer, into, from));
             }
+            users[from].retain(|u| *u != at);
+            if !alone {
+                drafts[from] = Some(producer.clone());
+            }
+            drafts[at] = Some(merge(producer, into, from));
         }
     }
     renumber(drafts, writers)

@@ -1,7 +1,6 @@
 use smallvec::smallvec;
 
 use super::*;
-use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Case, elementwise};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId};
 
@@ -33,11 +32,6 @@ impl OpDef for Offload {
 
     fn decompose(&self, _: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {
         Ok(smallvec![inputs[0]])
-    }
-
-    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
-        let ct = node.cotangent(g, 0)?;
-        node.each(g, |_, _| Ok(ct))
     }
 }
 
