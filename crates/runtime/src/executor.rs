@@ -2,40 +2,35 @@
 
 mod compiling;
 mod constants;
+mod failing;
 mod inputs;
 mod loading;
+mod reporting;
+mod running;
 mod units;
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
-use rustorch_ir::{Graph, Node, ValueId};
-use smallvec::{SmallVec, smallvec};
+use rustorch_ir::{Graph, Node};
+use smallvec::SmallVec;
 
 use self::compiling::Compiled;
 use self::constants::Constants;
-use self::inputs::{Held, Inputs};
+use self::failing::{Attempt, RunMemory};
+use self::inputs::Inputs;
 use crate::background::Job;
-use crate::devices::{Devices, Memo, memo};
-use crate::effects::Watch;
+use crate::devices::Devices;
 use crate::estimate::{EVERYWHERE, HOST, Locations};
 use crate::journal::{Cause, Lease, lock};
-use crate::observer::Observers;
-use crate::placement::{Assignment, DeviceId};
-use crate::planner::{Avoided, Estimate, Plan, Request, candidates, estimate, plan, prefer};
+use crate::placement::DeviceId;
+use crate::planner::{Avoided, Plan, Request, candidates, plan, prefer};
 use crate::policy::Policy;
-use crate::profile::{Launches, Profile, Timer, Whole};
-use crate::segment::Segment;
-use crate::storage::StorageError;
-use crate::trace::{Known, explain};
-use crate::{
-    DeviceBuffer, DeviceError, DeviceType, Explanation, FailureClass, Fallback, HostWork, NoProbe,
-    NodeNote, Probe, Reason, Routing, RunError, Storage,
-};
+use crate::profile::{Launches, Profile};
+use crate::{DeviceBuffer, DeviceType, Reason, Routing, RunError, Storage};
 
 pub use loading::Loaded;
+pub use reporting::WorkingMemory;
 pub use units::PreferredUnits;
 
 /// A graph that is planned once and run often.
@@ -81,20 +76,6 @@ pub struct Preference {
     pub devices: Vec<DeviceType>,
     /// Why the first one is.
     pub reason: Reason,
-}
-
-/// What the runs of a graph work in on a device, besides the graph's inputs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct WorkingMemory {
-    /// The device.
-    pub device: DeviceType,
-    /// How much.
-    pub bytes: usize,
-    /// Bytes of the host's memory in which values of the device wait until they are read again.
-    pub offloaded: usize,
-    /// Bytes that could be taken there now, where it is known, with those that are set aside for these runs but
-    /// not taken yet.
-    pub free: Option<u64>,
 }
 
 /// A plan with its programs, and the memory that runs of it work in.
@@ -156,15 +137,6 @@ struct Stage {
     _scratch: SmallVec<[Lease; 1]>,
 }
 
-/// Who looks on at a run.
-#[derive(Clone, Copy)]
-struct Onlookers<'a> {
-    /// Are launches timed for [`Executable::explain`]?
-    profiling: bool,
-    /// Those who want to know of each launch.
-    observers: Option<&'a Observers>,
-}
-
 /// Where a value is.
 #[derive(Clone, Copy)]
 enum Source {
@@ -172,35 +144,6 @@ enum Source {
     Input(usize),
     /// A stage's result.
     Result(usize),
-}
-
-/// A failure while planning or running, with what it happened to.
-enum Attempt {
-    Final(RunError),
-    Failed(Box<Failure>),
-    /// A device was found lost that had an intermediate result: it is computed again.
-    Again,
-}
-
-struct Failure {
-    device: DeviceId,
-    error: DeviceError,
-    memo: Option<Memo>,
-}
-
-impl From<RunError> for Attempt {
-    fn from(e: RunError) -> Self {
-        Self::Final(e)
-    }
-}
-
-/// What a run learns of devices that are full. A plan made with it is kept.
-#[derive(Default)]
-struct RunMemory {
-    /// Devices that were out of memory once: they have been asked to free some.
-    trimmed: SmallVec<[DeviceId; 2]>,
-    /// Devices that were out of memory again, with what they said.
-    full: Vec<(DeviceId, String)>,
 }
 
 impl Executable {
@@ -357,59 +300,6 @@ impl Executable {
         }
     }
 
-    /// Where each operation would go now, and why; with the times of the runs so far, if
-    /// [`Runtime::set_profiling`](crate::Runtime::set_profiling) was on.
-    ///
-    /// # Errors
-    /// No device can run some operation.
-    pub fn explain(&self) -> Result<Vec<Explanation>, RunError> {
-        self.explain_known(&self.places, &|_| NodeNote::default())
-    }
-
-    /// [`Executable::explain`], where more is known of the graph: where its inputs are, and what its nodes
-    /// are.
-    pub(crate) fn explain_known(
-        &self,
-        places: &Locations,
-        note: &dyn Fn(usize) -> NodeNote,
-    ) -> Result<Vec<Explanation>, RunError> {
-        let prepared = lock(&self.prepared);
-        let epoch = self.devices.journal.epoch();
-        let current = prepared.as_ref().filter(|p| p.epoch == epoch);
-        let known = Known {
-            profile: current.map(|p| &p.profile),
-            places,
-            note,
-        };
-        match current {
-            Some(p) => Ok(explain(&p.plan, &self.devices, &known)),
-            None => Ok(explain(&self.plan(&[])?, &self.devices, &known)),
-        }
-    }
-
-    /// What a run should take as it would be planned now, by the measured times of devices; `None`
-    /// unless those are compared, see [`Runtime::set_costs`](crate::Runtime::set_costs).
-    ///
-    /// # Errors
-    /// No device can run some operation.
-    pub fn estimate(&self) -> Result<Option<Estimate>, RunError> {
-        let policy = lock(&self.devices.policy).clone();
-        estimate(&self.graph, &self.request(&policy, &[], &Avoided::new()))
-    }
-
-    /// The graph as it would be run now, after decompositions, and the device of each node.
-    ///
-    /// # Errors
-    /// No device can run some operation.
-    pub fn placement(&self) -> Result<(Graph, Vec<DeviceType>), RunError> {
-        let Plan {
-            graph, assignments, ..
-        } = self.plan(&[])?;
-        let device = |a: &Assignment| self.devices.info(a.device).device;
-        let devices = assignments.iter().map(device).collect();
-        Ok((graph, devices))
-    }
-
     /// Do runs, as the last one was planned, return while devices still work? What they compute
     /// can then be the input of further ones before anybody has waited for it.
     pub fn is_queued(&self) -> bool {
@@ -417,57 +307,6 @@ impl Executable {
         let stages = prepared.as_ref().map(|p| &p.stages);
         let are_queued = |stages: &Vec<Stage>| stages.iter().all(|s| s.program.is_queued());
         self.is_checked && stages.is_some_and(are_queued)
-    }
-
-    /// Bytes that runs work in, on all devices: the sum of [`Executable::working_memory`]. `None` before it is
-    /// planned.
-    pub fn working_bytes(&self) -> Option<usize> {
-        let working = self.working_memory()?;
-        Some(working.iter().map(|working| working.bytes).sum())
-    }
-
-    /// What runs work in on each device: intermediate values, and the results that segments hand on or
-    /// return, which are kept for the next run to overwrite. `None` before the first run, or
-    /// [`load`](Executable::load).
-    pub fn working_memory(&self) -> Option<Vec<WorkingMemory>> {
-        let prepared = lock(&self.prepared);
-        let working = self.working_memory_of(&prepared.as_ref()?.stages);
-        Some(working.into_iter().map(|(_, working)| working).collect())
-    }
-
-    /// What stages work in on each device.
-    fn working_memory_of(&self, stages: &[Stage]) -> Vec<(DeviceId, WorkingMemory)> {
-        let mut working: Vec<(DeviceId, usize, u64, usize)> = Vec::new();
-        // Of scratch memory from a pool, each size once.
-        let mut pooled = HashSet::new();
-        for stage in stages {
-            let results = stage.targets.iter().map(|(_, bytes)| bytes);
-            let mut bytes = results.sum::<usize>();
-            let scratch = stage.program.scratch();
-            if scratch.kept || pooled.insert((stage.device, scratch.bytes)) {
-                bytes += scratch.bytes;
-            }
-            let leased = scratch.bytes as u64;
-            match working.iter_mut().find(|(id, ..)| *id == stage.device) {
-                Some(known) => {
-                    known.1 += bytes;
-                    known.2 += leased;
-                    known.3 += scratch.offloaded;
-                }
-                None => working.push((stage.device, bytes, leased, scratch.offloaded)),
-            }
-        }
-        let of_device = |(id, bytes, leased, offloaded)| {
-            let slot = self.devices.slot(id);
-            let working = WorkingMemory {
-                device: slot.owner.device,
-                bytes,
-                offloaded,
-                free: slot.free_beside(leased),
-            };
-            (id, working)
-        };
-        working.into_iter().map(of_device).collect()
     }
 
     fn check(&self, inputs: Inputs) -> Result<(), RunError> {
@@ -578,387 +417,5 @@ impl Executable {
         let bytes = size_of_val(self.graph.nodes()) + prepared.footprint();
         self.footprint.store(bytes, Ordering::Relaxed);
         Ok(prepared)
-    }
-
-    fn compile(&self, epoch: u64, inputs: Inputs, memory: &RunMemory) -> Result<Prepared, Attempt> {
-        let gallery = &self.devices.journal.gallery;
-        let planning = gallery.begin(HostWork::Plan, || "plan");
-        let (plan, awaited) = self.plan_to_run(inputs, memory)?;
-        drop(planning);
-        let graph = &plan.graph;
-        let mut sources: SmallVec<[Option<Source>; 8]> = SmallVec::from_elem(None, graph.len());
-        for (i, source) in sources[..graph.inputs().len()].iter_mut().enumerate() {
-            *source = Some(Source::Input(i));
-        }
-        // A state is read where it was given.
-        let at = |sources: &[Option<Source>], value: ValueId| {
-            let root = graph.state_root(value).unwrap_or(value);
-            sources[root.index()].ok_or_else(|| RunError::NoDevice {
-                op: "graph".to_owned(),
-                node: None,
-                call: None,
-                tried: "a value is computed by no segment".to_owned(),
-            })
-        };
-        let mut writes: SmallVec<[bool; 8]> = SmallVec::from_elem(false, graph.inputs().len());
-        let mut stages = Vec::with_capacity(plan.segments.len());
-        let mut constants = Constants::default();
-        let mut results = 0;
-        for segment in &plan.segments {
-            let slot = self.devices.slot(segment.device);
-            let fail = |e| self.failed(&plan, segment.first, segment.device, e);
-            let known = self.constants(segment, inputs);
-            let device = slot.owner.device;
-            let compiling = gallery.begin(HostWork::Compile, || format!("compile for {device}"));
-            let program = self.program(segment, &known).map_err(fail)?;
-            drop(compiling);
-            constants.extend(segment, known);
-            let scratch = program.scratch();
-            let mut leases = smallvec![slot.owner.lease(scratch.bytes).map_err(fail)?];
-            leases.extend(
-                self.lease_of_host(segment, scratch.offloaded)
-                    .map_err(fail)?,
-            );
-            let mut operands = SmallVec::with_capacity(segment.inputs.len());
-            for (&value, &write) in segment.inputs.iter().zip(&segment.writes) {
-                let source = at(&sources, value)?;
-                if let (Source::Input(i), true) = (source, write) {
-                    writes[i] = true;
-                }
-                operands.push((source, write));
-            }
-            let mut targets = SmallVec::with_capacity(segment.outputs.len());
-            for &value in &segment.outputs {
-                sources[value.index()] = Some(Source::Result(results));
-                targets.push((results, graph.ty(value).bytes()));
-                results += 1;
-            }
-            stages.push(Stage {
-                device: segment.device,
-                program,
-                operands,
-                targets,
-                first: segment.first,
-                update: plan.unrepeatable[segment.nodes()]
-                    .iter()
-                    .position(|&late| late),
-                conversions: segment.conversions() as u64,
-                _scratch: leases,
-            });
-        }
-        let outputs = (graph.outputs().iter())
-            .map(|&value| at(&sources, value))
-            .collect::<Result<_, _>>()?;
-        Ok(Prepared {
-            epoch,
-            stages,
-            constants,
-            writes: Arc::from(&writes[..]),
-            outputs,
-            results: SmallVec::from_elem(None, results),
-            operands: SmallVec::new(),
-            targets: SmallVec::new(),
-            profile: Profile::default(),
-            launches: plan.segments.iter().map(|_| Launches::default()).collect(),
-            awaited,
-            plan,
-        })
-    }
-
-    /// Counts the host's memory in which values of a segment wait. Where there is too little they stay on their device, as if
-    /// that could not move them.
-    fn lease_of_host(&self, segment: &Segment, bytes: usize) -> Result<Option<Lease>, DeviceError> {
-        let is_host = |id: &DeviceId| self.devices.info(*id).device == DeviceType::Cpu;
-        let host = self.devices.ids().find(is_host).filter(|_| bytes > 0);
-        let lease = host.map(|id| self.devices.slot(id).owner.lease(bytes));
-        lease.transpose().map_err(|e| {
-            let device = self.devices.info(segment.device).device;
-            let error = DeviceError::new(device, FailureClass::Unsupported, e.message);
-            let mut nodes = segment.graph.nodes().iter();
-            match nodes.position(|node| node.op.def().offloads()) {
-                Some(at) => error.at(at, segment.graph.nodes()[at].op.name()),
-                None => error,
-            }
-        })
-    }
-
-    /// A failure of a segment, of which `first` is the first node.
-    fn failed(
-        &self,
-        plan: &Plan,
-        first: usize,
-        device: DeviceId,
-        mut error: DeviceError,
-    ) -> Attempt {
-        let node = error.node.and_then(|i| plan.graph.nodes().get(first + i));
-        error.node = plan.origin(first, error.node);
-        Attempt::Failed(Box::new(Failure {
-            device,
-            memo: node.map(|n| plan.graph.with_signature(n, memo)),
-            error,
-        }))
-    }
-
-    fn execute(&self, prepared: &mut Prepared, inputs: Inputs) -> Result<(), Attempt> {
-        let writes = prepared.writes.clone();
-        let _held = Held::acquire(inputs, &writes)?;
-        let profiling = self.devices.profiling.load(Ordering::Relaxed);
-        let gallery = &self.devices.journal.gallery;
-        let _span = gallery.begin(HostWork::Run, || "run");
-        let observers = gallery.observers().filter(Observers::want_launches);
-        let onlookers = Onlookers {
-            profiling,
-            observers: observers.as_ref(),
-        };
-        if prepared.stages.iter().any(|stage| stage.update.is_some()) {
-            self.reserve(prepared)?;
-        }
-        // Was an update launched that must not run twice?
-        let mut is_past = false;
-        for index in 0..prepared.stages.len() {
-            let ran = self.stage(prepared, index, inputs, onlookers, &mut is_past);
-            ran.map_err(|failed| match is_past {
-                true => self.lose_states(inputs, &writes, failed),
-                false => failed,
-            })?;
-        }
-        if profiling {
-            prepared.profile.count_run();
-        }
-        Ok(())
-    }
-
-    /// Runs a stage.
-    fn stage(
-        &self,
-        prepared: &mut Prepared,
-        index: usize,
-        inputs: Inputs,
-        onlookers: Onlookers<'_>,
-        is_past: &mut bool,
-    ) -> Result<(), Attempt> {
-        let stage = &prepared.stages[index];
-        let writes = stage.operands.iter().any(|(_, write)| *write);
-        if writes {
-            let settled = self.devices.slot(stage.device).backend.settle();
-            settled.map_err(|e| self.failed(&prepared.plan, stage.first, stage.device, e))?;
-        }
-        self.gather(prepared, index, inputs)?;
-        let Prepared {
-            plan,
-            stages,
-            operands,
-            targets,
-            profile,
-            launches,
-            ..
-        } = prepared;
-        let stage = &stages[index];
-        let launches = &mut launches[index];
-        let slot = self.devices.slot(stage.device);
-        // States that cannot be computed again are not left to a device that nobody looks at.
-        // A stage that has others behind it would give them what is poisoned time and again.
-        let must_be_right = writes || stages.len() > 1;
-        let ahead = self.runs_ahead
-            && stage.update.is_none()
-            && !(must_be_right && stage.program.finds_mistakes());
-        let Onlookers {
-            profiling,
-            observers,
-        } = onlookers;
-        // What a device is given at once it works off faster than one by one.
-        let at_once = stage.program.is_queued() && (self.is_checked || ahead);
-        let observes_each = observers.is_some() && (!at_once || launches.are_to_be_timed());
-        let is_timed = profiling || observes_each;
-        let run = |probe: &dyn Probe| match (self.is_checked, ahead) {
-            _ if is_timed => stage.program.run(operands, targets, probe),
-            (true, _) => stage.program.queue(operands, targets, probe),
-            (false, true) => stage.program.run_ahead(operands, targets, probe),
-            (false, false) => stage.program.run(operands, targets, probe),
-        };
-        let mut watched = |probe: &dyn Probe| match stage.update {
-            None => run(probe),
-            Some(update) => {
-                let watch = Watch::new(probe, update);
-                let ran = run(&watch);
-                *is_past |= watch.is_past();
-                ran
-            }
-        };
-        let device = slot.owner.device;
-        let ran = match observers {
-            _ if is_timed => {
-                let mut timer = Timer::new(stage.first);
-                if profiling {
-                    timer = timer.noting(profile);
-                }
-                if let Some(observers) = observers {
-                    timer = timer.telling(observers, &plan.graph, device, launches);
-                }
-                let begin = Instant::now();
-                let ran = watched(&timer);
-                if ran.is_ok() {
-                    timer.finish(plan.segments[index].graph.nodes().len(), begin);
-                }
-                ran
-            }
-            Some(observers) => watched(&Whole(launches.watcher(device, observers))),
-            None => watched(&NoProbe),
-        };
-        if stage.update.is_none() || *is_past {
-            for &(source, write) in &stage.operands {
-                if let (Source::Input(i), true) = (source, write)
-                    && let Some(state) = inputs.get(i)
-                {
-                    state.wrote(&slot.owner);
-                }
-            }
-        }
-        ran.map_err(|e| self.failed(plan, stage.first, stage.device, e))?;
-        slot.runs.fetch_add(1, Ordering::Relaxed);
-        slot.owner.accessed(operands.len() + targets.len());
-        self.devices.journal.count_conversions(stage.conversions);
-        (self.devices.journal).count_computed(plan.segments[index].nodes().len() as u64);
-        Ok(())
-    }
-
-    /// Brings a stage's operands to its device, and makes room for what it computes.
-    fn gather(&self, prepared: &mut Prepared, index: usize, inputs: Inputs) -> Result<(), Attempt> {
-        let Prepared {
-            plan,
-            stages,
-            results,
-            operands,
-            targets,
-            ..
-        } = prepared;
-        let stage = &stages[index];
-        let slot = self.devices.slot(stage.device);
-        let (owner, memory) = (&slot.owner, slot.backend.memory());
-        let fail = |e| self.failed(plan, stage.first, stage.device, e);
-        operands.clear();
-        for &(source, write) in &stage.operands {
-            let storage = match source {
-                Source::Input(i) => inputs.get(i),
-                Source::Result(i) => results[i].as_ref(),
-            };
-            let buffer = match storage {
-                Some(storage) => storage.on(owner, memory, write),
-                None => Err(StorageError::Gone),
-            };
-            operands.push(
-                buffer.map_err(|e| match (e.on_device(owner.device), source) {
-                    (Some(e), _) => fail(e),
-                    (None, Source::Input(input)) => Attempt::Final(RunError::DataLost {
-                        input,
-                        during: None,
-                    }),
-                    (None, Source::Result(_)) => Attempt::Again,
-                })?,
-            );
-        }
-        targets.clear();
-        for (k, &(result, bytes)) in stage.targets.iter().enumerate() {
-            let room = slot.room_for(&mut results[result], bytes);
-            targets.push(room.map_err(|e| fail(plan.segments[index].without_room(k, e)))?);
-        }
-        Ok(())
-    }
-
-    /// Makes room for what all stages compute, so that none fails for want of it behind an update
-    /// that must not run twice.
-    fn reserve(&self, prepared: &mut Prepared) -> Result<(), Attempt> {
-        let plan = &prepared.plan;
-        for (stage, segment) in prepared.stages.iter().zip(&plan.segments) {
-            let slot = self.devices.slot(stage.device);
-            for (k, &(result, bytes)) in stage.targets.iter().enumerate() {
-                let room = slot.room_for(&mut prepared.results[result], bytes);
-                let no_room = |e| segment.without_room(k, e);
-                room.map_err(|e| self.failed(plan, stage.first, stage.device, no_room(e)))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// What a failure is behind the first update that must not run twice: the loss of all states
-    /// that the graph updates.
-    fn lose_states(&self, inputs: Inputs, writes: &[bool], failed: Attempt) -> Attempt {
-        let during = match failed {
-            Attempt::Failed(failure) => {
-                let Failure { device, error, .. } = *failure;
-                if error.class.loses_device() {
-                    self.devices.slot(device).owner.set_lost();
-                }
-                self.devices.journal.count_fault(&error);
-                Some(Box::new(error))
-            }
-            Attempt::Final(_) | Attempt::Again => None,
-        };
-        let mut first = None;
-        for (input, (state, &write)) in inputs.iter().zip(writes).enumerate() {
-            if write {
-                state.lose();
-                first.get_or_insert(input);
-            }
-        }
-        Attempt::Final(RunError::DataLost {
-            input: first.unwrap_or_default(),
-            during,
-        })
-    }
-
-    /// Decides what follows from a failure: `Ok` to try again.
-    fn answer(
-        &self,
-        failure: Failure,
-        memory: &mut RunMemory,
-        prepared: &mut Option<Prepared>,
-    ) -> Result<(), RunError> {
-        let Failure {
-            device,
-            error,
-            memo,
-        } = failure;
-        let journal = &self.devices.journal;
-        let is_final = error.class == FailureClass::Caller || self.routing.strict;
-        if error.class.loses_device() {
-            self.devices.slot(device).owner.set_lost();
-        }
-        if is_final {
-            journal.count_fault(&error);
-            return Err(RunError::Device(error));
-        }
-        // What only was there for this plan goes before more is asked for.
-        *prepared = None;
-        // Each answer rules something out that was not before, so that this ends.
-        match error.class {
-            FailureClass::Lost | FailureClass::Timeout | FailureClass::Caller => {}
-            FailureClass::Unsupported if self.devices.learn_unsupported(device, memo.as_ref()) => {}
-            FailureClass::OutOfMemory { never_fits: false }
-                if !memory.trimmed.contains(&device) =>
-            {
-                memory.trimmed.push(device);
-                self.devices.free_caches(device);
-            }
-            FailureClass::OutOfMemory { .. } | FailureClass::Unsupported => {
-                memory.full.push((device, error.message.clone()));
-            }
-        }
-        let to = self.next_device(memo.as_ref(), memory);
-        journal.fell_back(Fallback { error, to });
-        Ok(())
-    }
-
-    /// Where what failed goes now, by the new plan.
-    fn next_device(&self, failed: Option<&Memo>, memory: &RunMemory) -> Option<DeviceType> {
-        let plan = self.plan(&memory.full).ok()?;
-        let is_it = |node: &Node| {
-            failed.is_some_and(|failed| plan.graph.with_signature(node, memo) == *failed)
-        };
-        // What is made of others there is not in the plan, but what comes last is.
-        let at = plan.graph.nodes().iter().position(is_it);
-        let assignment = at.map(|at| &plan.assignments[at]);
-        let assignment = assignment.or(plan.assignments.last())?;
-        Some(self.devices.info(assignment.device).device)
     }
 }

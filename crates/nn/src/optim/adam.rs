@@ -132,16 +132,7 @@ impl Rule for AdamOptions {
     const NAME: &'static str = "Adam";
 
     fn check(&self) -> RusTorchResult<()> {
-        let Self {
-            lr,
-            eps,
-            weight_decay,
-            ..
-        } = *self;
-        at_least_zero(
-            Self::NAME,
-            &[("lr", lr), ("eps", eps), ("weight_decay", weight_decay)],
-        )?;
+        at_least_zero!(Self::NAME, self: lr, eps, weight_decay)?;
         are_betas(Self::NAME, self.betas)
     }
 
@@ -211,16 +202,7 @@ impl Rule for AdamaxOptions {
     const NAME: &'static str = "Adamax";
 
     fn check(&self) -> RusTorchResult<()> {
-        let Self {
-            lr,
-            eps,
-            weight_decay,
-            ..
-        } = *self;
-        at_least_zero(
-            Self::NAME,
-            &[("lr", lr), ("eps", eps), ("weight_decay", weight_decay)],
-        )?;
+        at_least_zero!(Self::NAME, self: lr, eps, weight_decay)?;
         are_betas(Self::NAME, self.betas)
     }
 
@@ -247,20 +229,7 @@ impl Rule for NAdamOptions {
     const NAME: &'static str = "NAdam";
 
     fn check(&self) -> RusTorchResult<()> {
-        let Self {
-            lr,
-            eps,
-            weight_decay,
-            momentum_decay,
-            ..
-        } = *self;
-        let options = [
-            ("lr", lr),
-            ("eps", eps),
-            ("weight_decay", weight_decay),
-            ("momentum_decay", momentum_decay),
-        ];
-        at_least_zero(Self::NAME, &options)?;
+        at_least_zero!(Self::NAME, self: lr, eps, weight_decay, momentum_decay)?;
         are_betas(Self::NAME, self.betas)
     }
 
@@ -302,16 +271,7 @@ impl Rule for RAdamOptions {
     const NAME: &'static str = "RAdam";
 
     fn check(&self) -> RusTorchResult<()> {
-        let Self {
-            lr,
-            eps,
-            weight_decay,
-            ..
-        } = *self;
-        at_least_zero(
-            Self::NAME,
-            &[("lr", lr), ("eps", eps), ("weight_decay", weight_decay)],
-        )?;
+        at_least_zero!(Self::NAME, self: lr, eps, weight_decay)?;
         are_betas(Self::NAME, self.betas)
     }
 

@@ -556,12 +556,7 @@ fn minimum_of_cubic(a: &Point, b: &Point, bounds: Option<[f64; 2]>) -> f64 {
 
 /// Have all options a value that makes sense?
 fn check(options: &LBFGSOptions) -> RusTorchResult<()> {
-    let checked = [
-        ("lr", options.lr),
-        ("tolerance_grad", options.tolerance_grad),
-        ("tolerance_change", options.tolerance_change),
-    ];
-    at_least_zero("LBFGS", &checked)
+    at_least_zero!("LBFGS", options: lr, tolerance_grad, tolerance_change)
 }
 
 fn dot(a: &Tensor, b: &Tensor) -> RusTorchResult<f64> {

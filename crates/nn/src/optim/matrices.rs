@@ -98,21 +98,14 @@ impl Rule for AdafactorOptions {
 
     fn check(&self) -> RusTorchResult<()> {
         let Self {
-            lr,
             beta2_decay,
-            eps1,
-            eps2,
             d,
-            weight_decay,
+            eps1,
             ..
         } = *self;
-        let options = [
-            ("lr", lr),
-            ("eps1", eps1.unwrap_or(0.0)),
-            ("eps2", eps2),
-            ("weight_decay", weight_decay),
-        ];
-        at_least_zero(Self::NAME, &options)?;
+        at_least_zero!(Self::NAME, self: lr, eps2, weight_decay)?;
+        let eps1 = eps1.unwrap_or(0.0);
+        require(Self::NAME, eps1 >= 0.0, "eps1 of 0 or more", eps1)?;
         require(
             Self::NAME,
             beta2_decay <= 0.0,
@@ -178,18 +171,7 @@ impl Rule for MuonOptions {
     const TAKES_COMPLEX: bool = false;
 
     fn check(&self) -> RusTorchResult<()> {
-        let Self {
-            lr,
-            momentum,
-            weight_decay,
-            ..
-        } = *self;
-        let options = [
-            ("lr", lr),
-            ("momentum", momentum),
-            ("weight_decay", weight_decay),
-        ];
-        at_least_zero(Self::NAME, &options)?;
+        at_least_zero!(Self::NAME, self: lr, momentum, weight_decay)?;
         require(
             Self::NAME,
             self.ns_steps < 100,

@@ -142,20 +142,18 @@ macro_rules! options {
 }
 pub(super) use options;
 
-/// Fails for an option that is negative or no number.
-pub(super) fn at_least_zero(
-    optimizer: &'static str,
-    options: &[(&str, f64)],
-) -> RusTorchResult<()> {
-    options.iter().try_for_each(|&(name, value)| {
-        require(
-            optimizer,
-            value >= 0.0,
-            format_args!("{name} of 0 or more"),
-            value,
-        )
-    })
+/// Fails for an option of these that is negative or no number, with the optimiser's name.
+macro_rules! at_least_zero {
+    ($optimizer:expr, $options:ident: $($option:ident),+ $(,)?) => {
+        [$((stringify!($option), $options.$option)),+]
+            .into_iter()
+            .try_for_each(|(name, value)| {
+                let expected = format_args!("{name} of 0 or more");
+                $crate::error::require($optimizer, value >= 0.0, expected, value)
+            })
+    };
 }
+pub(super) use at_least_zero;
 
 /// Fails for betas outside `[0, 1)`.
 pub(super) fn are_betas(optimizer: &'static str, betas: [f64; 2]) -> RusTorchResult<()> {

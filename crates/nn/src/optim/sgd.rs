@@ -152,20 +152,11 @@ impl Rule for SGDOptions {
 
     fn check(&self) -> RusTorchResult<()> {
         let Self {
-            lr,
             momentum,
-            weight_decay,
             dampening,
             ..
         } = *self;
-        at_least_zero(
-            Self::NAME,
-            &[
-                ("lr", lr),
-                ("momentum", momentum),
-                ("weight_decay", weight_decay),
-            ],
-        )?;
+        at_least_zero!(Self::NAME, self: lr, momentum, weight_decay)?;
         let fits = !self.nesterov || momentum > 0.0 && dampening == 0.0;
         let got = format_args!("momentum {momentum} and dampening {dampening}");
         require(
@@ -199,20 +190,7 @@ impl Rule for ASGDOptions {
     const NAME: &'static str = "ASGD";
 
     fn check(&self) -> RusTorchResult<()> {
-        let Self {
-            lr,
-            lambd,
-            alpha,
-            weight_decay,
-            ..
-        } = *self;
-        let options = [
-            ("lr", lr),
-            ("lambd", lambd),
-            ("alpha", alpha),
-            ("weight_decay", weight_decay),
-        ];
-        at_least_zero(Self::NAME, &options)
+        at_least_zero!(Self::NAME, self: lr, lambd, alpha, weight_decay)
     }
 
     fn update(
@@ -244,7 +222,7 @@ impl Rule for RpropOptions {
     const NAME: &'static str = "Rprop";
 
     fn check(&self) -> RusTorchResult<()> {
-        at_least_zero(Self::NAME, &[("lr", self.lr)])?;
+        at_least_zero!(Self::NAME, self: lr)?;
         let [minus, plus] = self.etas;
         let fits = 0.0 < minus && minus < 1.0 && 1.0 < plus;
         require(
@@ -276,22 +254,7 @@ impl Rule for RMSpropOptions {
     const NAME: &'static str = "RMSprop";
 
     fn check(&self) -> RusTorchResult<()> {
-        let Self {
-            lr,
-            alpha,
-            eps,
-            weight_decay,
-            momentum,
-            ..
-        } = *self;
-        let options = [
-            ("lr", lr),
-            ("eps", eps),
-            ("momentum", momentum),
-            ("weight_decay", weight_decay),
-            ("alpha", alpha),
-        ];
-        at_least_zero(Self::NAME, &options)
+        at_least_zero!(Self::NAME, self: lr, eps, momentum, weight_decay, alpha)
     }
 
     fn update(&self, _: f64, p: &Tensor, g: &Tensor, state: &mut State) -> RusTorchResult<Tensor> {
@@ -321,22 +284,7 @@ impl Rule for AdagradOptions {
     const NAME: &'static str = "Adagrad";
 
     fn check(&self) -> RusTorchResult<()> {
-        let Self {
-            lr,
-            lr_decay,
-            weight_decay,
-            initial_accumulator_value,
-            eps,
-            ..
-        } = *self;
-        let options = [
-            ("lr", lr),
-            ("lr_decay", lr_decay),
-            ("weight_decay", weight_decay),
-            ("initial_accumulator_value", initial_accumulator_value),
-            ("eps", eps),
-        ];
-        at_least_zero(Self::NAME, &options)
+        at_least_zero!(Self::NAME, self: lr, lr_decay, weight_decay, initial_accumulator_value, eps)
     }
 
     fn update(
@@ -359,17 +307,8 @@ impl Rule for AdadeltaOptions {
     const NAME: &'static str = "Adadelta";
 
     fn check(&self) -> RusTorchResult<()> {
-        let Self {
-            lr,
-            rho,
-            eps,
-            weight_decay,
-            ..
-        } = *self;
-        at_least_zero(
-            Self::NAME,
-            &[("lr", lr), ("eps", eps), ("weight_decay", weight_decay)],
-        )?;
+        let Self { rho, .. } = *self;
+        at_least_zero!(Self::NAME, self: lr, eps, weight_decay)?;
         require(
             Self::NAME,
             (0.0..=1.0).contains(&rho),

@@ -1,15 +1,25 @@
-//! Programs that take long to compile: other devices serve until they are there.
+//! Programs of a plan: made, and, where one takes long to compile, other devices serve until it is there.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::{Executable, Inputs, RunMemory};
+use rustorch_ir::ValueId;
+use smallvec::{SmallVec, smallvec};
+
+use super::constants::Constants;
+use super::failing::{Attempt, RunMemory};
+use super::inputs::Inputs;
+use super::{Executable, Prepared, Source, Stage};
 use crate::background::Job;
 use crate::devices::memo;
-use crate::journal::lock;
+use crate::journal::{Lease, lock};
+use crate::placement::DeviceId;
 use crate::planner::{Avoided, Plan};
+use crate::profile::{Launches, Profile};
 use crate::segment::Segment;
-use crate::{DeviceError, FailureClass, Fallback, HostBuffer, Program, RunError};
+use crate::{
+    DeviceError, DeviceType, FailureClass, Fallback, HostBuffer, HostWork, Program, RunError,
+};
 
 /// A program of one plan, or one that later plans find again.
 pub(super) enum Compiled {
@@ -29,6 +39,114 @@ impl Deref for Compiled {
 }
 
 impl Executable {
+    /// Plans, and makes the programs of what is planned.
+    pub(super) fn compile(
+        &self,
+        epoch: u64,
+        inputs: Inputs,
+        memory: &RunMemory,
+    ) -> Result<Prepared, Attempt> {
+        let gallery = &self.devices.journal.gallery;
+        let planning = gallery.begin(HostWork::Plan, || "plan");
+        let (plan, awaited) = self.plan_to_run(inputs, memory)?;
+        drop(planning);
+        let graph = &plan.graph;
+        let mut sources: SmallVec<[Option<Source>; 8]> = SmallVec::from_elem(None, graph.len());
+        for (i, source) in sources[..graph.inputs().len()].iter_mut().enumerate() {
+            *source = Some(Source::Input(i));
+        }
+        // A state is read where it was given.
+        let at = |sources: &[Option<Source>], value: ValueId| {
+            let root = graph.state_root(value).unwrap_or(value);
+            sources[root.index()].ok_or_else(|| RunError::NoDevice {
+                op: "graph".to_owned(),
+                node: None,
+                call: None,
+                tried: "a value is computed by no segment".to_owned(),
+            })
+        };
+        let mut writes: SmallVec<[bool; 8]> = SmallVec::from_elem(false, graph.inputs().len());
+        let mut stages = Vec::with_capacity(plan.segments.len());
+        let mut constants = Constants::default();
+        let mut results = 0;
+        for segment in &plan.segments {
+            let slot = self.devices.slot(segment.device);
+            let fail = |e| self.failed(&plan, segment.first, segment.device, e);
+            let known = self.constants(segment, inputs);
+            let device = slot.owner.device;
+            let compiling = gallery.begin(HostWork::Compile, || format!("compile for {device}"));
+            let program = self.program(segment, &known).map_err(fail)?;
+            drop(compiling);
+            constants.extend(segment, known);
+            let scratch = program.scratch();
+            let mut leases = smallvec![slot.owner.lease(scratch.bytes).map_err(fail)?];
+            leases.extend(
+                self.lease_of_host(segment, scratch.offloaded)
+                    .map_err(fail)?,
+            );
+            let mut operands = SmallVec::with_capacity(segment.inputs.len());
+            for (&value, &write) in segment.inputs.iter().zip(&segment.writes) {
+                let source = at(&sources, value)?;
+                if let (Source::Input(i), true) = (source, write) {
+                    writes[i] = true;
+                }
+                operands.push((source, write));
+            }
+            let mut targets = SmallVec::with_capacity(segment.outputs.len());
+            for &value in &segment.outputs {
+                sources[value.index()] = Some(Source::Result(results));
+                targets.push((results, graph.ty(value).bytes()));
+                results += 1;
+            }
+            stages.push(Stage {
+                device: segment.device,
+                program,
+                operands,
+                targets,
+                first: segment.first,
+                update: plan.unrepeatable[segment.nodes()]
+                    .iter()
+                    .position(|&late| late),
+                conversions: segment.conversions() as u64,
+                _scratch: leases,
+            });
+        }
+        let outputs = (graph.outputs().iter())
+            .map(|&value| at(&sources, value))
+            .collect::<Result<_, _>>()?;
+        Ok(Prepared {
+            epoch,
+            stages,
+            constants,
+            writes: Arc::from(&writes[..]),
+            outputs,
+            results: SmallVec::from_elem(None, results),
+            operands: SmallVec::new(),
+            targets: SmallVec::new(),
+            profile: Profile::default(),
+            launches: plan.segments.iter().map(|_| Launches::default()).collect(),
+            awaited,
+            plan,
+        })
+    }
+
+    /// Counts the host's memory in which values of a segment wait. Where there is too little they stay on their device, as if
+    /// that could not move them.
+    fn lease_of_host(&self, segment: &Segment, bytes: usize) -> Result<Option<Lease>, DeviceError> {
+        let is_host = |id: &DeviceId| self.devices.info(*id).device == DeviceType::Cpu;
+        let host = self.devices.ids().find(is_host).filter(|_| bytes > 0);
+        let lease = host.map(|id| self.devices.slot(id).owner.lease(bytes));
+        lease.transpose().map_err(|e| {
+            let device = self.devices.info(segment.device).device;
+            let error = DeviceError::new(device, FailureClass::Unsupported, e.message);
+            let mut nodes = segment.graph.nodes().iter();
+            match nodes.position(|node| node.op.def().offloads()) {
+                Some(at) => error.at(at, segment.graph.nodes()[at].op.name()),
+                None => error,
+            }
+        })
+    }
+
     /// The plan for the next run, with what is compiled meanwhile: as [`Self::plan`], but that
     /// segments whose program is not ready go to the next device.
     pub(super) fn plan_to_run(
