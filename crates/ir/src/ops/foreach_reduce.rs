@@ -2,7 +2,8 @@ use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::foreach::{Group, chain, each, hidden, instantiate, is_elementwise};
+use super::foreach::instantiate;
+use super::groups::{Group, chain, each, hidden, is_elementwise};
 use super::*;
 use crate::case::{ARRANGEMENTS, Arrange, Case, Operand};
 use crate::fusion::{Finder, Match};

@@ -42,6 +42,7 @@ pub(crate) mod fused_norm;
 pub(crate) mod gather;
 pub(crate) mod geqrf;
 pub(crate) mod group_norm;
+pub(crate) mod groups;
 pub(crate) mod host;
 pub(crate) mod householder_product;
 pub(crate) mod index_select;
@@ -180,9 +181,9 @@ pub const RULES: &[Rule] = &[
     cross_entropy_backward::cross_entropy_backward,
     batch_norm_train::batch_norm_train,
     batch_norm_backward::batch_norm_backward,
-    foreach::foreach,
+    groups::foreach,
     foreach_reduce::foreach_reduce,
-    foreach::foreach_cast,
+    groups::foreach_cast,
 ];
 
 /// The operands as an array, or an error that says how many there should be.
