@@ -73,6 +73,10 @@ fn candidate(
     repeating: bool,
 ) -> Option<usize> {
     let into = drafts[at].as_ref().filter(|d| d.fuses)?;
+    // Random numbers alone are drawn otherwise, several at once: nothing comes before them.
+    if into.step.last().op.kind() == OpKind::Random {
+        return None;
+    }
     let fits = |from: usize| {
         let producer = drafts[from].as_ref().filter(|d| d.fuses)?;
         if !takes(&into.step, &producer.step) {
@@ -129,28 +133,32 @@ fn candidate(
     find(false).or_else(|| find(true))
 }
 
-/// Is `producer` better repeated by all who read it? They read its one operand in place of its result, which is no smaller,
-/// and the result is not written at all.
+/// Is `producer` better repeated by all who read it, and its result not written at all? They read its one operand in place of
+/// that, which is no smaller, or draw random numbers again, and read none.
 fn is_repeated(drafts: &[Option<Draft>], users: &[usize], producer: &Step) -> bool {
-    let ([operand], [part]) = (producer.inputs.as_slice(), producer.parts.as_slice()) else {
-        return false;
-    };
     let result = producer.output();
+    let costs_no_more = match (producer.inputs.as_slice(), producer.parts.as_slice()) {
+        ([operand], [part]) => {
+            operand.layout == result.layout && operand.ty.dtype.size() <= part.dtype.size()
+        }
+        (inputs, _) => draws(producer) && inputs.iter().all(|place| place.ty.shape.elements() == 1),
+    };
     let is_taken = |user: &usize| {
         let into = drafts[*user].as_ref().filter(|into| into.fuses);
         into.is_some_and(|into| {
             into.step.reduction.is_none() && *into.step.domain() == result.ty.shape
         })
     };
-    producer.reduction.is_none()
-        && operand.layout == result.layout
-        && operand.ty.dtype.size() <= part.dtype.size()
-        && users.iter().all(is_taken)
+    producer.reduction.is_none() && costs_no_more && users.iter().all(is_taken)
 }
 
-/// Is there a place in `into` for `producer`? There is one reduction in a step, and nothing but
+/// Is there a place in `into` for `producer`? There is one reduction in a step, no random numbers beside it, and nothing but
 /// constants can be put before its epilogue.
 fn takes(into: &Step, producer: &Step) -> bool {
+    let draws = draws(into) || draws(producer);
+    if draws && (into.reduction.is_some() || producer.reduction.is_some()) {
+        return false;
+    }
     match &into.reduction {
         None => true,
         Some(reduction) if reduction.part + 1 == into.parts.len() => {
@@ -180,6 +188,13 @@ impl From<usize> for Root {
 fn computed(step: &Step) -> usize {
     let parts = step.parts.iter();
     parts.filter(|part| part.op.kind() != OpKind::Full).count()
+}
+
+/// Are random numbers among what is computed?
+fn draws(step: &Step) -> bool {
+    step.parts
+        .iter()
+        .any(|part| part.op.kind() == OpKind::Random)
 }
 
 /// One number everywhere?
@@ -257,7 +272,7 @@ fn renumber(drafts: Vec<Option<Draft>>, writers: &mut [ResultId]) -> Vec<Draft> 
 #[cfg(test)]
 mod tests {
     use crate::{Kernels, Layouts, Lowered, Step, lower};
-    use rustorch_ir::ops::{BinaryOp, Contiguous, ReduceOp, UnaryOp};
+    use rustorch_ir::ops::{BinaryOp, Contiguous, Distribution, Random, ReduceOp, UnaryOp};
     use rustorch_ir::{DType, Graph, OpKind, Signature, TensorType, ValueId};
 
     struct Elementwise;
@@ -271,7 +286,7 @@ mod tests {
             let kind = s.op.kind();
             matches!(
                 kind,
-                OpKind::Unary | OpKind::Binary | OpKind::Full | OpKind::Reduce
+                OpKind::Unary | OpKind::Binary | OpKind::Full | OpKind::Reduce | OpKind::Random
             )
         }
     }
@@ -353,6 +368,55 @@ mod tests {
         // What is read in its place stays for all.
         let parts: Vec<usize> = lowered.steps.iter().map(|s| s.parts.len()).collect();
         assert_eq!(parts, [1, 2, 2]);
+    }
+
+    /// Random numbers of the shape of `x`.
+    fn drawn(g: &mut Graph, x: ValueId) -> ValueId {
+        let key = g.input(TensorType::new([2], DType::I64)).unwrap();
+        let random = Random {
+            distribution: Distribution::Uniform,
+            shape: g.ty(x).shape.clone(),
+            dtype: DType::F32,
+        };
+        g.push(random, &[key]).unwrap()
+    }
+
+    #[test]
+    fn random_numbers_are_drawn_by_all_who_read_them() {
+        let lowered = lowered(|g, x| {
+            let numbers = drawn(g, x);
+            let half = g.mul_scalar(numbers, 0.5).unwrap();
+            let y = g.mul(x, half).unwrap();
+            let z = g.sub(x, half).unwrap();
+            g.output(y);
+            g.output(z);
+        });
+        assert_eq!((lowered.steps.len(), lowered.arena_bytes()), (2, 0));
+        for step in &lowered.steps {
+            let numbers = step.inputs.iter().filter(|p| p.ty.shape.elements() == 1);
+            let offsets: Vec<usize> = numbers.map(|place| place.layout.offset).collect();
+            assert_eq!((offsets.as_slice(), step.inputs.len()), (&[0, 1][..], 3));
+            assert_eq!(step.parts.len(), 4);
+        }
+    }
+
+    #[test]
+    fn random_numbers_that_others_need_or_that_are_reduced_stay_apart() {
+        let lowered = lowered(|g, x| {
+            let numbers = drawn(g, x);
+            let y = g.mul(x, numbers).unwrap();
+            let sum = g.reduce(ReduceOp::Sum, y, 1).unwrap();
+            g.output(numbers);
+            g.output(sum);
+        });
+        let parts: Vec<usize> = lowered.steps.iter().map(|step| step.parts.len()).collect();
+        assert_eq!(parts, [1, 2]);
+        let lowered = self::lowered(|g, x| {
+            let numbers = drawn(g, x);
+            let sum = g.reduce(ReduceOp::Sum, numbers, 1).unwrap();
+            g.output(sum);
+        });
+        assert_eq!(lowered.steps.len(), 2);
     }
 
     #[test]

@@ -211,7 +211,10 @@ impl<K: Kernels> Builder<'_, K> {
             };
             operands.push((root, layout, ty));
         }
-        operands
+        match node.op {
+            Op::Random(_) => operands.into_iter().flat_map(as_numbers).collect(),
+            _ => operands,
+        }
     }
 
     fn copy(&mut self, index: usize, root: Root, layout: Layout, ty: TensorType) -> (Root, Layout) {
@@ -297,6 +300,18 @@ impl<K: Kernels> Builder<'_, K> {
         }
         writers
     }
+}
+
+/// The elements of a vector, each as a number: operands of any shape can be beside them.
+fn as_numbers(
+    (root, layout, ty): (Root, Layout, TensorType),
+) -> impl Iterator<Item = (Root, Layout, TensorType)> {
+    let (first, stride) = (layout.offset, layout.strides[0]);
+    (0..layout.shape[0]).map(move |i| {
+        let mut number = Layout::contiguous(&[].into());
+        number.offset = first + i * stride;
+        (root, number, TensorType::new([], ty.dtype))
+    })
 }
 
 /// Something of each result of each step.

@@ -1,5 +1,4 @@
-// Numbers of a stream: a work-item for each four, which are one block of the generator. The key
-// is a seed and the number of the first block.
+// Numbers of a stream: a work-item for each four, which are one block of the generator, from that of number `offset` on.
 //
 // X: dtype. REAL: type that is computed in. BITS: random bits of an evenly distributed number,
 // or 0 for normal ones, of which Box and Muller make two of two words. DEVIATION: theirs. TURN:
@@ -8,8 +7,8 @@
 KERNEL_BEGIN
     const uint block = GROUP_ID(0) * GROUP + LANE;
     if (block < p.count) {
-        const ulong seed = (ulong)key[0], at = (ulong)key[p.key_stride] + block;
-        const words4 words = philox((uint)at, (uint)(at >> 32), (uint)seed, (uint)(seed >> 32));
+        const ulong key = (ulong)seed[0], at = (ulong)offset[0] + block;
+        const words4 words = philox((uint)at, (uint)(at >> 32), (uint)key, (uint)(key >> 32));
         REAL drawn[4];
 #if BITS
         const REAL grid = (REAL)1 / (REAL)((ulong)1 << BITS);

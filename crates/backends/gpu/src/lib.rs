@@ -339,6 +339,7 @@ impl<D: Driver> Kernels for Gpu<D> {
             // What they write is only to be in another memory.
             OpKind::Offload | OpKind::Reload => false,
             OpKind::Reduce => true,
+            OpKind::Random => ops::random::fuses(signature),
             _ => ops::pointwise::accepts(signature),
         }
     }

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustorch_gpu::{Dialect, Driver, Gpu, Launch, Limits};
 use rustorch_ir::ops::{
-    Activation, ActivationKind, Assign, Attention, AttentionBackward, BinaryOp, Concat,
-    ConvTranspose2d, Linear, Reduce, ReduceOp, RmsNorm, Rope, RopeLayout, RopeScaling, UnaryOp,
-    UpdateSlice,
+    Activation, ActivationKind, Assign, Attention, AttentionBackward, BinaryOp, CompareOp, Concat,
+    ConvTranspose2d, Distribution, Linear, Random, Reduce, ReduceOp, RmsNorm, Rope, RopeLayout,
+    RopeScaling, UnaryOp, UpdateSlice,
 };
 use rustorch_ir::{BlockFormat, DType, Graph, Param, TensorType, ValueId};
 use rustorch_runtime::{
@@ -373,6 +373,35 @@ fn updates_of_many_parameters_are_few_launches() {
     println!("{cuda} of {alone} launches on CUDA, {opencl} of {alone_opencl} on OpenCL");
     assert!(cuda <= 10 && opencl <= 25, "{cuda} and {opencl}");
     assert!(alone >= 6 * 150, "{alone}");
+}
+
+/// Dropout of `x`, the projection of a block, before the residual; and of what comes back.
+#[test]
+fn dropout_is_part_of_its_neighbours() {
+    let mut g = Graph::new();
+    let half = TensorType::new([1024, 512], DType::BF16);
+    let [x, residual, gradient] = [(); 3].map(|()| g.input(half.clone()).unwrap());
+    let key = g.input(TensorType::new([2], DType::I64)).unwrap();
+    let numbers = Random {
+        distribution: Distribution::Uniform,
+        shape: half.shape,
+        dtype: DType::F32,
+    };
+    let numbers = g.push(numbers, &[key]).unwrap();
+    let p = g.constant(0.1, DType::F32).unwrap();
+    let kept = g.compare(CompareOp::Ge, numbers, p).unwrap();
+    let [scale, zero] = [1.0 / 0.9, 0.0].map(|x| g.constant(x, DType::F32).unwrap());
+    let scale = g.select(kept, scale, zero).unwrap();
+    let scale = g.cast(scale, DType::BF16).unwrap();
+    let dropped = g.mul(x, scale).unwrap();
+    let y = g.add(residual, dropped).unwrap();
+    let d_x = g.mul(gradient, scale).unwrap();
+    g.output(y);
+    g.output(d_x);
+    for capability in [0, 80, 90] {
+        let asked = run(Pose::new(capability), &g);
+        assert_eq!(asked.kernels, ["pointwise", "pointwise"]);
+    }
 }
 
 #[test]

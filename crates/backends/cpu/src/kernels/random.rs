@@ -46,8 +46,10 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
     let Op::Random(op) = args.op else {
         return Err(Misuse("not a random".to_owned()));
     };
-    let words = args.inputs[0].data::<i64>();
-    let key = [words[0], words[words.len() - 1]];
+    let [seed, offset] = args.inputs else {
+        return Err(Misuse("a key of seed and offset".to_owned()));
+    };
+    let key = [seed.data::<i64>()[0], offset.data::<i64>()[0]];
     let (pool, out) = (args.pool, &mut args.output);
     match op.dtype {
         DType::F32 => singles::<f32>(pool, op, key, 1.0, out.data()),

@@ -40,7 +40,7 @@ pub(crate) mod pointwise;
 mod pool2d;
 mod product;
 mod quantized;
-mod random;
+pub(crate) mod random;
 pub(crate) mod reduce;
 mod resample;
 mod rms_norm;

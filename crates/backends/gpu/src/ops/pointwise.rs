@@ -7,8 +7,8 @@ use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Operand, Part, Place, Step};
 
 use super::functions::{expression, rounded};
-use super::special;
 use super::views::{PARTS, WIDEST};
+use super::{random, special};
 use crate::dialect::Dialect;
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::{Kernel, name};
@@ -68,12 +68,20 @@ fn each(step: &Step, indices: &Indices, emitter: &Emitter) -> usize {
     let elements = y.ty.shape.elements();
     let size = y.ty.dtype.size().unwrap_or(WIDEST);
     let each = (WIDEST / size).clamp(1, 8);
-    let is_worth_it = emitter.dialect == Dialect::Cuda && elements >= MANY;
+    // Random numbers are drawn by fours.
+    let is_worth_it = (emitter.dialect == Dialect::Cuda || draws(step)) && elements >= MANY;
     let is_possible = PARTS.contains(&y.ty.dtype)
         && elements.is_multiple_of(each)
         && y.layout.offset.is_multiple_of(each)
         && indices.have_neighbours(step, each);
     if is_worth_it && is_possible { each } else { 1 }
+}
+
+/// Are random numbers among what is computed?
+fn draws(step: &Step) -> bool {
+    step.parts
+        .iter()
+        .any(|part| matches!(part.op, Op::Random(_)))
 }
 
 /// Is it enough to compute what takes longest less precisely than in single precision, as all that is read and what
@@ -85,10 +93,16 @@ fn is_rough(step: &Step, emitter: &Emitter) -> bool {
         Op::Activation(op) => op.kind != ActivationKind::Relu,
         _ => false,
     };
-    let is_single = |dtype: DType| dtype == DType::F32 || is_half(dtype);
+    let is_single = |dtype: DType| matches!(dtype, DType::F32 | DType::Bool) || is_half(dtype);
+    let is_key = |k: usize| {
+        let reads = |part: &Part| part.operands.contains(&Operand::Input(k));
+        let mut parts = step.parts.iter().filter(|part| reads(part));
+        parts.all(|part| matches!(part.op, Op::Random(_)))
+    };
+    let mut read = step.inputs.iter().enumerate();
     emitter.dialect == Dialect::Cuda
         && is_half(step.output().ty.dtype)
-        && step.inputs.iter().all(|place| is_half(place.ty.dtype))
+        && read.all(|(k, place)| is_half(place.ty.dtype) || is_key(k))
         && step.parts.iter().all(|part| is_single(part.dtype))
         && step.parts.iter().any(is_slow)
 }
@@ -106,6 +120,9 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
         body,
         "    const uint lane = GROUP_ID(0) * GROUP + LANE, i = lane * {each};"
     );
+    if draws(step) {
+        body.insert_str(0, random::WORDS);
+    }
     if is_rough(step, emitter) {
         body.insert_str(0, include_str!("../../kernels/cuda/rough.h"));
     }
@@ -131,6 +148,9 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
     }
     for element in 0..each {
         body.push_str("        {\n");
+        if draws(step) {
+            let _ = writeln!(body, "        {}", random::place(element, each));
+        }
         for at in 0..step.parts.len() {
             // Parameters are the same for all elements.
             let own = (element == 0).then_some(&mut kernel);
@@ -366,6 +386,9 @@ fn value(
         })
         .collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    if let (Op::Random(op), &[seed, offset]) = (&part.op, &names[..]) {
+        return random::expression(op, [seed, offset]);
+    }
     // A condition comes before the operands that it chooses from.
     let from = part.operands.last().map_or(part.dtype, |o| step.dtype(*o));
     if divides_integers(&part.op, from) {

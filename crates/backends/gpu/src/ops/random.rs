@@ -1,6 +1,6 @@
 //! Random numbers, the same on every device.
 
-use rustorch_ir::ops::Distribution;
+use rustorch_ir::ops::{Distribution, Random};
 use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
@@ -31,6 +31,55 @@ fn numbers(dtype: DType, elements: usize) -> usize {
     elements.saturating_mul(1 + usize::from(dtype.is_complex()))
 }
 
+/// Bits of an evenly distributed number: as many as its significand holds. `None` for other numbers.
+fn bits(op: &Random) -> Option<u32> {
+    (op.distribution == Distribution::Uniform).then_some(match op.dtype {
+        DType::F16 => 11,
+        DType::BF16 => 8,
+        DType::F32 => 24,
+        _ => 32,
+    })
+}
+
+/// Can the numbers be drawn one by one, in a chain of elementwise operations?
+pub(crate) fn fuses(signature: &Signature) -> bool {
+    let is_single = |dtype| matches!(dtype, DType::F16 | DType::BF16 | DType::F32);
+    match signature.op {
+        Op::Random(op) => bits(op).is_some() && is_single(op.dtype) && accepts(signature),
+        _ => false,
+    }
+}
+
+/// Declares `block` and `word`, where the stream has the number of one of a work-item's `each` neighbours: of element
+/// `i` + `element`, where `i` is `lane` · `each`.
+pub(crate) fn place(element: usize, each: usize) -> String {
+    let (block, word) = match each.is_multiple_of(BLOCK) {
+        // The same for all of a block, so that compilers see that it is.
+        true => {
+            let (blocks, own) = (each / BLOCK, element / BLOCK);
+            (
+                format!("lane * {blocks} + {own}"),
+                (element % BLOCK).to_string(),
+            )
+        }
+        false => (
+            format!("(i + {element}) / {BLOCK}"),
+            format!("(i + {element}) % {BLOCK}"),
+        ),
+    };
+    format!("const uint block = {block}, word = {word};")
+}
+
+/// The number there, where [`fuses`] it, by [`WORDS`].
+pub(crate) fn expression(op: &Random, [seed, offset]: [&str; 2]) -> String {
+    let bits = bits(op).unwrap_or(0);
+    let (shift, unit) = (32 - bits, (-f64::from(bits)).exp2());
+    format!("((float)(random_word({seed}, {offset}, block, word) >> {shift}) * {unit:e}f)")
+}
+
+/// What [`expression`] calls.
+pub(crate) const WORDS: &str = include_str!("../../kernels/random_word.h");
+
 fn emit(step: &Step, emitter: &mut Emitter) {
     let Op::Random(op) = &step.last().op else {
         return;
@@ -42,19 +91,12 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         include_str!("../../kernels/random.c"),
         count.div_ceil(BLOCK),
     );
-    let key = &step.inputs[0];
-    kernel.read("key", key);
-    kernel.word("key_stride", key.layout.strides[0]);
+    for (name, place) in ["seed", "offset"].into_iter().zip(&step.inputs) {
+        kernel.read(name, place);
+    }
     kernel.define_dtype("X", real);
     kernel.define("REAL", accumulator(real));
-    let bits = match (op.distribution, real) {
-        (Distribution::Normal, _) => 0,
-        (_, DType::F16) => 11,
-        (_, DType::BF16) => 8,
-        (_, DType::F32) => 24,
-        _ => 32,
-    };
-    kernel.define("BITS", bits);
+    kernel.define("BITS", bits(op).unwrap_or(0));
     let deviation = match op.dtype.is_complex() {
         true => std::f64::consts::FRAC_1_SQRT_2,
         false => 1.0,
