@@ -7,6 +7,7 @@
 //! run a sample that changes with the commit, or all, as [`Extent`] says.
 
 mod compare;
+mod dropout;
 mod extent;
 mod gradients;
 mod mistakes;
@@ -29,6 +30,7 @@ use rustorch_runtime::{
 };
 
 use crate::compare::Tolerance;
+pub use crate::dropout::check_dropout;
 pub use crate::extent::Extent;
 pub use crate::report::{Check, Closeness, MissingKernel, Outcome, Report};
 pub use crate::suite::Suite;

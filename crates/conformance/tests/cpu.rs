@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use rustorch_conformance::{check, check_times};
+use rustorch_conformance::{check, check_dropout, check_times};
 use rustorch_cpu::Cpu;
 use rustorch_cpu::Level;
 use rustorch_ir::OpKind;
@@ -24,6 +24,11 @@ fn the_cpu_conforms() {
 #[test]
 fn times_are_told() {
     check_times(Arc::new(Cpu::new(2)), true);
+}
+
+#[test]
+fn dropout_is_drawn_in_chains() {
+    check_dropout(Arc::new(Cpu::new(2)));
 }
 
 /// A process has one level, so the others get processes of their own.

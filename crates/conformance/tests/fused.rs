@@ -9,8 +9,8 @@ use rustorch_conformance::Extent;
 use rustorch_cpu::Cpu;
 use rustorch_gpu::Gpu;
 use rustorch_ir::ops::{
-    self, Activation, ActivationKind, AsStrided, BinaryOp, CompareOp, Contiguous, Distribution,
-    Reduce, ReduceOp, UnaryOp,
+    Activation, ActivationKind, AsStrided, BinaryOp, CompareOp, Contiguous, Reduce, ReduceOp,
+    UnaryOp,
 };
 use rustorch_ir::{DType, Graph, Layout, Op, Role, Shape, TensorType, ValueId};
 use rustorch_opencl::OpenCl;
@@ -487,71 +487,6 @@ fn a_reduction_with_what_is_around_it_is_one_launch() {
     assert_eq!((lowered.steps.len(), lowered.arena_bytes()), (1, 0));
 }
 
-/// Dropout of `x` and, by the same numbers, of a gradient; `turns` reads both across their rows.
-fn dropout(shape: [usize; 2], dtype: DType, turns: bool) -> Graph {
-    let mut g = Graph::new();
-    let key = g.input(TensorType::new([2], DType::I64)).unwrap();
-    let stored = match (turns, shape) {
-        (false, _) => shape,
-        (true, [rows, columns]) => [columns, rows],
-    };
-    let stored = [(); 2].map(|()| g.input(TensorType::new(stored, dtype)).unwrap());
-    let tensors = stored.map(|x| match turns {
-        false => x,
-        true => g.permute(x, &[1, 0]).unwrap(),
-    });
-    let numbers = ops::Random {
-        distribution: Distribution::Uniform,
-        shape: shape.into(),
-        dtype: DType::F32,
-    };
-    let numbers = g.push(numbers, &[key]).unwrap();
-    let p = g.constant(0.1, DType::F32).unwrap();
-    let kept = g.compare(CompareOp::Ge, numbers, p).unwrap();
-    let [scale, zero] = [1.0 / 0.9, 0.0].map(|x| g.constant(x, DType::F32).unwrap());
-    let scale = g.select(kept, scale, zero).unwrap();
-    let scale = g.cast(scale, dtype).unwrap();
-    for x in tensors {
-        let y = g.mul(x, scale).unwrap();
-        g.output(y);
-    }
-    g
-}
-
-/// Both launches draw the numbers, which are nowhere in memory.
-fn dropout_draws_inside_its_neighbours(opencl: &OpenCls) {
-    use DType::{BF16, F16, F32};
-    let many = [520, 512];
-    let cases = [
-        (many, F32, false),
-        (many, F16, false),
-        (many, BF16, false),
-        (many, F32, true),
-        ([523, 511], F32, false),
-        ([3, 5], BF16, true),
-    ];
-    for (shape, dtype, turns) in cases {
-        let g = dropout(shape, dtype, turns);
-        let (seed, offset) = (-7_i64, (1_i64 << 32) - 1000);
-        let key = [seed.to_ne_bytes(), offset.to_ne_bytes()].concat();
-        let count = shape.iter().product::<usize>();
-        let x = |first: usize| {
-            let numbers = (first..first + count).map(|i| (i % 253) as f64 - 126.0);
-            Values::Float(numbers.collect()).encode(dtype)
-        };
-        let inputs = [key, x(0), x(100)];
-        for device in opencl {
-            let lowered = lower(&g, device).unwrap();
-            assert_eq!((lowered.steps.len(), lowered.arena_bytes()), (2, 0));
-            let fused = run(device, &g, &slices(&inputs));
-            let alone = run_apart(device, &g, &inputs);
-            let on_the_cpu = run(&Cpu::new(2), &g, &slices(&inputs));
-            assert!(fused == alone, "{shape:?} {dtype} {turns}");
-            assert!(fused == on_the_cpu, "{shape:?} {dtype} {turns}");
-        }
-    }
-}
-
 fn results_larger_than_caches() {
     const COLUMNS: usize = 9001;
     const ROWS: usize = 1000;
@@ -623,7 +558,6 @@ fn main() -> ExitCode {
     let opencl = tests![
         fused_on_opencl_is_as_alone,
         fused_on_opencl_agrees_with_the_reference,
-        dropout_draws_inside_its_neighbours,
     ];
     let devices = rustorch_opencl::devices();
     let devices = devices.map(|all| all.into_iter().map(Gpu::new).collect::<OpenCls>());

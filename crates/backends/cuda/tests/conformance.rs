@@ -5,7 +5,7 @@ mod common;
 use std::process::ExitCode;
 
 use common::{Gpus, run};
-use rustorch_conformance::{check_times, check_types};
+use rustorch_conformance::{check_dropout, check_times, check_types};
 use rustorch_ir::OpType;
 use rustorch_testing::tests;
 
@@ -53,6 +53,10 @@ fn times_are_told(gpus: &Gpus) {
     (gpus.iter().cloned()).for_each(|device| check_times(device, fuses));
 }
 
+fn dropout_is_drawn_in_chains(gpus: &Gpus) {
+    gpus.iter().cloned().for_each(check_dropout);
+}
+
 fn main() -> ExitCode {
     run(tests![
         elementwise,
@@ -60,5 +64,6 @@ fn main() -> ExitCode {
         reductions_and_norms,
         products_and_convolutions,
         times_are_told,
+        dropout_is_drawn_in_chains,
     ])
 }

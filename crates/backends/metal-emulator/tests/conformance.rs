@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use rustorch_conformance::{check_times, check_types};
+use rustorch_conformance::{check_dropout, check_times, check_types};
 use rustorch_ir::OpType;
 use rustorch_metal_emulator::Emulator;
 use rustorch_testing::{Suite, tests};
@@ -42,6 +42,11 @@ fn times_are_told(_: &Emulator) {
     check_times(devices[0].clone(), true);
 }
 
+fn dropout_is_drawn_in_chains(_: &Emulator) {
+    let devices = rustorch_metal::backends(vec![Emulator::new().unwrap()]).unwrap();
+    check_dropout(devices[0].clone());
+}
+
 fn main() -> ExitCode {
     let device = Emulator::new();
     let tests = tests![
@@ -50,6 +55,7 @@ fn main() -> ExitCode {
         reductions_and_norms,
         products_and_convolutions,
         times_are_told,
+        dropout_is_drawn_in_chains,
     ];
     Suite::new().on(device, "RUSTORCH_TEST_METAL", tests).run()
 }

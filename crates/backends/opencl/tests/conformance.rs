@@ -6,7 +6,7 @@
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
-use rustorch_conformance::{Extent, Suite as Cases, check_times, check_types};
+use rustorch_conformance::{Extent, Suite as Cases, check_dropout, check_times, check_types};
 use rustorch_gpu::Gpu;
 use rustorch_ir::{OpKind, OpType};
 use rustorch_runtime::Backend;
@@ -100,6 +100,10 @@ fn times_are_told(devices: &Devices) {
     (devices.iter().cloned()).for_each(|device| check_times(device, true));
 }
 
+fn dropout_is_drawn_in_chains(devices: &Devices) {
+    devices.iter().cloned().for_each(check_dropout);
+}
+
 fn main() -> ExitCode {
     let backend = |device| Arc::new(Gpu::new(device)) as Arc<dyn Backend>;
     let devices = rustorch_opencl::devices();
@@ -111,6 +115,7 @@ fn main() -> ExitCode {
         products_and_convolutions,
         gradients,
         times_are_told,
+        dropout_is_drawn_in_chains,
     ];
     Suite::new().on(device, "RUSTORCH_TEST_OPENCL", tests).run()
 }
