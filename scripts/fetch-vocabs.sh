@@ -5,6 +5,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+name=llama_cpp_python
 version=0.3.36
 sha256=832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e
 folder=${RUSTORCH_VOCABS:-target/vocabs}
@@ -15,17 +16,25 @@ if [ -e "$complete" ]; then
     exit
 fi
 
+# Beside the vocabularies: a folder for temporary files may be small.
 mkdir -p "$folder"
-download=$(mktemp -d)
+download=$(mktemp -d "$folder/.download-XXXXXX")
 trap 'rm -rf "$download"' EXIT
+archive=$download/$name-$version.tar.gz
 
-# Only this package is taken as source, which then stays as it is: nothing is compiled.
-echo "llama-cpp-python==$version --hash=sha256:$sha256" > "$download/requirements.txt"
-python3 -m pip download --quiet --no-deps --no-binary llama-cpp-python \
-    --requirement "$download/requirements.txt" --dest "$download"
+if ! scripts/fetch-sdist.py llama-cpp-python "$version" "$sha256" "$archive"; then
+    echo "pip tries to download it, which first fetches what it is built with (500 MB for a while)" >&2
+    echo "$name==$version --hash=sha256:$sha256" > "$download/requirements.txt"
+    if ! TMPDIR=$(cd "$download" && pwd) python3 -m pip download --quiet --no-cache-dir --no-deps --no-binary "$name" \
+        --requirement "$download/requirements.txt" --dest "$download"; then
+        echo "the vocabularies were not fetched: set PIP_INDEX_URL to an index that has $name $version," \
+            "or PIP_FIND_LINKS to a folder with $name-$version.tar.gz" >&2
+        exit 1
+    fi
+fi
 
-models=llama_cpp_python-$version/vendor/llama.cpp/models
-tar -xzf "$download/llama_cpp_python-$version.tar.gz" -C "$download" "$models"
+models=$name-$version/vendor/llama.cpp/models
+tar -xzf "$archive" -C "$download" "$models"
 mv "$download/$models"/ggml-vocab-* "$folder"
 touch "$complete"
 echo "fetched the vocabularies into $folder"
