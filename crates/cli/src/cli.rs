@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
-use clap::{ArgAction, Parser};
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser};
 
 use crate::commands::{Command, generate};
 use crate::failure;
@@ -63,7 +63,14 @@ pub(crate) struct Cli {
 /// # Errors
 /// There is nothing to be done: the status to end with.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, ExitCode> {
-    Cli::try_parse_from(args.into_iter().map(long_form)).map_err(|e| failure::report_arguments(&e))
+    // A number below 0 is a value, and told what is wrong with it, not an option that there is not.
+    let command = Cli::command()
+        .allow_negative_numbers(true)
+        .mut_subcommands(|command| command.allow_negative_numbers(true));
+    command
+        .try_get_matches_from(args.into_iter().map(long_form))
+        .and_then(|matches| Cli::from_arg_matches(&matches))
+        .map_err(|e| failure::report_arguments(&e))
 }
 
 /// llama.cpp's names of several letters behind one dash, which to others mean several options.
@@ -93,8 +100,6 @@ fn long_form(arg: OsString) -> OsString {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

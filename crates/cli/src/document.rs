@@ -1,7 +1,7 @@
 //! Reports: a file for people or for programs.
 
 use std::fmt::Display;
-use std::fs::File;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::args::{DocumentArgs, DocumentFormat};
 pub(crate) struct Document {
     format: DocumentFormat,
     /// Where to; standard output without.
-    file: Option<(PathBuf, File)>,
+    path: Option<PathBuf>,
 }
 
 impl Document {
@@ -29,21 +29,21 @@ impl Document {
             _ => DocumentFormat::Md,
         });
         let path = match &args.output {
-            Some(path) if path.as_os_str() == "-" => return Ok(Self { format, file: None }),
+            Some(path) if path.as_os_str() == "-" => return Ok(Self { format, path: None }),
             Some(path) => path.clone(),
             None => PathBuf::from(name).with_extension(format.extension()),
         };
-        let file = File::create(&path)
+        check_writable(&path)
             .with_context(|| format!("the report cannot be written to {}", path.display()))?;
         Ok(Self {
             format,
-            file: Some((path, file)),
+            path: Some(path),
         })
     }
 
     /// The file's name, if it is one.
     pub(crate) fn path(&self) -> Option<&Path> {
-        self.file.as_ref().map(|(path, _)| path.as_path())
+        self.path.as_deref()
     }
 
     /// Writes it in its format; returns the file's name, or `None` for standard output.
@@ -55,17 +55,30 @@ impl Document {
             DocumentFormat::Md => report.to_string(),
             DocumentFormat::Json => serde_json::to_string_pretty(report)? + "\n",
         };
-        match self.file {
+        match self.path {
             None => {
                 io::stdout().lock().write_all(text.as_bytes())?;
                 Ok(None)
             }
-            Some((path, mut file)) => {
-                let path = path.display().to_string();
-                file.write_all(text.as_bytes())
-                    .with_context(|| path.clone())?;
-                Ok(Some(path))
+            Some(path) => {
+                let name = path.display().to_string();
+                fs::write(path, text).with_context(|| name.clone())?;
+                Ok(Some(name))
             }
         }
+    }
+}
+
+/// Can a file be written? That is better told before the work than after it. What there is stays as it is until
+/// then.
+///
+/// # Errors
+/// It cannot.
+pub(crate) fn check_writable(path: &Path) -> io::Result<()> {
+    let is_new = !path.exists();
+    OpenOptions::new().append(true).create(true).open(path)?;
+    match is_new {
+        true => fs::remove_file(path),
+        false => Ok(()),
     }
 }

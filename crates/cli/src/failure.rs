@@ -37,7 +37,8 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     // All other failures of the system say where they happened.
-    let place = if error.is::<io::Error>() {
+    let is_bare = error.chain().next().is_some_and(|e| e.is::<io::Error>());
+    let place = if is_bare {
         "cannot write the output: "
     } else {
         ""
@@ -58,9 +59,10 @@ pub(crate) fn told(error: &anyhow::Error) -> String {
 /// asked for: help, or the version.
 pub(crate) fn report_arguments(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        // Nobody is left to be told that this failed.
-        let _ = error.print();
-        return ExitCode::SUCCESS;
+        return match error.print() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => report(&error.into()),
+        };
     }
     let text = error.to_string();
     // Behind the first paragraph come tips, and the usage that the help explains better.

@@ -1,6 +1,7 @@
 //! The bundled model in several types: those for which llama.cpp's answers are part of the
 //! program.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -144,7 +145,9 @@ fn quantised(source: &Gguf, file_type: FileType) -> Result<Model> {
     let folder = tempfile::tempdir().context("there is no place for a temporary file")?;
     let path = folder.path().join("model.gguf");
     let options = QuantizeOptions::default();
-    quantize(source, &path, file_type, &options, &mut |_| ())?;
+    quantize(source, &path, file_type, &options, &mut |_| {
+        ControlFlow::Continue(())
+    })?;
     // Read whole, for the file goes with its folder.
     let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
     Ok(Model::load(Gguf::from_bytes(bytes)?)?)

@@ -28,6 +28,11 @@ pub fn perplexity(
     mut each: impl FnMut(Perplexity),
 ) -> Result<Perplexity, LlmError> {
     let size = session.context();
+    if size < 3 {
+        return Err(LlmError::Input(format!(
+            "a context of {size} has no token to score in its second half: perplexity needs one of 3 or more"
+        )));
+    }
     if tokens.len() < 2 * size {
         return Err(LlmError::Input(format!(
             "the text has {} tokens; perplexity at a context of {size} needs at least {}: \

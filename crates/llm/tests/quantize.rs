@@ -1,6 +1,7 @@
 //! Quantising: the types, the bytes and the refusals of llama.cpp.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use rustorch_gguf::{GgmlType, Gguf, GgufWriter, Metadata};
@@ -158,7 +159,9 @@ fn to_file(
 ) -> Result<(Vec<u8>, Summary), QuantizeError> {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("out.gguf");
-    let result = quantize(input, &output, file_type, options, &mut |_| {});
+    let result = quantize(input, &output, file_type, options, &mut |_| {
+        ControlFlow::Continue(())
+    });
     assert_eq!(output.exists(), result.is_ok());
     Ok((std::fs::read(&output).unwrap_or_default(), result?))
 }
@@ -168,6 +171,25 @@ fn sha256(bytes: &[u8]) -> String {
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect()
+}
+
+#[test]
+fn what_is_stopped_leaves_nothing() {
+    let f16 = Gguf::open(bundled("classics-13m-f16.gguf")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut stop = |progress: Progress<'_>| match progress.index {
+        2 => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    let result = quantize(
+        &f16,
+        &folder.path().join("out.gguf"),
+        FileType::Q8_0,
+        &QuantizeOptions::default(),
+        &mut stop,
+    );
+    assert!(matches!(result, Err(QuantizeError::Stopped)));
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
 }
 
 #[test]
@@ -184,6 +206,7 @@ fn the_bundled_model_is_reproduced() {
             .choice
             .map_or(progress.tensor.ty, |choice| choice.ty);
         targets.push((progress.tensor.name.clone(), ty));
+        ControlFlow::Continue(())
     };
     let summary = quantize(
         &f16,

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 use rustorch_faulty::{FaultError, Faults};
 use rustorch_llm::{GenerateOptions, GpuLayers};
@@ -12,7 +11,7 @@ use super::amount::gpu_layers;
 use super::{BackendArg, ByteCount, RouteArg};
 
 /// More threads than any machine has cores are a mistake.
-const MAX_THREADS: u64 = 1024;
+const MAX_THREADS: i64 = 1024;
 
 /// How results are written: for people, or for programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -73,8 +72,19 @@ pub(crate) struct ThreadArgs {
     /// Worker threads of the CPU [default: as many as physical cores]
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     #[arg(hide_default_value = true)]
-    #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(..=MAX_THREADS))]
+    #[arg(value_parser = threads)]
     pub(crate) threads: usize,
+}
+
+/// A number of threads; 0 and, as in llama.cpp, -1 for as many as physical cores.
+fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(-1) => Ok(0),
+        Ok(threads @ 0..=MAX_THREADS) => Ok(threads as usize),
+        _ => Err(format!(
+            "expected 1 to {MAX_THREADS} threads, or 0 or -1 for as many as physical cores"
+        )),
+    }
 }
 
 /// What GPUs take.

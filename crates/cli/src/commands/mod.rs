@@ -74,6 +74,7 @@ pub(crate) fn run(command: &Command, program: clap::Command) -> Result<ExitCode>
     let done = match command {
         Command::Chat(options) => return chat::run(options),
         Command::Train(options) => return train::run(options),
+        Command::Quantize(options) => return quantize::run(options),
         Command::Verify(options) => return verify::run(options),
         #[cfg(feature = "coreml")]
         Command::CoremlHelper(options) => return Ok(coreml_helper::run(options)),
@@ -81,7 +82,6 @@ pub(crate) fn run(command: &Command, program: clap::Command) -> Result<ExitCode>
         Command::Logits(options) => logits::run(options),
         Command::Perplexity(options) => perplexity::run(options),
         Command::Bench(options) => bench::run(options),
-        Command::Quantize(options) => quantize::run(options),
         Command::Inspect(options) => inspect::run(options),
         Command::Devices(options) => devices::run(options),
         Command::Report(options) => report::run(options),

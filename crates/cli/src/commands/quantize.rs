@@ -1,12 +1,18 @@
 //! `quantize`: a smaller file of a model.
 
+use std::fs;
 use std::num::NonZero;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use rustorch_llm::quantize::{FileType, Progress, QuantizeOptions, quantize};
+use rustorch_llm::quantize::{FileType, Progress, QuantizeError, QuantizeOptions, quantize};
 
+use super::generate::interrupts;
+use crate::failure::{INTERRUPTED, Usage};
 use crate::model::Source;
 use crate::output::{bytes, note};
 use crate::progress;
@@ -37,7 +43,15 @@ pub(crate) struct Options {
     threads: Option<NonZero<usize>>,
 }
 
-pub(super) fn run(options: &Options) -> Result<()> {
+pub(super) fn run(options: &Options) -> Result<ExitCode> {
+    let place = |path| fs::canonicalize(path).ok();
+    if let Some(input) = place(&options.input)
+        && place(&options.output).is_some_and(|output| output == input)
+    {
+        let problem = "IN and OUT are one file, which would be lost; give another OUT";
+        return Err(Usage(problem.to_owned()).into());
+    }
+    let interrupted = interrupts()?;
     let source = Source::new(Some(options.input.clone()));
     let input = source.open()?;
     let settings = QuantizeOptions {
@@ -45,7 +59,13 @@ pub(super) fn run(options: &Options) -> Result<()> {
         threads: options.threads,
     };
     let bar = progress::steps("quantising", input.tensors().len());
-    let mut show = |progress: Progress| bar.set_position(progress.index as u64);
+    let mut show = |progress: Progress| {
+        bar.set_position(progress.index as u64);
+        match interrupted.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
     let result = quantize(
         &input,
         &options.output,
@@ -54,6 +74,10 @@ pub(super) fn run(options: &Options) -> Result<()> {
         &mut show,
     );
     bar.finish_and_clear();
+    if matches!(result, Err(QuantizeError::Stopped)) {
+        note(format_args!("stopped: no {}", options.output.display()));
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
     let summary = result.with_context(|| format!("{source} to {}", options.file_type))?;
     let fallbacks = match summary.fallbacks {
         0 => String::new(),
@@ -66,5 +90,5 @@ pub(super) fn run(options: &Options) -> Result<()> {
         bytes(summary.input_bytes),
         bytes(summary.output_bytes),
     ));
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }

@@ -281,9 +281,14 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
     size.config().map_err(told)?;
     // A run that ends with a file that cannot be written has taken long by then.
     let files = [Some(&options.out), options.tuning.merged.as_ref()];
-    if let Some(folder) = files.into_iter().flatten().find(|path| path.is_dir()) {
-        let folder = folder.display();
-        let problem = format!("{folder}: this is a directory; give the path of a .gguf file");
+    if let Some(path) = (files.into_iter().flatten()).find(|path| path.exists() && !path.is_file())
+    {
+        let what = match path.is_dir() {
+            true => "a directory",
+            false => "no ordinary file",
+        };
+        let path = path.display();
+        let problem = format!("{path}: this is {what}; give the path of a .gguf file");
         return Err(Usage(problem).into());
     }
     let base = options

@@ -229,6 +229,67 @@ pub(crate) fn a_text_too_short_for_its_perplexity() {
     );
 }
 
+pub(crate) fn files_that_cannot_be_read() {
+    for command in [&["-f"][..], &["tokenize", "-f"], &["perplexity", "-f"]] {
+        let line = run(command.iter().chain(&["/no/such/text"])).error(1);
+        assert!(
+            line.starts_with("error: /no/such/text: cannot read the file"),
+            "{line}"
+        );
+    }
+}
+
+pub(crate) fn numbers_below_zero() {
+    let lines = [
+        (&["-p", "x", "--min-p", "-0.5"][..], "min_p"),
+        (&["-p", "x", "-t", "-2"], "expected 1 to 1024 threads"),
+        (&["logits", "--ids", "-1"], "'-1' for '--ids"),
+        (&["bench", "-p", "-1"], "'-1' for '--n-prompt"),
+        (
+            &["train", "--text", "x", "--out", "y", "--steps", "-1"],
+            "'-1' for '--steps",
+        ),
+    ];
+    for (args, part) in lines {
+        refused(args, 2, &[part]);
+    }
+    // As in llama.cpp.
+    run(["-p", "x", "-n", "1", "-t", "-1"]).ok();
+}
+
+pub(crate) fn contexts_without_a_second_half() {
+    refused(
+        &[
+            "perplexity",
+            "-f",
+            &model_arg("classics-eval.txt"),
+            "-c",
+            "2",
+        ],
+        1,
+        &["a context of 2", "3 or more"],
+    );
+}
+
+pub(crate) fn files_that_would_be_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, same) = (
+        folder.path().join("m.gguf"),
+        folder.path().join(".").join("m.gguf"),
+    );
+    fs::copy(model_arg("classics-13m-f16.gguf"), &path).unwrap();
+    refused(
+        &["quantize", text(&path), text(&same), "Q8_0"],
+        2,
+        &["one file"],
+    );
+    // A report that comes to nothing leaves the one before.
+    let report = folder.path().join("r.md");
+    fs::write(&report, "before").unwrap();
+    run(["verify", "-b", "cuda", "-o", text(&report)]);
+    assert!(!fs::read_to_string(&report).unwrap().is_empty());
+}
+
 pub(crate) fn files_that_cannot_be_written() {
     let f16 = model_arg("classics-13m-f16.gguf");
     refused(

@@ -2,8 +2,10 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
-use crate::support::program;
+use crate::support::{model_arg, program};
 
 /// Starts a story that would not end for a while, and waits for its first line.
 fn storyteller(args: &[&str]) -> (Child, String) {
@@ -50,6 +52,38 @@ pub(crate) fn ctrl_c_ends_the_text_cleanly() {
     assert!(text.ends_with('\n'), "{text}");
     let told = String::from_utf8(output.stderr).unwrap();
     assert!(told.contains("ran on cpu"), "{told}");
+}
+
+pub(crate) fn ctrl_c_leaves_no_part_of_a_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = || folder.path().read_dir().unwrap().count();
+    let output = folder.path().join("out.gguf").display().to_string();
+    let child = program([
+        "quantize",
+        &model_arg("classics-13m-f16.gguf"),
+        &output,
+        "Q2_K",
+    ])
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    while files() == 0 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let id = child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &id])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let ended = child.wait_with_output().unwrap();
+    match ended.status.code() {
+        Some(130) => assert_eq!(files(), 0),
+        // It was done before.
+        code => assert_eq!((code, files()), (Some(0), 1)),
+    }
 }
 
 pub(crate) fn ctrl_c_leaves_a_whole_json_object() {

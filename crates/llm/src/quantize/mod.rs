@@ -9,6 +9,7 @@ mod mix;
 
 use std::io;
 use std::num::NonZero;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::thread;
 
@@ -81,6 +82,9 @@ pub enum QuantizeError {
         /// The type asked for.
         file_type: FileType,
     },
+    /// `progress` stopped it.
+    #[error("it was stopped")]
+    Stopped,
     /// A tensor cannot be converted.
     #[error("tensor `{}`: {error}", name.escape_debug())]
     Convert {
@@ -92,7 +96,7 @@ pub enum QuantizeError {
 }
 
 /// Writes the model `input` to the file `output` in another file type. `progress` is called before
-/// each tensor.
+/// each tensor, and may stop there.
 ///
 /// The bytes are those of `llama-quantize`: tensors in the order of layers and names, and
 /// `general.quantization_version` and `general.file_type` last among the keys. `output` appears
@@ -105,7 +109,7 @@ pub fn quantize(
     output: &Path,
     file_type: FileType,
     options: &QuantizeOptions,
-    progress: &mut dyn FnMut(Progress<'_>),
+    progress: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
 ) -> Result<Summary, QuantizeError> {
     let plan = plan(input, file_type, options)?;
     let mut writer = GgufWriter::new(new_metadata(&input.metadata, file_type));
@@ -134,12 +138,16 @@ pub fn quantize(
         let Some((index, &(tensor, choice))) = steps.next() else {
             return Ok(());
         };
-        progress(Progress {
+        let begun = progress(Progress {
             index,
             count: plan.len(),
             tensor,
             choice,
         });
+        if begun.is_break() {
+            failure = Some(QuantizeError::Stopped);
+            return Err(io::Error::other("stopped"));
+        }
         let data = input.data(tensor);
         let ty = new_type(tensor, choice);
         if ty == tensor.ty {

@@ -1,5 +1,6 @@
 //! The bundled model in its types, llama.cpp's goldens for it, and the devices there are.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -37,7 +38,7 @@ pub(crate) fn load(name: &str) -> Model {
         &path,
         file_type,
         &QuantizeOptions::default(),
-        &mut |_| (),
+        &mut |_| ControlFlow::Continue(()),
     )
     .unwrap();
     Model::load(Gguf::from_bytes(std::fs::read(path).unwrap()).unwrap()).unwrap()

@@ -2,6 +2,7 @@
 //! share the host's memory; what it is compared with really converts.
 
 use std::io::Write;
+use std::ops::ControlFlow;
 
 use rustorch_gguf::{GgmlType, Gguf, GgufWriter};
 use rustorch_llm::golden::largest;
@@ -123,7 +124,10 @@ pub(crate) fn doubles_are_refused_until_they_are_converted_on_purpose() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("single.gguf");
     let options = QuantizeOptions::default();
-    quantize(&doubles, &path, FileType::F32, &options, &mut |_| ()).unwrap();
+    quantize(&doubles, &path, FileType::F32, &options, &mut |_| {
+        ControlFlow::Continue(())
+    })
+    .unwrap();
     let single = Gguf::open(&path).unwrap();
     assert!(single.tensors().iter().all(|t| t.ty == GgmlType::F32));
     SessionOptions::f32_hybrid(&Model::load(single).unwrap()).unwrap();

@@ -12,7 +12,7 @@ mod operations;
 mod svg;
 
 use std::fmt;
-use std::fs::File;
+use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -26,7 +26,7 @@ use serde::Serialize;
 
 use crate::args::{BackendArg, CoreMlArgs, DocumentArgs, ThreadArgs};
 use crate::devices::discover;
-use crate::document::Document;
+use crate::document::{Document, check_writable};
 use crate::machine::{Machine, PROGRAM, now};
 use crate::output::note;
 use crate::resume::{Progress, identity};
@@ -133,9 +133,9 @@ pub(super) fn run(options: &Options) -> Result<()> {
     // Before the work, for what cannot be written is better told then.
     let page = match &options.html {
         Some(path) => {
-            let file = File::create(path);
             let failed = || format!("the page cannot be written to {}", path.display());
-            Some((path, file.with_context(failed)?))
+            check_writable(path).with_context(failed)?;
+            Some(path)
         }
         None => None,
     };
@@ -188,12 +188,11 @@ pub(super) fn run(options: &Options) -> Result<()> {
     if let Some(file) = document.write(&report)? {
         writeln!(io::stdout().lock(), "The report: {file}")?;
     }
-    if let Some((path, mut file)) = page {
+    if let Some(path) = page {
         let page = html::page(&report, before.as_ref());
-        let path = path.display().to_string();
-        file.write_all(page.as_bytes())
-            .with_context(|| path.clone())?;
-        note(format_args!("The page: {path}"));
+        let name = path.display();
+        fs::write(path, page).with_context(|| name.to_string())?;
+        note(format_args!("The page: {name}"));
     }
     std::mem::take(progress).finish();
     Ok(())
