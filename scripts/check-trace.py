@@ -36,6 +36,8 @@ def read(path):
         for kind in ("event_names", "debug_annotation_names"):
             for entry in getattr(packet.interned_data, kind):
                 names[sequence][kind, entry.iid] = entry.name
+        for entry in packet.interned_data.debug_annotation_string_values:
+            names[sequence]["text", entry.iid] = entry.str.decode()
         if not packet.HasField("track_event"):
             continue
         event = packet.track_event
@@ -45,7 +47,9 @@ def read(path):
         track = tracks[event.track_uuid or defaults[sequence].track_event_defaults.track_uuid]
         name = names[sequence].get(("event_names", event.name_iid))
         notes = {
-            names[sequence]["debug_annotation_names", note.name_iid]: note.string_value or note.uint_value
+            names[sequence]["debug_annotation_names", note.name_iid]: names[sequence]["text", note.string_value_iid]
+            if note.string_value_iid
+            else note.uint_value
             for note in event.debug_annotations
         }
         if event.type == EVENT.TYPE_SLICE_BEGIN:

@@ -24,37 +24,46 @@ const SINGLE: &[DType] = &[DType::F32];
 const COUNT: usize = 4;
 const CHANNELS: usize = 64;
 
+/// A case of one device, whose name is given [below](benchmarks).
+const fn case(
+    of: &'static str,
+    sizes: &'static [usize],
+    dtypes: &'static [DType],
+    work: Work,
+) -> Case {
+    Case {
+        name: "",
+        of,
+        sizes,
+        dtypes,
+        is_hybrid: false,
+        work,
+    }
+}
+
 /// An operation on the elements of one or two vectors.
 const fn elementwise(
     operands: fn(usize) -> Vec<Vec<usize>>,
     call: fn(&[Tensor]) -> RusTorchResult<Tensor>,
 ) -> Case {
-    Case {
-        name: "",
-        of: "elements",
-        sizes: ELEMENTS,
-        dtypes: FLOATS,
-        is_hybrid: false,
-        work: Work::Compute {
-            operands,
-            call,
-            flops: |_| 0.0,
-        },
-    }
+    let work = Work::Compute {
+        operands,
+        call,
+        flops: |_| 0.0,
+    };
+    case("elements", ELEMENTS, FLOATS, work)
 }
 
 const fn product(is_hybrid: bool) -> Case {
+    let work = Work::Compute {
+        operands: |n| vec![vec![n, n], vec![n, n]],
+        call: |t| t[0].matmul(&t[1]),
+        flops: |n| 2.0 * (n as f64).powi(3),
+    };
+    let dtypes = if is_hybrid { SINGLE } else { FLOATS };
     Case {
-        of: "rows and columns",
-        sizes: SIDES,
-        dtypes: if is_hybrid { SINGLE } else { FLOATS },
         is_hybrid,
-        work: Work::Compute {
-            operands: |n| vec![vec![n, n], vec![n, n]],
-            call: |t| t[0].matmul(&t[1]),
-            flops: |n| 2.0 * (n as f64).powi(3),
-        },
-        ..elementwise(one, |t| Ok(t[0].clone()))
+        ..case("rows and columns", SIDES, dtypes, work)
     }
 }
 
@@ -63,24 +72,17 @@ const fn on_images(
     call: fn(&[Tensor]) -> RusTorchResult<Tensor>,
     flops: fn(usize) -> f64,
 ) -> Case {
-    Case {
-        of: "rows and columns of 4 images of 64 channels",
-        sizes: IMAGES,
-        work: Work::Compute {
-            operands,
-            call,
-            flops,
-        },
-        ..elementwise(one, |t| Ok(t[0].clone()))
-    }
+    let of = "rows and columns of 4 images of 64 channels";
+    let work = Work::Compute {
+        operands,
+        call,
+        flops,
+    };
+    case(of, IMAGES, FLOATS, work)
 }
 
 const fn copy(work: Work) -> Case {
-    Case {
-        dtypes: SINGLE,
-        work,
-        ..elementwise(one, |t| Ok(t[0].clone()))
-    }
+    case("elements", ELEMENTS, SINGLE, work)
 }
 
 fn one(n: usize) -> Vec<Vec<usize>> {

@@ -9,6 +9,8 @@ use std::ffi::{CString, c_char, c_void};
 
 use rustorch_runtime::{Event, HostWork, Observer};
 
+use crate::nvtx::c_text;
+
 /// By what Instruments finds them: its `os_signpost` instrument shows subsystems, and this category is on only
 /// while a tool records.
 const SUBSYSTEM: &std::ffi::CStr = c"rustorch";
@@ -119,8 +121,7 @@ impl Signposts {
         if !self.is_enabled() {
             return;
         }
-        // What has a zero in it cannot be told as a whole.
-        let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+        let text = c_text(text);
         let arguments = Arguments::of(&text);
         // SAFETY: name and format are texts of C within this program, in the section for them; the argument is laid
         // out for the format, and it and its text live until the call returns, which copies them.

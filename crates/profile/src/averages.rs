@@ -8,8 +8,9 @@ use rustorch_runtime::{DeviceType, LaunchInfo};
 use serde::Serialize;
 
 use crate::Map;
+use crate::launches::PerLaunch;
 use crate::limits::Limits;
-use crate::record::{Record, What};
+use crate::record::{Record, What, copier};
 
 /// What a [`KeyAverage`] is of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
@@ -179,22 +180,18 @@ fn time(ns: u64) -> String {
 /// What rows are told apart by.
 type Key = (Kind, Option<DeviceType>, String);
 
-/// Launches that are counted apart, at most.
-const APART: usize = 1 << 12;
-
 /// Adds up what is seen.
 #[derive(Default)]
 pub(crate) struct Totals {
     rows: Map<Key, KeyAverage>,
-    /// What is not in `rows` yet: launches by their address, which says which it is sooner than its name does.
-    launches: Map<usize, Launched>,
+    /// What is not in `rows` yet.
+    launches: PerLaunch<Launched>,
     /// What each thread has begun, innermost last.
     open: Map<u32, Vec<Open>>,
 }
 
 /// How often a launch was made, and its time.
 struct Launched {
-    launch: Arc<LaunchInfo>,
     calls: u64,
     time: u64,
 }
@@ -229,10 +226,7 @@ impl Totals {
                 bytes,
                 time,
             } => {
-                let device = match to {
-                    DeviceType::Cpu => *from,
-                    device => *device,
-                };
+                let device = copier(*from, *to);
                 let name = format!("{from} → {to}");
                 row(&mut self.rows, Kind::Transfer, Some(device), &name).add(1, *time, *bytes, 0);
             }
@@ -260,27 +254,22 @@ impl Totals {
     }
 
     fn launch(&mut self, launch: &Arc<LaunchInfo>, time: u64) {
-        if self.launches.len() == APART {
-            self.launches
-                .drain()
-                .for_each(|(_, launched)| launched.add_to(&mut self.rows));
+        if let Some(launched) = self.launches.get(launch) {
+            launched.calls += 1;
+            launched.time += time;
+            return;
         }
-        let launched = self.launches.entry(Arc::as_ptr(launch).addr());
-        let launched = launched.or_insert_with(|| Launched {
-            launch: launch.clone(),
-            calls: 0,
-            time: 0,
-        });
-        launched.calls += 1;
-        launched.time += time;
+        if self.launches.is_full() {
+            add_launches(&self.launches, &mut self.rows);
+            self.launches.clear();
+        }
+        self.launches.insert(launch, Launched { calls: 1, time });
     }
 
     /// What was seen so far, beside what devices can do at most.
     pub(crate) fn averages(&self, limits: &Limits) -> KeyAverages {
         let mut rows = self.rows.clone();
-        self.launches
-            .values()
-            .for_each(|launched| launched.add_to(&mut rows));
+        add_launches(&self.launches, &mut rows);
         let mut rows: Vec<KeyAverage> = rows.into_values().collect();
         for row in rows.iter_mut().filter(|row| row.kind == Kind::Launch) {
             let limit = row.device.and_then(|device| limits.of_device(device));
@@ -302,16 +291,10 @@ impl Totals {
     }
 }
 
-impl Launched {
-    fn add_to(&self, rows: &mut Map<Key, KeyAverage>) {
-        let launch = &self.launch;
+fn add_launches(launches: &PerLaunch<Launched>, rows: &mut Map<Key, KeyAverage>) {
+    for (launch, &Launched { calls, time }) in launches.iter() {
         let row = row(rows, Kind::Launch, Some(launch.device), &launch.name);
-        row.add(
-            self.calls,
-            self.time,
-            self.calls * launch.bytes,
-            self.calls * launch.flops,
-        );
+        row.add(calls, time, calls * launch.bytes, calls * launch.flops);
     }
 }
 

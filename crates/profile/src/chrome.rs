@@ -4,7 +4,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::timeline::{Label, Note, Sink, Track, TrackId, TrackKind};
+use crate::names::Names;
+use crate::timeline::{Label, NameId, Note, Sink, Track, TrackId, TrackKind};
 
 /// Writes events.
 pub(crate) struct Chrome {
@@ -12,6 +13,7 @@ pub(crate) struct Chrome {
     is_begun: bool,
     /// The process and the row of each track, and its name.
     tracks: Vec<(u32, u32, String)>,
+    names: Names,
 }
 
 impl Chrome {
@@ -20,13 +22,14 @@ impl Chrome {
             out: Vec::new(),
             is_begun: false,
             tracks: Vec::new(),
+            names: Names::default(),
         };
-        chrome.name(std::process::id(), process);
+        chrome.process(std::process::id(), process);
         chrome
     }
 
     /// Names a process.
-    fn name(&mut self, pid: u32, name: &str) {
+    fn process(&mut self, pid: u32, name: &str) {
         let args = json!({ "name": name });
         self.write(&json!({"ph": "M", "name": "process_name", "pid": pid, "args": args}));
     }
@@ -58,12 +61,12 @@ impl Chrome {
                 Note::Count(count) => json!(count),
                 Note::Text(text) => json!(text),
             };
-            ((*name).to_owned(), value)
+            (name.name().to_owned(), value)
         });
         let args: Map<String, Value> = notes.collect();
         let mut more = Map::new();
-        more.insert("name".to_owned(), json!(label.name));
-        more.insert("cat".to_owned(), json!(label.category));
+        more.insert("name".to_owned(), json!(self.names.name(label.name)));
+        more.insert("cat".to_owned(), json!(label.category.name()));
         if phase == "i" {
             more.insert("s".to_owned(), json!("t"));
         }
@@ -85,7 +88,7 @@ impl Sink for Chrome {
             TrackKind::Thread(number) => (own, number),
         };
         if track.kind == TrackKind::Device {
-            self.name(pid, &track.name);
+            self.process(pid, &track.name);
         }
         if !matches!(track.kind, TrackKind::Counter(..)) {
             let args = json!({ "name": track.name });
@@ -93,6 +96,10 @@ impl Sink for Chrome {
             self.write(&json!({"ph": "M", "name": name, "pid": pid, "tid": tid, "args": args}));
         }
         self.tracks.push((pid, tid, track.name.clone()));
+    }
+
+    fn name(&mut self, _: TrackId, name: &str) -> NameId {
+        self.names.number(name).0
     }
 
     fn begin(&mut self, track: TrackId, at: u64, label: &Label<'_>) {

@@ -14,6 +14,8 @@
 //! | `perfetto.rs`, `chrome.rs` | formats of files |
 //! | `timeline.rs` | what is on which track |
 //! | `averages.rs` | times by what they were spent on |
+//! | `launches.rs` | what is known of each launch |
+//! | `names.rs` | names that are called by numbers |
 //! | `limits.rs` | what devices were measured to do at most |
 //! | `nvtx.rs`, `apple.rs` | ranges for tools of NVIDIA's, signposts for Apple's |
 //! | `record.rs` | what was seen |
@@ -22,9 +24,11 @@
 mod apple;
 mod averages;
 mod chrome;
+mod launches;
 mod limits;
 mod metrics;
 mod multi_gpu;
+mod names;
 mod nvtx;
 mod perfetto;
 mod process;

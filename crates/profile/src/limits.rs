@@ -1,6 +1,6 @@
 //! How much a device was measured to do at most.
 
-use rustorch_runtime::{Bound, Costs, DeviceType, LaunchInfo, OpCost, Runtime};
+use rustorch_runtime::{Bound, Costs, DeviceType, OpCost, Runtime};
 
 use crate::Map;
 
@@ -60,12 +60,6 @@ impl Limits {
 
     pub(crate) fn of_device(&self, device: DeviceType) -> Option<&Limit> {
         self.0.get(&device)
-    }
-
-    /// The share of its device's limit that a launch takes.
-    pub(crate) fn share(&self, launch: &LaunchInfo, seconds: f64) -> Option<f64> {
-        let limit = self.of_device(launch.device)?;
-        limit.share(launch.bytes as f64, launch.flops as f64, seconds)
     }
 }
 

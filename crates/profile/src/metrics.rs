@@ -83,33 +83,26 @@ impl fmt::Display for GpuBenchmarkMetrics {
 
 /// The drivers that tell of GPUs, opened once.
 pub struct GpuMonitor {
-    nvml: Option<nvml::Driver>,
-    absent: Option<String>,
+    /// Or why there is none.
+    nvml: Result<nvml::Driver, String>,
 }
 
 impl GpuMonitor {
     /// Opens what is here. What is not there tells nothing.
     pub fn open() -> Self {
-        match nvml::Driver::open() {
-            Ok(driver) => Self {
-                nvml: Some(driver),
-                absent: None,
-            },
-            Err(why) => Self {
-                nvml: None,
-                absent: Some(why),
-            },
+        Self {
+            nvml: nvml::Driver::open(),
         }
     }
 
     /// Why NVIDIA's driver tells nothing, if it does not.
     pub fn nvml_absent(&self) -> Option<&str> {
-        self.absent.as_deref()
+        self.nvml.as_ref().err().map(String::as_str)
     }
 
     /// All GPUs whose drivers tell of them, now. NVIDIA's come first, in the order of `nvidia-smi`.
     pub fn sample(&self) -> Vec<GpuBenchmarkMetrics> {
-        let mut all = self.nvml.as_ref().map_or(Vec::new(), nvml::Driver::sample);
+        let mut all = (self.nvml.as_ref()).map_or(Vec::new(), nvml::Driver::sample);
         all.extend(sysfs::sample(Path::new("/sys/class/drm")));
         all.extend(apple::sample());
         all

@@ -64,21 +64,24 @@ impl Nvtx {
     }
 }
 
+/// A text as tools that are written in C take it. What has a zero in it cannot be told as a whole.
+pub(crate) fn c_text(text: &str) -> CString {
+    CString::new(text.replace('\0', " ")).unwrap_or_default()
+}
+
 impl Observer for Nvtx {
     fn saw(&self, event: Event<'_>) {
-        // What has a zero in it cannot be told as a whole.
-        let text = |text: &str| CString::new(text.replace('\0', " ")).unwrap_or_default();
         match event {
             Event::Begun { name, .. } => {
                 // SAFETY: the text is one of C, of which the library takes a copy.
-                unsafe { (self.push)(text(name).as_ptr()) };
+                unsafe { (self.push)(c_text(name).as_ptr()) };
             }
             Event::Ended => {
                 // SAFETY: it takes nothing.
                 unsafe { (self.pop)() };
             }
             Event::FellBack(fallback) => {
-                let text = text(&fallback.to_string());
+                let text = c_text(&fallback.to_string());
                 // SAFETY: as above.
                 unsafe { (self.mark)(text.as_ptr()) };
             }

@@ -4,17 +4,18 @@
 //! It is kept small: each track is a sequence of packets of its own, whose defaults name the track
 //! and a clock that counts from packet to packet, and names are written once in each.
 //!
-//! Events are nearly all of a trace. They are written [field by field](Wire), where everything else is a message that
-//! `prost` encodes: building one for each costs many times what it takes to write it.
+//! Events are nearly all of a trace. They are written [field by field](Wire), where everything else is a message
+//! that `prost` encodes: building one for each costs many times what it takes to write it.
 
 use std::mem;
-use std::ptr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use prost::Message;
 
-use crate::Map;
-use crate::timeline::{Label, Note, Sink, Track, TrackId, TrackKind, Unit};
+use crate::names::Names;
+use crate::timeline::{
+    Category, Label, NameId, Note, NoteName, Sink, Track, TrackId, TrackKind, Unit,
+};
 
 /// Clocks: of the trace, of the calendar, and the one that counts from packet to packet.
 const BOOTTIME: u32 = 6;
@@ -32,13 +33,17 @@ const PACKET: u32 = 1;
 const TIMESTAMP: u32 = 8;
 const SEQUENCE: u32 = 10;
 const TRACK_EVENT: u32 = 11;
-const INTERNED_DATA: u32 = 12;
 const CATEGORY: u32 = 3;
 const ANNOTATION: u32 = 4;
 const TYPE: u32 = 9;
 const NAME: u32 = 10;
 const COUNTER_VALUE: u32 = 30;
 const DOUBLE_COUNTER_VALUE: u32 = 44;
+
+/// Fields of an event's annotations.
+const ANNOTATION_NAME: u32 = 1;
+const ANNOTATION_COUNT: u32 = 3;
+const ANNOTATION_TEXT: u32 = 17;
 
 /// What is interned may be forgotten: here a sequence begins.
 const STATE_CLEARED: u32 = 1;
@@ -51,6 +56,8 @@ pub(crate) struct Packet {
     pub(crate) timestamp: Option<u64>,
     #[prost(uint32, optional, tag = "10")]
     pub(crate) trusted_packet_sequence_id: Option<u32>,
+    #[prost(message, optional, tag = "12")]
+    pub(crate) interned_data: Option<InternedData>,
     #[prost(uint32, optional, tag = "13")]
     pub(crate) sequence_flags: Option<u32>,
     #[prost(uint32, optional, tag = "58")]
@@ -142,6 +149,8 @@ pub(crate) struct InternedData {
     pub(crate) event_names: Vec<Interned>,
     #[prost(message, repeated, tag = "3")]
     pub(crate) debug_annotation_names: Vec<Interned>,
+    #[prost(message, repeated, tag = "29")]
+    pub(crate) debug_annotation_string_values: Vec<Interned>,
 }
 
 /// A name that later packets of a sequence call by a number.
@@ -157,43 +166,33 @@ pub(crate) struct Interned {
 pub(crate) struct Perfetto {
     out: Vec<u8>,
     sequences: Vec<Sequence>,
+    /// Where packets of events are put together.
+    room: [u8; 256],
 }
 
 /// The packets of a track.
-#[derive(Default)]
 struct Sequence {
+    /// Its number.
+    id: u32,
     /// Of the last packet.
     at: u64,
-    names: Map<String, u64>,
-    categories: Few,
-    notes: Few,
-    /// What is the same in all packets that end a slice.
-    end: Vec<u8>,
+    names: Names,
+    /// Texts of notes.
+    texts: Names,
 }
 
-/// A few names, in the order of their numbers.
-#[derive(Default)]
-struct Few(Vec<&'static str>);
-
-impl Few {
-    /// The number of a name; if it was not known, `new` is told.
-    fn number(&mut self, name: &'static str, new: impl FnOnce(Interned)) -> u64 {
-        // Mostly it is the same text, which need not be read.
-        let same = self.0.iter().position(|known| ptr::eq(*known, name));
-        let known = same.or_else(|| self.0.iter().position(|known| *known == name));
-        let index = known.unwrap_or_else(|| {
-            self.0.push(name);
-            new(Interned::new(self.0.len() as u64, name));
-            self.0.len() - 1
-        });
-        index as u64 + 1
-    }
+/// All values of an enumeration, under the numbers that they have.
+fn interned<T: Copy>(all: &[T], name: fn(T) -> &'static str) -> Vec<Interned> {
+    let numbered = all.iter().enumerate();
+    numbered
+        .map(|(number, &value)| Interned::new(number, name(value)))
+        .collect()
 }
 
 impl Interned {
-    fn new(number: u64, name: &str) -> Self {
+    fn new(number: usize, name: &str) -> Self {
         Self {
-            iid: Some(number),
+            iid: Some(iid(number)),
             name: Some(name.to_owned()),
         }
     }
@@ -207,68 +206,110 @@ impl Sequence {
         step
     }
 
-    /// The number of a name; if it was not known, `new` is told.
-    fn name(&mut self, name: &str, new: impl FnOnce(Interned)) -> u64 {
-        if let Some(&number) = self.names.get(name) {
-            return number;
-        }
-        let number = self.names.len() as u64 + 1;
-        self.names.insert(name.to_owned(), number);
-        new(Interned::new(number, name));
-        number
+    /// An event at a moment, whose fields `fill` writes.
+    fn event<'a>(
+        &mut self,
+        out: Wire<'a>,
+        at: u64,
+        fill: impl FnOnce(Wire<'a>) -> Wire<'a>,
+    ) -> Wire<'a> {
+        out.event(self.id, self.step(at), fill)
+    }
+
+    fn labelled<'a>(&mut self, out: Wire<'a>, at: u64, r#type: u64, label: &Label<'_>) -> Wire<'a> {
+        let Label {
+            name,
+            category,
+            notes,
+        } = *label;
+        let step = self.step(at);
+        let texts = &mut self.texts;
+        out.event(self.id, step, |event| {
+            let mut event = event.number(TYPE, r#type).number(NAME, iid(name));
+            // All launches of a device's track are of one.
+            if category != Category::Launch {
+                event = event.number(CATEGORY, iid(category as usize));
+            }
+            notes.iter().fold(event, |event, (name, note)| {
+                let (field, value) = match note {
+                    Note::Count(count) => (ANNOTATION_COUNT, *count),
+                    Note::Text(text) => (ANNOTATION_TEXT, iid(texts.number(text).0)),
+                };
+                event.message(ANNOTATION, |annotation| {
+                    annotation
+                        .number(ANNOTATION_NAME, iid(*name as usize))
+                        .number(field, value)
+                })
+            })
+        })
+    }
+
+    fn end<'a>(&mut self, out: Wire<'a>, at: u64) -> Wire<'a> {
+        self.event(out, at, |event| event.number(TYPE, SLICE_END))
     }
 }
 
-/// A message, as protocol buffers have it.
-struct Wire<'a>(&'a mut Vec<u8>);
+/// Packets of events, as protocol buffers have them: put together in a place of their own, as to add each byte to the
+/// trace by itself would cost several times as much.
+///
+/// Lengths of messages are one byte: with three notes and the largest numbers a packet has 84, and two are together.
+struct Wire<'a> {
+    bytes: &'a mut [u8; 256],
+    /// How many of these there are.
+    length: u8,
+}
 
-impl Wire<'_> {
-    fn varint(&mut self, mut value: u64) {
+impl<'a> Wire<'a> {
+    fn new(bytes: &'a mut [u8; 256]) -> Self {
+        Self { bytes, length: 0 }
+    }
+
+    /// What was written.
+    fn finish(self) -> &'a [u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+
+    fn byte(mut self, byte: u8) -> Self {
+        self.bytes[usize::from(self.length)] = byte;
+        self.length = self.length.wrapping_add(1);
+        self
+    }
+
+    fn varint(mut self, mut value: u64) -> Self {
         while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
+            self = self.byte(value as u8 | 0x80);
             value >>= 7;
         }
-        self.0.push(value as u8);
+        self.byte(value as u8)
     }
 
     /// A field with a whole number.
-    fn number(&mut self, field: u32, value: u64) {
-        self.varint(u64::from(field) << 3);
-        self.varint(value);
+    fn number(self, field: u32, value: u64) -> Self {
+        self.varint(u64::from(field) << 3).varint(value)
     }
 
-    fn double(&mut self, field: u32, value: f64) {
-        self.varint(u64::from(field) << 3 | 1);
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-
-    fn text(&mut self, field: u32, text: &str) {
-        self.message(field, |message| {
-            message.0.extend_from_slice(text.as_bytes())
-        });
-    }
-
-    /// The fields of a message.
-    fn encode(&mut self, message: &impl Message) {
-        // A vector takes whatever is written to it.
-        let _ = message.encode(self.0);
+    fn double(self, field: u32, value: f64) -> Self {
+        let begun = self.varint(u64::from(field) << 3 | 1);
+        value.to_le_bytes().into_iter().fold(begun, Self::byte)
     }
 
     /// A field with what `fill` writes, which has its length in front.
-    fn message(&mut self, field: u32, fill: impl FnOnce(&mut Wire<'_>)) {
-        self.varint(u64::from(field) << 3 | 2);
-        let length = self.0.len();
-        // Nearly all are so short that a byte is enough.
-        self.0.push(0);
-        fill(self);
-        let filled = (self.0.len() - length - 1) as u64;
-        if filled < 0x80 {
-            self.0[length] = filled as u8;
-            return;
-        }
-        let mut longer = Vec::new();
-        Wire(&mut longer).varint(filled);
-        self.0.splice(length..=length, longer);
+    fn message(self, field: u32, fill: impl FnOnce(Self) -> Self) -> Self {
+        let begun = self.varint(u64::from(field) << 3 | 2).byte(0);
+        let start = begun.length;
+        let filled = fill(begun);
+        filled.bytes[usize::from(start.wrapping_sub(1))] = filled.length.wrapping_sub(start);
+        filled
+    }
+
+    /// An event of a sequence whose fields `fill` writes, so long after the one before.
+    fn event(self, sequence: u32, step: u64, fill: impl FnOnce(Self) -> Self) -> Self {
+        self.message(PACKET, |packet| {
+            packet
+                .number(TIMESTAMP, step)
+                .number(SEQUENCE, sequence.into())
+                .message(TRACK_EVENT, fill)
+        })
     }
 }
 
@@ -280,23 +321,38 @@ fn uuid(track: TrackId) -> u64 {
     u64::from(track) + 2
 }
 
+/// What is interned under a number that counts from 0 on.
+fn iid(number: usize) -> u64 {
+    number as u64 + 1
+}
+
+/// The sequence of a track's packets.
+fn sequence_id(track: TrackId) -> u32 {
+    track + 2
+}
+
+/// Adds a packet.
+fn write(out: &mut Vec<u8>, packet: &Packet) {
+    out.push((PACKET << 3 | 2) as u8);
+    // A vector takes whatever is written to it.
+    let _ = packet.encode_length_delimited(out);
+}
+
 impl Perfetto {
     pub(crate) fn new(process: &str) -> Self {
-        let mut perfetto = Self {
-            out: Vec::new(),
-            sequences: Vec::new(),
-        };
         let date = SystemTime::now().duration_since(UNIX_EPOCH);
         let date = date.map_or(0, |date| date.as_nanos() as u64);
-        perfetto.write(Packet {
+        let mut out = Vec::new();
+        let snapshot = Packet {
             clock_snapshot: Some(ClockSnapshot {
                 clocks: vec![clock(BOOTTIME, 0), clock(REALTIME, date)],
                 primary_trace_clock: Some(BOOTTIME),
             }),
             trusted_packet_sequence_id: Some(1),
             ..Packet::default()
-        });
-        perfetto.write(Packet {
+        };
+        write(&mut out, &snapshot);
+        let descriptor = Packet {
             track_descriptor: Some(TrackDescriptor {
                 uuid: Some(PROCESS),
                 process: Some(Process {
@@ -307,63 +363,34 @@ impl Perfetto {
             }),
             trusted_packet_sequence_id: Some(1),
             ..Packet::default()
-        });
-        perfetto
+        };
+        write(&mut out, &descriptor);
+        Self {
+            out,
+            sequences: Vec::new(),
+            room: [0; 256],
+        }
     }
 
-    fn write(&mut self, packet: Packet) {
-        Wire(&mut self.out).message(PACKET, |out| out.encode(&packet));
-    }
-
-    /// Writes an event on a track, whose fields `fill` writes.
-    fn event(&mut self, track: TrackId, at: u64, fill: impl FnOnce(&mut Wire<'_>)) {
-        let step = self.sequences[track as usize].step(at);
-        Wire(&mut self.out).message(PACKET, |packet| {
-            packet.number(TIMESTAMP, step);
-            packet.number(SEQUENCE, u64::from(track) + 2);
-            packet.message(TRACK_EVENT, fill);
-        });
-    }
-
-    fn labelled(&mut self, track: TrackId, at: u64, r#type: u64, label: &Label<'_>) {
+    /// Adds the events of a track that `write` writes.
+    fn events(
+        &mut self,
+        track: TrackId,
+        write: impl for<'a> FnOnce(&mut Sequence, Wire<'a>) -> Wire<'a>,
+    ) {
         let sequence = &mut self.sequences[track as usize];
-        let step = sequence.step(at);
-        // Mostly nothing.
-        let mut new = None::<InternedData>;
-        Wire(&mut self.out).message(PACKET, |packet| {
-            packet.number(TIMESTAMP, step);
-            packet.number(SEQUENCE, u64::from(track) + 2);
-            packet.message(TRACK_EVENT, |event| {
-                // All launches of a device's track are of one.
-                if label.category != "launch" {
-                    let number = sequence.categories.number(label.category, |its| {
-                        new.get_or_insert_default().event_categories.push(its);
-                    });
-                    event.number(CATEGORY, number);
-                }
-                for (name, note) in label.notes {
-                    let number = sequence.notes.number(name, |its| {
-                        let new = new.get_or_insert_default();
-                        new.debug_annotation_names.push(its);
-                    });
-                    event.message(ANNOTATION, |annotation| {
-                        annotation.number(1, number);
-                        match note {
-                            Note::Count(count) => annotation.number(3, *count),
-                            Note::Text(text) => annotation.text(6, text),
-                        }
-                    });
-                }
-                event.number(TYPE, r#type);
-                let number = sequence.name(label.name, |its| {
-                    new.get_or_insert_default().event_names.push(its);
-                });
-                event.number(NAME, number);
-            });
-            if let Some(new) = new {
-                packet.message(INTERNED_DATA, |out| out.encode(&new));
-            }
-        });
+        let written = write(sequence, Wire::new(&mut self.room));
+        self.out.extend_from_slice(written.finish());
+    }
+
+    /// Tells what events of a track call by numbers from now on.
+    fn intern(&mut self, track: TrackId, its: InternedData) {
+        let packet = Packet {
+            interned_data: Some(its),
+            trusted_packet_sequence_id: Some(sequence_id(track)),
+            ..Packet::default()
+        };
+        write(&mut self.out, &packet);
     }
 }
 
@@ -382,7 +409,7 @@ fn clock(id: u32, timestamp: u64) -> Clock {
 impl Sink for Perfetto {
     fn track(&mut self, track: &Track) {
         let id = self.sequences.len() as TrackId;
-        let sequence = Some(id + 2);
+        let sequence = Some(sequence_id(id));
         let mut descriptor = TrackDescriptor {
             uuid: Some(uuid(id)),
             ..TrackDescriptor::default()
@@ -410,21 +437,27 @@ impl Sink for Perfetto {
                 });
             }
         }
-        self.write(Packet {
+        let described = Packet {
             track_descriptor: Some(descriptor),
             trusted_packet_sequence_id: sequence,
             ..Packet::default()
-        });
+        };
+        write(&mut self.out, &described);
         let steps = Clock {
             is_incremental: Some(true),
             ..clock(STEPS, 0)
         };
-        self.write(Packet {
+        let begun = Packet {
             clock_snapshot: Some(ClockSnapshot {
                 clocks: vec![clock(BOOTTIME, 0), steps],
                 primary_trace_clock: None,
             }),
             trusted_packet_sequence_id: sequence,
+            interned_data: Some(InternedData {
+                event_categories: interned(Category::ALL, Category::name),
+                debug_annotation_names: interned(NoteName::ALL, NoteName::name),
+                ..InternedData::default()
+            }),
             sequence_flags: Some(STATE_CLEARED),
             trace_packet_defaults: Some(PacketDefaults {
                 track_event_defaults: Some(EventDefaults {
@@ -433,39 +466,72 @@ impl Sink for Perfetto {
                 timestamp_clock_id: Some(STEPS),
             }),
             ..Packet::default()
+        };
+        write(&mut self.out, &begun);
+        self.sequences.push(Sequence {
+            id: sequence_id(id),
+            at: 0,
+            names: Names::default(),
+            texts: Names::default(),
         });
-        let mut sequence = Sequence::default();
-        let mut end = Wire(&mut sequence.end);
-        end.number(SEQUENCE, u64::from(id) + 2);
-        end.message(TRACK_EVENT, |event| event.number(TYPE, SLICE_END));
-        self.sequences.push(sequence);
+    }
+
+    fn name(&mut self, track: TrackId, name: &str) -> NameId {
+        let (number, is_new) = self.sequences[track as usize].names.number(name);
+        if is_new {
+            self.intern(
+                track,
+                InternedData {
+                    event_names: vec![Interned::new(number, name)],
+                    ..InternedData::default()
+                },
+            );
+        }
+        number
     }
 
     fn begin(&mut self, track: TrackId, at: u64, label: &Label<'_>) {
-        self.labelled(track, at, SLICE_BEGIN, label);
+        self.events(track, |its, out| its.labelled(out, at, SLICE_BEGIN, label));
     }
 
     fn end(&mut self, track: TrackId, at: u64) {
-        let sequence = &mut self.sequences[track as usize];
-        let step = sequence.step(at);
-        Wire(&mut self.out).message(PACKET, |packet| {
-            packet.number(TIMESTAMP, step);
-            packet.0.extend_from_slice(&sequence.end);
+        self.events(track, |its, out| its.end(out, at));
+    }
+
+    fn slice(&mut self, track: TrackId, at: u64, end: u64, label: &Label<'_>) {
+        self.events(track, |its, out| {
+            let begun = its.labelled(out, at, SLICE_BEGIN, label);
+            its.end(begun, end)
         });
     }
 
     fn instant(&mut self, track: TrackId, at: u64, label: &Label<'_>) {
-        self.labelled(track, at, INSTANT, label);
+        for (_, note) in label.notes {
+            let Note::Text(text) = note else { continue };
+            let (number, is_new) = self.sequences[track as usize].texts.number(text);
+            if is_new {
+                self.intern(
+                    track,
+                    InternedData {
+                        debug_annotation_string_values: vec![Interned::new(number, text)],
+                        ..InternedData::default()
+                    },
+                );
+            }
+        }
+        self.events(track, |its, out| its.labelled(out, at, INSTANT, label));
     }
 
     fn counter(&mut self, track: TrackId, at: u64, value: f64) {
         let is_whole = value.fract() == 0.0 && value.abs() < 2f64.powi(53);
-        self.event(track, at, |event| {
-            event.number(TYPE, COUNTER);
-            match is_whole {
-                true => event.number(COUNTER_VALUE, (value as i64).cast_unsigned()),
-                false => event.double(DOUBLE_COUNTER_VALUE, value),
-            }
+        self.events(track, |its, out| {
+            its.event(out, at, |event| {
+                let event = event.number(TYPE, COUNTER);
+                match is_whole {
+                    true => event.number(COUNTER_VALUE, (value as i64).cast_unsigned()),
+                    false => event.double(DOUBLE_COUNTER_VALUE, value),
+                }
+            })
         });
     }
 

@@ -10,7 +10,7 @@ use rustorch_runtime::{Observer, Runtime, Span};
 
 use crate::averages::KeyAverages;
 use crate::limits::Limits;
-use crate::record::Record;
+use crate::record::{Record, nanoseconds};
 use crate::recorder::{Recorded, Recorder, Target, sink};
 use crate::timeline::Timeline;
 
@@ -197,23 +197,14 @@ impl Profiler {
         self.span = None;
         self.enter(Phase::Off);
         self.recorder.close();
-        let recorded = self.writer.take().map(JoinHandle::join);
-        let limits = self.limits.clone();
-        match recorded {
-            Some(Ok(recorded)) => Profile {
-                averages: recorded.totals.averages(&limits),
-                records: recorded.records,
-                time: recorded.time,
-                failure: recorded.failure,
-                limits,
-            },
-            _ => Profile {
-                averages: KeyAverages::default(),
-                records: Vec::new(),
-                time: Duration::ZERO,
-                failure: None,
-                limits,
-            },
+        let recorded = self.writer.take().and_then(|writer| writer.join().ok());
+        let recorded = recorded.unwrap_or_default();
+        Profile {
+            averages: recorded.totals.averages(&self.limits),
+            records: recorded.records,
+            time: recorded.time,
+            failure: recorded.failure,
+            limits: self.limits.clone(),
         }
     }
 }
@@ -260,7 +251,7 @@ impl Profile {
         let path = path.as_ref();
         let mut timeline = Timeline::new(sink(path), self.limits.clone());
         self.records.iter().for_each(|record| timeline.add(record));
-        timeline.finish(u64::try_from(self.time.as_nanos()).unwrap_or(u64::MAX));
+        timeline.finish(nanoseconds(self.time));
         std::fs::write(path, timeline.take())
     }
 }

@@ -65,6 +65,14 @@ pub(crate) enum Gpu {
     Other(Arc<str>),
 }
 
+/// The device whose work a copy is: the one that is not the host.
+pub(crate) fn copier(from: DeviceType, to: DeviceType) -> DeviceType {
+    match to {
+        DeviceType::Cpu => from,
+        device => device,
+    }
+}
+
 impl Record {
     /// `event`, told now on this thread; `None` for what is not known here.
     pub(crate) fn of(event: Event<'_>, start: Instant) -> Option<Self> {
@@ -121,7 +129,8 @@ pub(crate) fn since(start: Instant, moment: Instant) -> u64 {
     nanoseconds(moment.saturating_duration_since(start))
 }
 
-fn nanoseconds(time: Duration) -> u64 {
+/// A time in whole nanoseconds.
+pub(crate) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -59,6 +59,7 @@ pub(crate) fn sink(path: &Path) -> Box<dyn Sink> {
 }
 
 /// What was recorded.
+#[derive(Default)]
 pub(crate) struct Recorded {
     pub(crate) totals: Totals,
     /// What was kept in memory.
@@ -235,17 +236,17 @@ impl Writer {
                 mem::swap(&mut buffer.records, &mut records);
                 (mem::take(&mut buffer.dropped), buffer.is_over)
             };
-            records.drain(..).for_each(|record| self.add(record));
-            // What a slow disk has made it is given back.
-            records.shrink_to(2 * BATCH);
             if dropped > 0 {
                 tracing::warn!("{dropped} events came faster than they could be written");
-                self.add(Record {
+                records.push(Record {
                     at: since(self.start, Instant::now()),
                     thread: this_thread(),
                     what: What::Dropped(dropped),
                 });
             }
+            self.add(&mut records);
+            // What a slow disk has made it is given back.
+            records.shrink_to(2 * BATCH);
             self.flush();
             if is_over {
                 return;
@@ -253,14 +254,19 @@ impl Writer {
         }
     }
 
-    fn add(&mut self, record: Record) {
-        self.totals.add(&record);
-        if let Some((timeline, ..)) = &mut self.file {
-            timeline.add(&record);
+    /// Takes all records.
+    fn add(&mut self, records: &mut Vec<Record>) {
+        for record in records.iter() {
+            self.totals.add(record);
+            if let Some((timeline, ..)) = &mut self.file {
+                timeline.add(record);
+            }
         }
-        if let Some(kept) = self.kept.as_mut().filter(|kept| kept.len() < KEPT) {
-            kept.push(record);
+        if let Some(kept) = &mut self.kept {
+            let room = KEPT.saturating_sub(kept.len());
+            kept.extend(records.drain(..).take(room));
         }
+        records.clear();
     }
 
     fn flush(&mut self) {

@@ -9,8 +9,9 @@ use rustorch_runtime::{DeviceType, HostWork, LaunchInfo, Replay};
 use smallvec::SmallVec;
 
 use crate::Map;
-use crate::limits::Limits;
-use crate::record::{Gpu, Record, What, thread_name};
+use crate::launches::PerLaunch;
+use crate::limits::{Limit, Limits};
+use crate::record::{Gpu, Record, What, copier, thread_name};
 
 /// A row of the picture.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,12 +43,65 @@ pub(crate) enum Unit {
 /// The number of a track, from 0 on in the order in which they come.
 pub(crate) type TrackId = u32;
 
+/// The number of a name on a track.
+pub(crate) type NameId = usize;
+
 /// What is written on a slice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Label<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) category: &'static str,
-    pub(crate) notes: &'a [(&'static str, Note<'a>)],
+    /// As [`Sink::name`] told.
+    pub(crate) name: NameId,
+    pub(crate) category: Category,
+    /// At most three.
+    pub(crate) notes: &'a [(NoteName, Note<'a>)],
+}
+
+/// Makes an enumeration whose values have names.
+macro_rules! named {
+    ($(#[$about:meta])* $type:ident { $($value:ident $name:literal),+ $(,)? }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub(crate) enum $type {
+            $($value),+
+        }
+
+        impl $type {
+            pub(crate) const ALL: &[Self] = &[$(Self::$value),+];
+
+            pub(crate) fn name(self) -> &'static str {
+                match self {
+                    $(Self::$value => $name),+
+                }
+            }
+        }
+    };
+}
+
+named! {
+    /// Of what kind a slice is.
+    Category {
+        Launch "launch",
+        Transfer "transfer",
+        Plan "plan",
+        Compile "compile",
+        Run "run",
+        User "user",
+        Fallback "fallback",
+        Profiler "profiler",
+    }
+}
+
+named! {
+    /// What a note is about.
+    NoteName {
+        Bytes "bytes",
+        BytesRate "MB/s",
+        FlopsRate "MFLOP/s",
+        Share "% of limit",
+        Class "class",
+        Reason "reason",
+        Op "op",
+    }
 }
 
 /// More about a slice.
@@ -62,8 +116,15 @@ pub(crate) enum Note<'a> {
 pub(crate) trait Sink: Send {
     /// The track with the next number.
     fn track(&mut self, track: &Track);
+    /// By what number labels on a track call a name.
+    fn name(&mut self, track: TrackId, name: &str) -> NameId;
     fn begin(&mut self, track: TrackId, at: u64, label: &Label<'_>);
     fn end(&mut self, track: TrackId, at: u64);
+    /// A slice with nothing inside of it.
+    fn slice(&mut self, track: TrackId, at: u64, end: u64, label: &Label<'_>) {
+        self.begin(track, at, label);
+        self.end(track, end);
+    }
     fn instant(&mut self, track: TrackId, at: u64, label: &Label<'_>);
     fn counter(&mut self, track: TrackId, at: u64, value: f64);
     /// Nothing comes any more.
@@ -91,13 +152,28 @@ enum Kind {
     Transfers,
 }
 
+/// What is known of a launch.
+#[derive(Clone, Copy)]
+struct Site {
+    device: Device,
+    /// Its name on the device's track.
+    name: NameId,
+}
+
+/// A device of the runtime's.
+#[derive(Clone, Copy)]
+struct Device {
+    device: DeviceType,
+    track: TrackId,
+    limit: Option<Limit>,
+}
+
 /// Lays records out.
 pub(crate) struct Timeline {
     sink: Box<dyn Sink>,
     limits: Limits,
     tracks: Map<Key, TrackId>,
-    /// The device that was asked for last, mostly the next one, too.
-    device: Option<(DeviceType, TrackId)>,
+    launches: PerLaunch<Site>,
     /// For each track, when what is on it ends.
     ends: Vec<u64>,
     /// For each thread's track, how many slices are open.
@@ -110,7 +186,7 @@ impl Timeline {
             sink,
             limits,
             tracks: Map::default(),
-            device: None,
+            launches: PerLaunch::default(),
             ends: Vec::new(),
             open: Map::default(),
         }
@@ -148,29 +224,23 @@ impl Timeline {
                 bytes,
                 time,
             } => {
-                // Copies are the work of the device that is not the host.
-                let device = match to {
-                    DeviceType::Cpu => *from,
-                    device => *device,
-                };
-                let name = format!("{from} → {to}");
-                let seconds = *time as f64 / 1e9;
-                let notes = [
-                    ("bytes", Note::Count(*bytes)),
-                    ("MB/s", Note::Count(rate(*bytes, seconds))),
-                ];
+                let device = self.device(copier(*from, *to));
+                let track = self.free(device, Kind::Transfers, at);
                 let label = Label {
-                    name: &name,
-                    category: "transfer",
-                    notes: &notes,
+                    name: self.sink.name(track, &format!("{from} → {to}")),
+                    category: Category::Transfer,
+                    notes: &[
+                        (NoteName::Bytes, Note::Count(*bytes)),
+                        (NoteName::BytesRate, Note::Count(rate(*bytes, *time))),
+                    ],
                 };
-                self.slice(device, Kind::Transfers, at, *time, &label);
+                self.slice(track, at, *time, &label);
             }
             What::Begun { work, name } => {
                 let track = self.thread(thread);
                 let at = self.not_before(track, at);
                 let label = Label {
-                    name,
+                    name: self.sink.name(track, name),
                     category: category(*work),
                     notes: &[],
                 };
@@ -205,13 +275,13 @@ impl Timeline {
                 let to = fallback.to.map_or("nobody".to_owned(), |to| to.to_string());
                 let name = format!("fallback: {device} → {to}");
                 let mut notes = vec![
-                    ("class", Note::Text(&class)),
-                    ("reason", Note::Text(&error.message)),
+                    (NoteName::Class, Note::Text(&class)),
+                    (NoteName::Reason, Note::Text(&error.message)),
                 ];
-                notes.extend(error.op.map(|op| ("op", Note::Text(op))));
+                notes.extend(error.op.map(|op| (NoteName::Op, Note::Text(op))));
                 let label = Label {
-                    name: &name,
-                    category: "fallback",
+                    name: self.sink.name(track, &name),
+                    category: Category::Fallback,
                     notes: &notes,
                 };
                 self.sink.instant(track, at, &label);
@@ -222,8 +292,8 @@ impl Timeline {
                 let at = self.not_before(track, at);
                 let name = format!("{count} events were not kept");
                 let label = Label {
-                    name: &name,
-                    category: "profiler",
+                    name: self.sink.name(track, &name),
+                    category: Category::Profiler,
                     notes: &[],
                 };
                 self.sink.instant(track, at, &label);
@@ -231,28 +301,38 @@ impl Timeline {
         }
     }
 
-    fn launch(&mut self, launch: &LaunchInfo, at: u64, time: u64) {
-        let seconds = time as f64 / 1e9;
-        let mut notes = SmallVec::<[_; 3]>::new();
-        if launch.bytes > 0 {
-            notes.push(("MB/s", Note::Count(rate(launch.bytes, seconds))));
-        }
-        if launch.flops > 0 {
-            notes.push(("MFLOP/s", Note::Count(rate(launch.flops, seconds))));
-        }
-        if let Some(share) = self.limits.share(launch, seconds) {
-            notes.push(("% of limit", Note::Count((100.0 * share + 0.5) as u64)));
-        }
-        let label = Label {
-            name: &launch.name,
-            category: "launch",
-            notes: &notes,
+    fn launch(&mut self, launch: &Arc<LaunchInfo>, at: u64, time: u64) {
+        let site = match self.launches.get(launch) {
+            Some(site) => *site,
+            None => self.site(launch),
         };
-        self.slice(launch.device, Kind::Launches, at, time, &label);
+        let track = self.free(site.device, Kind::Launches, at);
+        let label = Label {
+            name: match track == site.device.track {
+                true => site.name,
+                false => self.sink.name(track, &launch.name),
+            },
+            category: Category::Launch,
+            notes: &site.device.speed(launch.bytes, launch.flops, time),
+        };
+        self.slice(track, at, time, &label);
+    }
+
+    /// Of a launch that comes for the first time.
+    #[cold]
+    fn site(&mut self, launch: &Arc<LaunchInfo>) -> Site {
+        if self.launches.is_full() {
+            self.launches.clear();
+        }
+        let device = self.device(launch.device);
+        let name = self.sink.name(device.track, &launch.name);
+        let site = Site { device, name };
+        self.launches.insert(launch, site);
+        site
     }
 
     fn replay(&mut self, replay: &Replay, at: u64, time: u64) {
-        let seconds = time as f64 / 1e9;
+        let device = self.device(replay.device);
         let total = |each: fn(&LaunchInfo) -> u64| -> u64 {
             replay.launches.iter().map(|(launch, _)| each(launch)).sum()
         };
@@ -261,59 +341,52 @@ impl Timeline {
             0 => "replay".to_owned(),
             n => format!("replay of {n} launches"),
         };
-        let mut notes = vec![
-            ("MB/s", Note::Count(rate(bytes, seconds))),
-            ("MFLOP/s", Note::Count(rate(flops, seconds))),
-        ];
-        let limit = self.limits.of_device(replay.device);
-        if let Some(share) = limit.and_then(|l| l.share(bytes as f64, flops as f64, seconds)) {
-            notes.push(("% of limit", Note::Count((100.0 * share + 0.5) as u64)));
-        }
+        let track = self.free(device, Kind::Launches, at);
         let label = Label {
-            name: &name,
-            category: "launch",
-            notes: if bytes > 0 { &notes } else { &[] },
+            name: self.sink.name(track, &name),
+            category: Category::Launch,
+            notes: &device.speed(bytes, flops, time),
         };
-        self.slice(replay.device, Kind::Launches, at, time, &label);
+        self.slice(track, at, time, &label);
     }
 
-    /// A slice on the first track of its kind that is free then.
-    fn slice(&mut self, device: DeviceType, kind: Kind, at: u64, time: u64, label: &Label<'_>) {
-        let mut lane = 0;
-        let track = loop {
-            let track = self.lane(device, kind, lane);
-            if self.ends[track as usize] <= at {
-                break track;
-            }
-            lane += 1;
+    /// The first track of a kind of slices on which nothing is then.
+    fn free(&mut self, device: Device, kind: Kind, at: u64) -> TrackId {
+        let mut track = match kind {
+            Kind::Launches => device.track,
+            Kind::Transfers => self.lane(device, kind, 0),
         };
+        let mut lane = 0;
+        while self.ends[track as usize] > at {
+            lane += 1;
+            track = self.lane(device, kind, lane);
+        }
+        track
+    }
+
+    fn slice(&mut self, track: TrackId, at: u64, time: u64, label: &Label<'_>) {
         let end = at.saturating_add(time);
         self.ends[track as usize] = end;
-        self.sink.begin(track, at, label);
-        self.sink.end(track, end);
+        self.sink.slice(track, at, end, label);
     }
 
-    fn lane(&mut self, device: DeviceType, kind: Kind, lane: usize) -> TrackId {
-        let whole = self.device(device);
-        if (kind, lane) == (Kind::Launches, 0) {
-            return whole;
-        }
+    fn lane(&mut self, whole: Device, kind: Kind, lane: usize) -> TrackId {
+        let Device { device, track, .. } = whole;
         let name = || match (kind, lane) {
             (Kind::Launches, n) => format!("{device} ({})", n + 1),
             (Kind::Transfers, 0) => format!("{device} transfers"),
             (Kind::Transfers, n) => format!("{device} transfers ({})", n + 1),
         };
-        self.track(Key::Lane(device, kind, lane), name, TrackKind::Part(whole))
+        self.track(Key::Lane(device, kind, lane), name, TrackKind::Part(track))
     }
 
-    fn device(&mut self, device: DeviceType) -> TrackId {
-        if let Some((_, track)) = self.device.filter(|(last, _)| *last == device) {
-            return track;
-        }
+    fn device(&mut self, device: DeviceType) -> Device {
         let key = Key::Device(device);
-        let track = self.track(key, || device.to_string(), TrackKind::Device);
-        self.device = Some((device, track));
-        track
+        Device {
+            device,
+            track: self.track(key, || device.to_string(), TrackKind::Device),
+            limit: self.limits.of_device(device).copied(),
+        }
     }
 
     fn thread(&mut self, thread: u32) -> TrackId {
@@ -323,7 +396,7 @@ impl Timeline {
 
     fn counter(&mut self, gpu: Gpu, name: &'static str, unit: Unit, at: u64, value: f64) {
         let whole = match &gpu {
-            Gpu::Device(device) => self.device(*device),
+            Gpu::Device(device) => self.device(*device).track,
             Gpu::Other(other) => {
                 let key = Key::Other(other.clone());
                 self.track(key, || other.to_string(), TrackKind::Device)
@@ -360,21 +433,41 @@ impl Timeline {
     }
 }
 
-/// Millions a second.
-fn rate(work: u64, seconds: f64) -> u64 {
-    match seconds > 0.0 {
-        // To the nearest: `round` is a call where processors are not known to have it.
-        true => (work as f64 / seconds / 1e6 + 0.5) as u64,
-        false => 0,
+impl Device {
+    /// The notes of work that takes so many nanoseconds: how fast it is, and the share of the device's limit where
+    /// that was measured.
+    fn speed(self, bytes: u64, flops: u64, time: u64) -> SmallVec<[(NoteName, Note<'static>); 3]> {
+        let mut notes = SmallVec::new();
+        if bytes > 0 {
+            notes.push((NoteName::BytesRate, Note::Count(rate(bytes, time))));
+        }
+        if flops > 0 {
+            notes.push((NoteName::FlopsRate, Note::Count(rate(flops, time))));
+        }
+        let limit = self.limit.filter(|_| bytes > 0 || flops > 0);
+        let share = |limit: Limit| limit.share(bytes as f64, flops as f64, time as f64 / 1e9);
+        if let Some(share) = limit.and_then(share) {
+            notes.push((NoteName::Share, Note::Count((100.0 * share + 0.5) as u64)));
+        }
+        notes
     }
 }
 
-fn category(work: HostWork) -> &'static str {
+/// Millions a second, of work that takes so many nanoseconds.
+fn rate(work: u64, time: u64) -> u64 {
+    match (time, work.checked_mul(1000)) {
+        (0, _) => 0,
+        (_, Some(work)) => work.saturating_add(time / 2) / time,
+        (_, None) => (work / time).saturating_mul(1000),
+    }
+}
+
+fn category(work: HostWork) -> Category {
     match work {
-        HostWork::Plan => "plan",
-        HostWork::Compile => "compile",
-        HostWork::Run => "run",
-        HostWork::Range => "user",
+        HostWork::Plan => Category::Plan,
+        HostWork::Compile => Category::Compile,
+        HostWork::Run => Category::Run,
+        HostWork::Range => Category::User,
     }
 }
 
@@ -386,11 +479,13 @@ mod tests {
     use rustorch_runtime::{DeviceError, FailureClass, Fallback};
 
     use super::*;
+    use crate::names::Names;
 
     /// Notes what it is told to write, a line each.
     #[derive(Default)]
     struct Notes {
         tracks: Vec<String>,
+        names: Names,
         lines: Arc<Mutex<Vec<String>>>,
     }
 
@@ -406,8 +501,13 @@ mod tests {
             self.tracks.push(track.name.clone());
         }
 
+        fn name(&mut self, _: TrackId, name: &str) -> NameId {
+            self.names.number(name).0
+        }
+
         fn begin(&mut self, track: TrackId, at: u64, label: &Label<'_>) {
-            self.note(track, format!("{at} begin {}", label.name));
+            let name = self.names.name(label.name);
+            self.note(track, format!("{at} begin {name}"));
         }
 
         fn end(&mut self, track: TrackId, at: u64) {
@@ -415,8 +515,10 @@ mod tests {
         }
 
         fn instant(&mut self, track: TrackId, at: u64, label: &Label<'_>) {
-            let notes = label.notes;
-            self.note(track, format!("{at} {} {notes:?}", label.name));
+            let notes = label.notes.iter().map(|(name, note)| (name.name(), note));
+            let notes: Vec<_> = notes.collect();
+            let name = self.names.name(label.name);
+            self.note(track, format!("{at} {name} {notes:?}"));
         }
 
         fn counter(&mut self, track: TrackId, at: u64, value: f64) {

@@ -179,7 +179,7 @@ fn perfetto(bytes: &[u8]) -> Vec<Seen> {
             assert_eq!(packet.number(13), Some(1));
         }
         for interned in packet.messages(12) {
-            for field in 1..=3 {
+            for field in [1, 2, 3, 29] {
                 for entry in interned.messages(field) {
                     let key = (field, entry.number(1).unwrap());
                     sequence.names.insert(key, entry.text(2).unwrap());
@@ -195,11 +195,8 @@ fn perfetto(bytes: &[u8]) -> Vec<Seen> {
             .map(|iid| sequence.names[&(2, iid)].clone());
         let notes = event.messages(4).map(|note| {
             let name = sequence.names[&(3, note.number(1).unwrap())].clone();
-            let value = note
-                .number(3)
-                .map(|n| n.to_string())
-                .or(note.text(6))
-                .unwrap();
+            let text = || sequence.names[&(29, note.number(17).unwrap())].clone();
+            let value = note.number(3).map_or_else(text, |n| n.to_string());
             (name, value)
         });
         let this = Seen {

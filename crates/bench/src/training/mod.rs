@@ -153,7 +153,7 @@ pub struct Trained {
     pub offloaded_bytes: u64,
     /// Losses of the first steps.
     pub losses: Vec<f64>,
-    /// Launches of a step, what takes longest first; empty where they were not looked at
+    /// Launches of a step, what takes longest first; empty where they were not looked at.
     pub launches: Vec<Launch>,
 }
 

@@ -151,6 +151,7 @@ fn main() -> ExitCode {
             trace::a_run_is_traced_and_says_the_same,
             trace::failures_are_in_it_with_their_reasons,
             trace::a_file_that_cannot_be_written_costs_one_warning,
+            trace::a_disk_that_becomes_full_costs_one_warning,
             verify::a_cpu_that_is_right_passes,
             verify::a_wrong_result_is_found_and_named,
             verify::other_types_are_checked_from_the_f16_file,

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -83,6 +84,19 @@ pub(crate) fn failures_are_in_it_with_their_reasons() {
     assert_eq!(told[0]["args"]["class"], "unsupported");
 }
 
+/// The line of a run that went on without its trace.
+#[track_caller]
+fn warning(ran: &Run) -> &str {
+    let warnings = ran
+        .stderr
+        .lines()
+        .filter(|line| line.starts_with("warning: "));
+    let warnings: Vec<&str> = warnings.collect();
+    assert_eq!(warnings.len(), 1, "{}", ran.stderr);
+    assert!(warnings[0].contains("the trace"), "{warnings:?}");
+    warnings[0]
+}
+
 pub(crate) fn a_file_that_cannot_be_written_costs_one_warning() {
     let told = run(&STORY[..8]).ok();
     let mut paths = vec!["/no/such/folder/run.pftrace"];
@@ -92,16 +106,35 @@ pub(crate) fn a_file_that_cannot_be_written_costs_one_warning() {
     }
     for path in paths {
         let ran = run(STORY.iter().chain([&path]));
-        let warnings = ran
-            .stderr
-            .lines()
-            .filter(|line| line.starts_with("warning: "));
-        let warnings: Vec<&str> = warnings.collect();
-        assert_eq!(warnings.len(), 1, "{}", ran.stderr);
-        assert!(
-            warnings[0].contains("the trace") && warnings[0].contains(path),
-            "{warnings:?}"
-        );
+        assert!(warning(&ran).contains(path));
         assert_eq!(ran.ok(), told);
     }
+}
+
+/// A disk on which there is no more room from some place of the trace on: a limit of the process, which gets an error
+/// for what is behind it where it ignores the signal.
+pub(crate) fn a_disk_that_becomes_full_costs_one_warning() {
+    if !cfg!(unix) {
+        return;
+    }
+    let told = run(&STORY[..8]).ok();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.pftrace");
+    // Blocks have 512 bytes, or 1,024.
+    let limited = r#"trap '' XFSZ; ulimit -f 4; exec "$0" "$@""#;
+    let mut traced = program(STORY);
+    traced.arg(&path);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", limited]).arg(traced.get_program());
+    shell.args(traced.get_args());
+    shell.envs(
+        traced
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+    let ran = Run::from(shell.output().unwrap());
+    assert!(warning(&ran).contains(&path.display().to_string()));
+    assert_eq!(ran.ok(), told);
+    let written = fs::metadata(&path).unwrap().len();
+    assert!((1..=4096).contains(&written), "{written}");
 }
