@@ -11,8 +11,8 @@
 # address: finds memory that is used behind its end or its life, and what is never given back, in native code, too, at half
 #   the speed. It runs what Miri cannot: vector instructions, mapped files, and the part of GPUs' code that is on the host.
 # thread: finds data races, at a tenth of the speed; the standard library is built with it. It runs what has threads: the
-#   runtime, the profiler, loaders of data, and the processor's kernels, these for the least level of vector instructions
-#   alone, as all levels share their work out alike and take an hour to compile so.
+#   runtime, the profiler, loaders of data, and the processor's kernels with what they call, these for the least level of
+#   vector instructions alone, as all levels share their work out alike and take an hour to compile so.
 #
 # What is run under the two is optimised little, which takes half as long to compile.
 #
@@ -58,7 +58,8 @@ thread)
         exit
     fi
     sanitized -p rustorch-runtime -p rustorch-profile -p rustorch-data --lib --tests
-    sanitized -p rustorch-cpu --no-default-features --features dtypes,fft,linalg,llm --lib --tests
+    sanitized -p rustorch-cpu -p rustorch-fft -p rustorch-linalg --no-default-features \
+        --features rustorch-cpu/dtypes,rustorch-cpu/fft,rustorch-cpu/linalg,rustorch-cpu/llm --lib --tests
     ;;
 *)
     echo "$how: expected miri, address or thread" >&2

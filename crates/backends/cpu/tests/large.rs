@@ -4,11 +4,15 @@
 use std::sync::Arc;
 
 use rustorch_cpu::Cpu;
+#[cfg(feature = "linalg")]
+use rustorch_ir::ops::Eigh;
 use rustorch_ir::ops::{
     Activation, ActivationKind, Arange, ArgReduce, BinaryOp, Concat, Conv2d, ConvTranspose2d,
     Distribution, Gather, IndexSelect, LayerNorm, Matmul, Pad, Pool2d, PoolIndices, PoolKind,
     Random, Reduce, ReduceOp, Scan, ScanOp, Scatter, ScatterMode, Softmax, TopK, UnaryOp,
 };
+#[cfg(feature = "fft")]
+use rustorch_ir::ops::{Fft, FftKind};
 use rustorch_ir::{DType, Graph, Op, OpError, Scalar, ValueId};
 use rustorch_reference::{Reference, Values};
 use rustorch_runtime::{Backend, Routing, Runtime, Storage};
@@ -369,4 +373,28 @@ fn windows() {
             )
         });
     }
+}
+
+#[test]
+#[cfg(feature = "fft")]
+fn transforms() {
+    for (dim, kind) in [(0, FftKind::Forward), (1, FftKind::RealToComplex)] {
+        check(&format!("{kind:?} along {dim}"), SINGLE, |g| {
+            let a = x(g, &[150, 500])?;
+            let a = match kind {
+                FftKind::RealToComplex => a,
+                _ => g.cast(a, DType::Complex64)?,
+            };
+            g.push(Fft { dim, kind }, &[a])
+        });
+    }
+}
+
+#[test]
+#[cfg(feature = "linalg")]
+fn matrices() {
+    check("eigenvalues of many matrices", SINGLE, |g| {
+        let a = uniform(g, &[64, 24, 24], DType::F64, 1)?;
+        g.push(Eigh { vectors: false }, &[a])
+    });
 }
