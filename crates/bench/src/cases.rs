@@ -24,7 +24,7 @@ const SINGLE: &[DType] = &[DType::F32];
 const COUNT: usize = 4;
 const CHANNELS: usize = 64;
 
-/// A case of one device, whose name is given [below](benchmarks).
+/// A case of one device, whose name the list below gives.
 const fn case(
     of: &'static str,
     sizes: &'static [usize],
