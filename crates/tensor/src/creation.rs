@@ -110,9 +110,14 @@ impl Tensor {
         Self::filled("full", &shape.into_shape()[..], value.to_number(), dtype)
     }
 
-    /// A number beside this tensor's elements, in their dtype.
+    /// A number beside this tensor's elements, in their dtype; one without a fraction is an integer.
     pub(crate) fn bound(&self, name: &'static str, value: f64) -> RusTorchResult<Self> {
-        let (value, dtype) = (value.into(), self.dtype());
+        let is_whole = value.fract() == 0.0 && value.abs() < 2f64.powi(63);
+        let value = match is_whole && self.dtype().is_int() {
+            true => Scalar::from(value as i64),
+            false => value.into(),
+        };
+        let dtype = self.dtype();
         let expected = format_args!("a number that {dtype} holds");
         require(name, is_held(value, dtype), expected, value)?;
         Self::number(name, value, dtype, None)
@@ -429,8 +434,8 @@ impl Tensor {
     }
 }
 
-/// Can a tensor be filled with a value, by PyTorch's rule? Fractions are cut, negative numbers wrap
-/// in unsigned integers, halves may become infinite, and 8-bit floats
+/// Can a tensor be filled with a value, by PyTorch's rule? Fractions are cut, negative integers wrap
+/// in unsigned ones, halves may become infinite, and 8-bit floats
 /// infinite or the largest number.
 pub(crate) fn is_held(value: Scalar, dtype: DType) -> bool {
     let bounds = match dtype {
@@ -451,7 +456,9 @@ pub(crate) fn is_held(value: Scalar, dtype: DType) -> bool {
     };
     let is_wide = matches!(value, Scalar::UInt(_)) && dtype == DType::I64;
     let is_real = value.imag() == 0.0 || dtype.is_complex() || dtype == DType::Bool;
-    is_real && !is_wide && is_inside(value.as_f64()) && is_inside(value.imag())
+    let is_unsigned = matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64);
+    let wraps = !is_unsigned || value.as_f64() >= 0.0 || matches!(value, Scalar::Int(_));
+    is_real && wraps && !is_wide && is_inside(value.as_f64()) && is_inside(value.imag())
 }
 
 /// A number as a dtype has it: integers cut, real halves and singles rounded.

@@ -106,6 +106,7 @@ impl Tensor {
         source: &Self,
     ) -> RusTorchResult<Self> {
         let index = index.none_of_i64(name)?;
+        self.require_places(name, dim, &index)?;
         let op = Scatter { dim, mode };
         if mode == ScatterMode::Add && self.dtype() == DType::Bool {
             let mode = ScatterMode::Max;
@@ -140,6 +141,7 @@ impl Tensor {
     /// [`Tensor::gather`] along a dimension that has been checked.
     fn gathered(&self, name: &'static str, dim: usize, index: &Self) -> RusTorchResult<Self> {
         let index = &index.none_of_i64(name)?;
+        self.require_places(name, dim, index)?;
         // Nothing is asked for, whatever the rank.
         if index.numel() == 0 && index.rank() != self.rank() {
             return Self::zeros(index.shape(), self.dtype());
@@ -181,7 +183,20 @@ impl Tensor {
         dim: usize,
         index: &Self,
     ) -> RusTorchResult<Self> {
+        self.require_places(name, dim, index)?;
         Self::apply(name, IndexSelect { dim }, &[self, index])
+    }
+
+    /// Fails if there is nothing along `dim` that an index could name.
+    pub(crate) fn require_places(
+        &self,
+        name: &'static str,
+        dim: usize,
+        index: &Self,
+    ) -> RusTorchResult<()> {
+        let any = self.shape().get(dim) != Some(&0) || index.numel() == 0;
+        let expected = format_args!("no index, as dim {dim} of {} has no element", self.ty());
+        require(name, any, expected, index.ty())
     }
 
     /// An index, `i64` or `i32`, in which negative numbers count from the end of `size`.

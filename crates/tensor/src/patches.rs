@@ -73,13 +73,15 @@ impl Tensor {
     /// elements, windows]`: `torch.nn.functional.unfold`.
     ///
     /// # Errors
-    /// Another rank; windows that do not fit.
+    /// Another rank; images without channels or pixels; windows that do not fit.
     pub fn im2col(&self, patches: Patches) -> RusTorchResult<Self> {
         const NAME: &str = "im2col";
         let (x, alone) = batched(NAME, self, 4)?;
         let &[n, c, h, w] = x.shape() else {
             return Err(OpError::new(NAME, "images", self.ty()).into());
         };
+        let any = c > 0 && h > 0 && w > 0;
+        require(NAME, any, "images with channels and pixels", self.ty())?;
         let Patches {
             kernel,
             dilation,

@@ -104,6 +104,7 @@ impl Tensor {
         include_self: bool,
     ) -> RusTorchResult<Self> {
         let source = source.leading(name, index)?;
+        self.require_places(name, self.dim(name, dim)?, index)?;
         let scatter = |x: &Self, source: &Self, mode| {
             let dim = x.dim(name, dim)?;
             Self::apply(name, Scatter { dim, mode }, &[x, index, source])

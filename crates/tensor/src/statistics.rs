@@ -50,7 +50,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Rank above 2; booleans; weights that are not vectors of the observations, or of another kind;
-    /// negative ones, where weights are known: they are computed and looked at there and then.
+    /// negative ones, or a sum of 0, where weights are known: they are computed and looked at there and then.
     pub fn cov(
         &self,
         correction: i64,
@@ -93,7 +93,14 @@ impl Tensor {
             None => Ok(x.clone()),
         };
         let total = match &weights {
-            Some(weights) => weights.sum(0, false)?,
+            Some(weights) => {
+                let total = weights.sum(0, false)?;
+                if !weights.is_traced() && count > 0 {
+                    let is_there = total.ne(0)?.to_scalar::<bool>()?;
+                    require(NAME, is_there, "weights whose sum is not 0", "a sum of 0")?;
+                }
+                total
+            }
             None => Self::full([], count as f64, dtype.real())?,
         };
         let mean = weighted(&x)?.sum(1, true)?.div(&total)?;

@@ -9,7 +9,7 @@ use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::dims::OptionalDim;
-use crate::error::{RusTorchResult, require_dtype};
+use crate::error::{RusTorchResult, require, require_dtype};
 
 /// What [`Tensor::unique`] finds. What is not asked for is not computed.
 #[derive(Clone)]
@@ -41,6 +41,7 @@ impl Tensor {
                 .shaped(NAME, dtype, Some(self.shape()));
         };
         let dim = self.dim(NAME, dim)?;
+        self.require_elements_beside(NAME, dim)?;
         let order = x.order_of(NAME, dim)?;
         let sorted = x.picked(NAME, dim, &order)?;
         sorted
@@ -61,10 +62,20 @@ impl Tensor {
                 .ravel()?
                 .runs(NAME, 0, None)?
                 .shaped(NAME, dtype, Some(self.shape())),
-            Some(dim) => x
-                .runs(NAME, self.dim(NAME, dim)?, None)?
-                .shaped(NAME, dtype, None),
+            Some(dim) => {
+                let dim = self.dim(NAME, dim)?;
+                self.require_elements_beside(NAME, dim)?;
+                x.runs(NAME, dim, None)?.shaped(NAME, dtype, None)
+            }
         }
+    }
+
+    /// Fails unless the other dimensions have elements, so that those of `dim` can be compared.
+    fn require_elements_beside(&self, name: &'static str, dim: usize) -> RusTorchResult<()> {
+        let mut others = self.shape().iter().enumerate().filter(|&(d, _)| d != dim);
+        let any = others.all(|(_, &size)| size > 0);
+        let expected = format_args!("elements in the dimensions beside {dim}");
+        require(name, any, expected, self.ty())
     }
 
     /// The elements as a dtype that has an order.

@@ -54,6 +54,9 @@ impl Tensor {
         let end = end.to_isize();
         let start = start.to_isize();
         if self.rank() == 0 {
+            let is_there = [start, end].iter().all(|dim| matches!(dim, -1 | 0));
+            let got = format_args!("{start} and {end}");
+            require("flatten", is_there, "dimensions 0 or -1 of rank 0", got)?;
             return self.reshape([1]);
         }
         let (first, last) = (self.dim("flatten", start)?, self.dim("flatten", end)?);

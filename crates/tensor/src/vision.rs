@@ -115,19 +115,54 @@ pub fn roi_align(
     output_size: impl PerDim<2>,
     options: &RoiAlignOptions,
 ) -> RusTorchResult<Tensor> {
-    const NAME: &str = "vision.roi_align";
-    x.require_float(NAME)?;
     let bins = output_size.per_dim();
+    aligned("vision.roi_align", x, boxes, bins, options, Pooled::Mean)
+}
+
+/// [`roi_align`] with the largest in place of the mean: in each bin of the four pixels around each
+/// point, each multiplied by its weight. That is not the largest of the points' own values, but what
+/// [ONNX's `RoiAlign`](https://onnx.ai/onnx/operators/onnx__RoiAlign.html) defines as `mode='max'`. A bin
+/// without points is 0.
+///
+/// # Errors
+/// As [`roi_align`].
+#[track_calls(vision)]
+pub fn roi_align_max(
+    x: &Tensor,
+    boxes: &Tensor,
+    output_size: impl PerDim<2>,
+    options: &RoiAlignOptions,
+) -> RusTorchResult<Tensor> {
+    let bins = output_size.per_dim();
+    aligned("vision.roi_align_max", x, boxes, bins, options, Pooled::Max)
+}
+
+/// What becomes of the points of a bin.
+#[derive(Clone, Copy, PartialEq)]
+enum Pooled {
+    Mean,
+    Max,
+}
+
+fn aligned(
+    name: &'static str,
+    x: &Tensor,
+    boxes: &Tensor,
+    bins: [usize; 2],
+    options: &RoiAlignOptions,
+    pooled: Pooled,
+) -> RusTorchResult<Tensor> {
+    x.require_float(name)?;
     let fits =
         x.rank() == 4 && boxes.rank() == 2 && boxes.shape()[1] == 5 && boxes.dtype() == x.dtype();
     let got = format_args!("{} and {}", x.ty(), boxes.ty());
     let expected = "images [n, c, h, w] and boxes [k, 5] of one dtype";
-    require(NAME, fits, expected, got)?;
+    require(name, fits, expected, got)?;
     let is_there = bins.iter().chain(&x.shape()[2..]).all(|&size| size > 0);
     let got = format_args!("{bins:?} bins of {}", x.ty());
-    require(NAME, is_there, "at least one bin and one pixel", got)?;
+    require(name, is_there, "at least one bin and one pixel", got)?;
     let legal = options.sampling_ratio != Some(0);
-    require(NAME, legal, "a sampling_ratio of at least 1", 0)?;
+    require(name, legal, "a sampling_ratio of at least 1", 0)?;
 
     let &[n, c, h, w] = x.shape() else {
         return Ok(x.clone());
@@ -136,39 +171,68 @@ pub fn roi_align(
     if count == 0 {
         return Tensor::zeros([0, c, bins[0], bins[1]], x.dtype());
     }
-    let columns = boxes.widened(NAME)?.unbind(1)?;
-    let along =
-        |i: usize, size: usize| points([&columns[i], &columns[i + 2]], bins[2 - i], size, options);
-    let ((across, wide), (down, high)) = (along(1, w)?, along(2, h)?);
-    let down = shaped(down, [count, bins[0] * high, 1])?;
-    let across = shaped(across, [count, 1, bins[1] * wide])?;
+    let columns = boxes.widened(name)?.unbind(1)?;
+    let along = |i: usize, size: usize| {
+        let ends = [&columns[i], &columns[i + 2]];
+        points(ends, bins[2 - i], size, options, pooled)
+    };
+    let (across, down) = (along(1, w)?, along(2, h)?);
+    let (high, wide) = (down.most, across.most);
+    let rows = shaped(down.taps, [count, bins[0] * high, 1])?;
+    let lines = shaped(across.taps, [count, 1, bins[1] * wide])?;
     let image = columns[0].to_dtype(DType::I64)?.mul((h * w) as i64)?;
     let image = image.reshape([count, 1, 1])?;
-    let mut corners = combined(&down, &across, w as i64)?;
+    let mut corners = combined(&rows, &lines, w as i64)?;
     for corner in &mut corners {
         corner.place = corner.place.add(&image)?;
     }
     // As elements of one image: all points of all boxes, of the channels of all images.
     let corners = shaped(corners, [1, count * bins[0] * high * bins[1] * wide])?;
     let pixels = x
-        .widened(NAME)?
+        .widened(name)?
         .transpose(0, 1)?
         .reshape([1, c, n * h * w])?;
-    let seen = sampled(NAME, &pixels, &corners)?;
-    let seen = seen.reshape([c, count, bins[0], high, bins[1], wide])?;
-    seen.sum([3, 5], false)?
-        .transpose(0, 1)?
-        .cast(NAME, x.dtype())
+    let apart = [c, count, bins[0], high, bins[1], wide];
+    let pooled = match pooled {
+        Pooled::Mean => {
+            let seen = sampled(name, &pixels, &corners)?.reshape(apart)?;
+            seen.sum([3, 5], false)?
+        }
+        Pooled::Max => {
+            let mut parts = corners.chunks(1).map(|one| sampled(name, &pixels, one));
+            let first = parts.next().unwrap_or_else(|| Ok(pixels.clone()))?;
+            let largest = parts.try_fold(first, |largest, part| largest.maximum(&part?))?;
+            let is_point = down
+                .is_point
+                .reshape([count, 1, high, 1, 1])?
+                .logical_and(&across.is_point.reshape([count, 1, 1, 1, wide])?)?;
+            let largest = Tensor::where_(&is_point, &largest.reshape(apart)?, f64::NEG_INFINITY)?;
+            let any = is_point.any([2, 4], false)?;
+            Tensor::where_(&any, &largest.max([3, 5], false)?, 0.0)?
+        }
+    };
+    pooled.transpose(0, 1)?.cast(name, x.dtype())
 }
 
-/// What the points of boxes from `start` to `end` `[k]` need along one dimension of `size` pixels,
-/// `[k, bins, points]`, each by its share of its bin; and how many points a bin has at most.
+/// The points of boxes along one dimension.
+struct Points {
+    /// What they need, `[k, bins, points]`, weighted for what becomes of a bin.
+    taps: Vec<Tap>,
+    /// How many points a bin has at most.
+    most: usize,
+    /// Has the box's bins this point? `[k, 1, points]`.
+    is_point: Tensor,
+}
+
+/// The points of boxes from `start` to `end` `[k]` along one dimension of `size` pixels: of a mean
+/// each by its share of its bin.
 fn points(
     [start, end]: [&Tensor; 2],
     bins: usize,
     size: usize,
     options: &RoiAlignOptions,
-) -> RusTorchResult<(Vec<Tap>, usize)> {
+    pooled: Pooled,
+) -> RusTorchResult<Points> {
     let shift = if options.aligned { 0.5 } else { 0.0 };
     let pixel = |x: &Tensor| {
         x.mul(options.spatial_scale)?
@@ -196,8 +260,13 @@ fn points(
     let place = start.add(&of_bin.mul(&bin)?)?.add(&inside)?;
     // Points a pixel or more outside are zeros, others those of the border.
     let is_seen = place.ge(-1.0)?.logical_and(&place.le(size as f64)?)?;
-    let counts = is_seen.logical_and(&point.lt(&each)?)?;
-    let share = Tensor::where_(&counts, &each.reciprocal()?, 0.0)?;
+    let is_point = point.lt(&each)?;
+    let counts = is_seen.logical_and(&is_point)?;
+    let share = match pooled {
+        Pooled::Mean => each.reciprocal()?,
+        Pooled::Max => each.ones_like()?,
+    };
+    let share = Tensor::where_(&counts, &share, 0.0)?;
     let place = Tensor::where_(&counts, &place, 0.0)?;
     let border = GridSampleOptions {
         padding: GridSamplePadding::Border,
@@ -210,7 +279,11 @@ fn points(
             None => Some(share.clone()),
         };
     }
-    Ok((taps, most))
+    Ok(Points {
+        taps,
+        most,
+        is_point,
+    })
 }
 
 /// The taps in another shape. All are inside.

@@ -80,11 +80,12 @@ impl Tensor {
     /// Real; integers as `f32`.
     ///
     /// # Errors
-    /// A dtype other than of real numbers; `lower` above `upper`.
+    /// A dtype other than of real numbers; `lower` above `upper`; bounds that are not finite.
     pub fn rrelu(&self, lower: f64, upper: f64, training: bool) -> RusTorchResult<Self> {
         const NAME: &str = "rrelu";
         let got = format_args!("{lower} and {upper}");
-        require(NAME, lower <= upper, "lower up to upper", got)?;
+        let legal = lower <= upper && lower.is_finite() && upper.is_finite();
+        require(NAME, legal, "finite bounds, lower up to upper", got)?;
         self.composed(NAME, |x| {
             let sloped = match training && lower < upper {
                 true => x.mul(&Self::uniform(lower, upper, x.shape(), x.dtype())?)?,
@@ -160,7 +161,8 @@ impl Tensor {
             "low up to high",
             format!("{low} and {high}"),
         )?;
-        let (low, high) = (self.bound(NAME, low)?, self.bound(NAME, high)?);
+        let cut = |x: f64| if self.dtype().is_int() { x.trunc() } else { x };
+        let (low, high) = (self.bound(NAME, cut(low))?, self.bound(NAME, cut(high))?);
         self.binary(NAME, BinaryOp::Maximum, (&low).into(), |d| d)?
             .binary(NAME, BinaryOp::Minimum, (&high).into(), |d| d)
     }
@@ -173,14 +175,27 @@ impl Tensor {
         self.hardtanh(0.0, 6.0)
     }
 
+    /// `x`, or `alpha · (exp(x / alpha) - 1)` below 0. Real; integers as `f32`.
+    ///
+    /// # Errors
+    /// A dtype other than of real numbers; an `alpha` of 0.
+    pub fn celu(&self, alpha: f64) -> RusTorchResult<Self> {
+        const NAME: &str = "celu";
+        require(NAME, alpha != 0.0, "an alpha other than 0", alpha)?;
+        self.composed(NAME, |x| {
+            Self::where_(&x.gt(0)?, x, &x.div(alpha)?.expm1()?.mul(alpha)?)
+        })
+    }
+
     /// 0 from `-lambda` to `lambda`, outside `x` nearer to 0 by `lambda`. Floats.
     ///
     /// # Errors
-    /// Another dtype; a negative `lambda`.
+    /// Another dtype; a `lambda` that is negative or not finite.
     pub fn softshrink(&self, lambda: f64) -> RusTorchResult<Self> {
         const NAME: &str = "softshrink";
         self.require_float(NAME)?;
-        require(NAME, lambda >= 0.0, "a lambda from 0 on", lambda)?;
+        let legal = lambda >= 0.0 && lambda.is_finite();
+        require(NAME, legal, "a finite lambda from 0 on", lambda)?;
         self.composed(NAME, |x| {
             let nearer = x.abs()?.sub(lambda)?.clamp_min(0.0)?;
             Self::where_(&nearer.eq(0)?, 0.0, &nearer.copysign(x)?)
@@ -191,8 +206,6 @@ impl Tensor {
 composed_methods! {
     "`x`, or `alpha · (eˣ - 1)` below 0."
     elu(alpha: f64) = |x| Tensor::where_(&x.gt(0)?, x, &x.expm1()?.mul(alpha)?);
-    "`x`, or `alpha · (exp(x / alpha) - 1)` below 0."
-    celu(alpha: f64) = |x| Tensor::where_(&x.gt(0)?, x, &x.div(alpha)?.expm1()?.mul(alpha)?);
     "`1.0507 x`, or `1.7581 (eˣ - 1)` below 0 (Klambauer et al. 2017, arXiv 1706.02515)."
     selu() = |x| {
         let (scale, alpha) = (1.050_700_987_355_480_5, 1.673_263_242_354_377_2);

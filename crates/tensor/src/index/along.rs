@@ -132,6 +132,9 @@ impl Tensor {
         let fits = source.dtype() == self.dtype() && source.numel() == index.numel();
         let expected = format_args!("{} elements of {}", index.numel(), self.dtype());
         require(NAME, fits, expected, source.ty())?;
+        let is_there = self.numel() > 0 || index.numel() == 0;
+        let expected = "a tensor with elements, or no index";
+        require(NAME, is_there, expected, self.ty())?;
         let mode = match accumulate {
             true => ScatterMode::Add,
             false => ScatterMode::Set,

@@ -103,7 +103,8 @@ impl Tensor {
     /// [`Tensor::as_strided`] of that copy with the same arguments shows it.
     ///
     /// # Errors
-    /// As [`Tensor::as_strided`]; another source.
+    /// As [`Tensor::as_strided`]; a stride of 0, where one place is written several times; another
+    /// source.
     pub fn as_strided_scatter(
         &self,
         source: &Self,
@@ -112,7 +113,13 @@ impl Tensor {
         offset: impl Into<Option<usize>>,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "as_strided_scatter";
-        let size = &size.into_shape()[..];
+        let (size, stride) = (&size.into_shape()[..], stride.into_shape());
+        let is_apart = size
+            .iter()
+            .zip(&stride[..])
+            .all(|(&n, &step)| n < 2 || step != 0);
+        let expected = "strides other than 0, so that each place is written once";
+        require(NAME, is_apart, expected, format!("{:?}", &stride[..]))?;
         let source = &self.source(NAME, source, size)?;
         let count = self.numel();
         let places = Self::arange(0, count as i64, 1, DType::I64)?;

@@ -9,7 +9,7 @@ use rustorch_macros::track_calls;
 
 use super::{adjoint, batch, sizes};
 use crate::Tensor;
-use crate::error::RusTorchResult;
+use crate::error::{RusTorchResult, require};
 
 /// The lower triangular `L` of `A = L·Lᴴ`, positive definite, of which only the lower triangle is
 /// read; or the upper triangular `U` of `A = Uᴴ·U`, of which only the upper one is.
@@ -241,6 +241,9 @@ fn unpack(
 ) -> RusTorchResult<(Tensor, Tensor, Tensor)> {
     let [m, n] = sizes(name, lu)?;
     let k = m.min(n);
+    let wanted = [batch(lu), &[k]].concat();
+    let expected = format_args!("pivots {wanted:?}");
+    require(name, *pivots.shape() == wanted[..], expected, pivots.ty())?;
     let permutation = permutation(name, pivots, m)?.unsqueeze(-2)?;
     let row = Tensor::arange(0, m as i64, 1, DType::I64)?.unsqueeze(1)?;
     let p = permutation.eq(&row)?.cast(name, lu.dtype())?;
@@ -339,6 +342,15 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         const NAME: &str = "ormqr";
         let [m, n] = sizes(NAME, self)?;
+        let [rows, columns] = sizes(NAME, other)?;
+        let along = if left { rows } else { columns };
+        let fits = m == along
+            && batch(other) == batch(self)
+            && *tau.shape() == [batch(self), &[m.min(n)]].concat()[..];
+        let got = format_args!("{}, {} and {}", self.ty(), tau.ty(), other.ty());
+        let expected =
+            "reflections [.., m, n], as many tau, and other [.., m, k], or [.., k, m] on the left";
+        require(NAME, fits, expected, got)?;
         // As many columns as rows, whose further ones no reflection belongs to.
         let zeros = [batch(self), &[m, m.saturating_sub(n)]].concat();
         let zeros = Self::zeros(&zeros, self.dtype())?;

@@ -21,7 +21,7 @@ pub use least_squares::{
     LeastSquares, Tolerance, lstsq, lstsq_with, matrix_rank, matrix_rank_hermitian, pinv,
     pinv_hermitian,
 };
-pub use norms::{MatrixNorm, cond, matrix_norm, vector_norm};
+pub use norms::{MatrixNorm, cond, matrix_norm, norm, vector_norm};
 pub use products::{multi_dot, vecdot};
 pub use solve::{
     det, inv, inv_ex, ldl_solve, lu_solve, matrix_power, slogdet, solve, solve_ex,

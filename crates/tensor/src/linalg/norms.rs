@@ -36,6 +36,44 @@ pub fn vector_norm(
     x.norm(ord, dims, keepdim)
 }
 
+/// The norm of vectors along one dimension, or of matrices in two: [`vector_norm`] or
+/// [`matrix_norm`]. Without dimensions (`None`) `a` is a vector or a matrix; without an order (`None`)
+/// the norm is the root of the sum of squared moduli, of any dimensions without them.
+///
+/// # Errors
+/// As these; other than one or two dimensions; an order without dimensions where `a` is neither
+/// vector nor matrix; of vectors another order than a number.
+#[track_calls(linalg)]
+pub fn norm(
+    a: &Tensor,
+    ord: impl Into<Option<MatrixNorm>>,
+    dims: impl IntoDims,
+    keepdim: bool,
+) -> RusTorchResult<Tensor> {
+    const NAME: &str = "linalg.norm";
+    let (ord, dims) = (ord.into(), dims.into_dims());
+    let all = dims.are_all();
+    if all && ord.is_none() {
+        return a.norm(2.0, None, keepdim);
+    }
+    let dims = dims.resolve(NAME, a.rank())?;
+    let expected = match all {
+        true => "a vector or a matrix, or the dimensions of one",
+        false => "one or two dimensions",
+    };
+    require(NAME, matches!(dims.len(), 1 | 2), expected, a.ty())?;
+    let dims: Vec<isize> = dims.iter().map(|&dim| dim as isize).collect();
+    match (&dims[..], ord) {
+        (_, None) => a.norm(2.0, &dims[..], keepdim),
+        (&[row, column], Some(ord)) => norm_of(NAME, a, ord, [row, column], keepdim),
+        (_, Some(MatrixNorm::P(p))) => a.norm(p, &dims[..], keepdim),
+        (_, Some(_)) => {
+            require(NAME, false, "two dimensions for this norm", a.ty())?;
+            Ok(a.clone())
+        }
+    }
+}
+
 /// The norm of the matrices that lie in two dimensions.
 ///
 /// # Errors
@@ -94,7 +132,7 @@ fn norm_of(
 }
 
 /// The condition number `‖A‖·‖A⁻¹‖` of matrices, square unless the norm is [`MatrixNorm::P`] of 2 or
-/// −2: infinite of singular ones.
+/// −2: infinite of singular ones, 0 of empty ones.
 ///
 /// # Errors
 /// As [`matrix_norm`]; matrices that are not square.
@@ -106,6 +144,9 @@ pub fn cond(a: &Tensor, ord: MatrixNorm) -> RusTorchResult<Tensor> {
     {
         sizes(NAME, a)?;
         let values = singular_values(NAME, a)?;
+        if values.shape().last() == Some(&0) {
+            return values.sum(-1, false);
+        }
         let [largest, smallest] = [values.select(-1, 0)?, values.select(-1, -1)?];
         return match p > 0.0 {
             true => largest.div(&smallest),

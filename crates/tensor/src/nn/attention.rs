@@ -38,7 +38,7 @@ impl Tensor {
     /// Attention of queries `self` `[…, h, t, d]` to `k` `[…, g, s, d]` and `v`
     /// `[…, g, s, dv]`: `softmax(scale · q kᵀ + mask) v`, of shape `[…, h, t, dv]` and the
     /// queries' dtype. `g` divides `h`: each group of `h / g` queries shares its keys, as with
-    /// PyTorch's `enable_gqa`. Leading dimensions broadcast; heads may be left out. A query that a
+    /// PyTorch's `enable_gqa`. Leading dimensions and heads broadcast; heads may be left out. A query that a
     /// mask lets see no key gives 0.
     ///
     /// Floats; `k` and `v` may have another dtype than the queries.
@@ -199,13 +199,17 @@ impl Tensor {
     }
 }
 
-/// Queries, keys and values of one rank, at least 3, whose leading dimensions are the same.
+/// Queries, keys and values of one rank, at least 3, whose leading dimensions are the same, keys' and
+/// values' heads, too.
 fn matched(name: &'static str, tensors: [&Tensor; 3]) -> RusTorchResult<[Tensor; 3]> {
     let rank = tensors.iter().map(|x| x.rank()).max().unwrap_or(0).max(3);
     let is_same =
         |x: &&Tensor| x.rank() == rank && x.shape()[..rank - 3] == tensors[0].shape()[..rank - 3];
     if tensors[0].rank() == rank && tensors[1..].iter().all(is_same) {
-        return Ok(tensors.map(Tensor::clone));
+        let [q, k, v] = tensors.map(|x| x.shape()[rank - 3]);
+        if k == v && (q != 1 || k == 1) {
+            return Ok(tensors.map(Tensor::clone));
+        }
     }
     for x in tensors {
         require(name, x.rank() >= 2, "q, k and v of rank 2 or more", x.ty())?;
@@ -219,6 +223,11 @@ fn matched(name: &'static str, tensors: [&Tensor; 3]) -> RusTorchResult<[Tensor;
     let lead = |x: &Tensor| x.shape()[..rank - 3].to_vec();
     let both = broadcast_shapes(name, &lead(&q), &lead(&k))?;
     let all = broadcast_shapes(name, &both, &lead(&v))?;
-    let grown = |x: Tensor| x.expand(&[&all, &x.shape()[rank - 3..]].concat()[..]);
-    Ok([grown(q)?, grown(k)?, grown(v)?])
+    let heads = |x: &Tensor| x.shape()[rank - 3];
+    let shared = broadcast_shapes(name, &[heads(&k)], &[heads(&v)])?[0];
+    let own = if heads(&q) == 1 { shared } else { heads(&q) };
+    let grown = |x: Tensor, heads: usize| {
+        x.expand(&[&all[..], &[heads], &x.shape()[rank - 2..]].concat()[..])
+    };
+    Ok([grown(q, own)?, grown(k, shared)?, grown(v, shared)?])
 }

@@ -25,7 +25,7 @@ impl Tensor {
     /// Floats.
     ///
     /// # Errors
-    /// Shapes that do not broadcast; no such dimension; another dtype.
+    /// Shapes that do not broadcast; no such dimension; another dtype; a negative `eps`.
     pub fn cosine_similarity(
         &self,
         other: &Self,
@@ -33,6 +33,7 @@ impl Tensor {
         eps: f64,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "cosine_similarity";
+        require(NAME, eps >= 0.0, "an eps from 0 on", eps)?;
         let sum = self.mul(other)?;
         sum.require_float(NAME)?;
         let wide = sum.widened(NAME)?.dtype();

@@ -50,18 +50,24 @@ setters!(EmbeddingBagOptions<'a> {
 
 #[track_calls]
 impl Tensor {
-    /// The rows `ids` of this table `[v, d]`, floats or a block format, in its dtype, or
+    /// The rows `ids` of this table `[v, d]`, of numbers, booleans or a block format, in its dtype, or
     /// `f32` for a block format. `ids` are `i64` or `i32` of any shape; the result has
     /// their shape and `d`.
     ///
     /// # Errors
     /// Shapes or dtypes other than these; when computed, an id outside the table.
     pub fn embedding(&self, ids: &Self) -> RusTorchResult<Self> {
-        let dtype = match self.dtype().is_block() {
-            true => DType::F32,
-            false => self.dtype(),
+        const NAME: &str = "embedding";
+        let dtype = match self.dtype() {
+            dtype if dtype.is_block() => DType::F32,
+            dtype => dtype,
         };
-        self.embedding_as(ids, dtype)
+        if dtype.is_float() {
+            return self.embedding_as(ids, dtype);
+        }
+        require(NAME, self.rank() == 2, "a table [v, d]", self.ty())?;
+        let rows = self.picked(NAME, 0, &ids.ravel()?)?;
+        rows.reshape(&[ids.shape(), &self.shape()[1..]].concat()[..])
     }
 
     /// [`Tensor::embedding`] in another float dtype.
@@ -135,12 +141,16 @@ impl Tensor {
         let bags = match (ids.rank(), options.offsets) {
             (2, None) => in_rows(&rows, &counts, options.mode)?,
             (1, Some(offsets)) => {
-                let legal = offsets.rank() == 1;
-                require(NAME, legal, "offsets of rank 1", offsets.ty())?;
+                let ends = usize::from(options.include_last_offset);
+                let legal = offsets.rank() == 1
+                    && offsets.numel() >= ends
+                    && matches!(offsets.dtype(), DType::I64 | DType::I32);
+                let expected = "offsets [bags] of i64 or i32, or [bags + 1] with the last one";
+                require(NAME, legal, expected, offsets.ty())?;
                 let offsets = offsets.cast(NAME, DType::I64)?;
-                let bags = offsets.numel()
-                    - usize::from(options.include_last_offset && offsets.numel() > 0);
-                in_bags(&rows, &counts, &offsets.narrow(0, 0, bags)?, options.mode)?
+                // What is behind the last offset is a bag of its own, which nobody asks for.
+                let bags = in_bags(&rows, &counts, &offsets, options.mode)?;
+                bags.narrow(0, 0, offsets.numel() - ends)?
             }
             _ => {
                 let expected = "ids [bags, n], or ids [n] and offsets";
@@ -189,9 +199,19 @@ fn in_bags(
 ) -> RusTorchResult<Tensor> {
     const NAME: &str = "embedding_bag";
     let (n, d, bags) = (rows.shape()[0], rows.shape()[1], offsets.numel());
-    if bags == 0 || n == 0 {
-        return Tensor::zeros([bags, d], rows.dtype());
+    if bags == 0 {
+        return Tensor::zeros([0, d], rows.dtype());
     }
+    // The first bag begins at 0, and where there are no rows, all do.
+    let checked = if n == 0 { bags } else { 1 };
+    let begin = offsets.narrow(0, 0, checked)?.cast(NAME, DType::F32)?;
+    let begin = begin.within(NAME, 0.0, 0.0, false)?;
+    if n == 0 {
+        let zeros = begin.cast(NAME, rows.dtype())?;
+        return zeros.unsqueeze(1)?.expand([bags, d]);
+    }
+    let begin = begin.cast(NAME, DType::I64)?;
+    let offsets = &Tensor::cat(&[&begin, &offsets.narrow(0, 1, bags - 1)?], 0)?;
     let add = || Scatter {
         dim: 0,
         mode: ScatterMode::Add,

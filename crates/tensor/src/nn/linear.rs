@@ -75,6 +75,10 @@ impl Tensor {
         let fits = lead == others && weight.rank() == 3 && weight.shape()[1..] == [k, l];
         require(NAME, fits, expected, got)?;
         let n = weight.shape()[0];
+        if let Some(bias) = bias {
+            let expected = format_args!("a bias [{n}]");
+            require(NAME, bias.shape() == [n], expected, bias.ty())?;
+        }
         let (x, y, w) = (
             self.widened(NAME)?,
             other.widened(NAME)?,

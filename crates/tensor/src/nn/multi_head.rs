@@ -225,6 +225,8 @@ impl Layer {
                     [all, t, s.saturating_sub(more)]
                 );
                 require(name, fits, expected, mask.ty())?;
+                let legal = mask.dtype().is_float() || mask.dtype() == DType::Bool;
+                require(name, legal, "a mask of bool or floats", mask.ty())?;
                 Some(added(mask)?)
             }
             None => None,

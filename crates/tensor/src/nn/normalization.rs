@@ -79,6 +79,7 @@ impl Tensor {
             let expected = "running statistics, or training";
             return Err(OpError::new(NAME, expected, "neither").into());
         };
+        require(NAME, options.eps >= 0.0, "an eps from 0 on", options.eps)?;
         self.require_channels(NAME, &[Some(mean), Some(var), options.weight, options.bias])?;
         self.batch_normed(NAME, [mean, var], options)
     }
@@ -99,6 +100,8 @@ impl Tensor {
         let members = self.numel().checked_div(self.shape()[1]).unwrap_or(0);
         let expected = "more than one value for each channel in training";
         require(NAME, members != 1, expected, self.ty())?;
+        let expected = "an eps above 0 in training";
+        require(NAME, options.eps > 0.0, expected, options.eps)?;
         let (output, var, mean) = match (options.weight, options.bias) {
             (Some(weight), Some(bias)) if weight.dtype() == bias.dtype() => {
                 let norm = BatchNormTrain {
@@ -175,6 +178,10 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         const NAME: &str = "instance_norm";
         self.require_channels(NAME, &[weight, bias])?;
+        let is_plain = weight.is_none() && bias.is_none();
+        let any = self.shape()[..2].iter().all(|&n| n > 0);
+        let expected = "samples and channels, or neither weight nor bias";
+        require(NAME, any || is_plain, expected, self.ty())?;
         if let Some([mean, var]) = running {
             self.require_channels(NAME, &[Some(mean), Some(var)])?;
             let options = BatchNormOptions {
@@ -204,7 +211,10 @@ impl Tensor {
         eps: f64,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "group_norm";
-        self.grouped_channels(NAME, groups, &[weight, bias])?;
+        let [n, c, elements] = self.grouped_channels(NAME, groups, &[weight, bias])?;
+        let members = n * c / groups * elements;
+        let expected = "more than one value to normalise";
+        require(NAME, members != 1, expected, self.ty())?;
         self.normed_by(NAME, groups, [weight, bias], eps)
     }
 

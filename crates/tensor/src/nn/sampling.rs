@@ -120,6 +120,8 @@ impl Tensor {
         let fits = matches!(dims, 2 | 3) && *self.shape() == [size[0], dims, dims + 1];
         let expected = format_args!("maps for a size {size:?}");
         require(NAME, fits, expected, self.ty())?;
+        let any = size.iter().all(|&n| n > 0);
+        require(NAME, any, "a size without 0", format!("{size:?}"))?;
         let to = &size[2..];
         let coordinate = |i: usize, steps: usize| {
             let even = match steps {

@@ -108,11 +108,13 @@ impl Tensor {
     }
 
     /// The `k` largest elements along `dim`, or the smallest, best first, and their indices
-    /// (`i64`): the earlier one first of equals; NaN is the largest. Real numbers and booleans.
+    /// (`i64`): the earlier one first of equals; NaN is the largest. Real numbers and booleans. Of
+    /// rank 0 the one element, even for a `k` of 0.
     ///
     /// # Errors
     /// There is no such dimension, or it has fewer than `k` elements; another dtype.
     pub fn topk(&self, k: usize, dim: impl Integer, largest: bool) -> RusTorchResult<(Self, Self)> {
+        let k = if self.rank() == 0 { k.max(1) } else { k };
         self.best("topk", Some(k), dim.to_isize(), largest)
     }
 

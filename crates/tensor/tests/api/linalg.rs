@@ -59,3 +59,30 @@ fn unfit_operands() -> Outcome {
     );
     Ok(())
 }
+
+#[test]
+fn norms_of_vectors_or_matrices() -> Outcome {
+    use rustorch_tensor::linalg::{self, MatrixNorm};
+    let x = tensor![[3.0, 0.0], [0.0, -4.0]];
+    assert_close(&linalg::norm(&x, None, None, false)?, &[5.0]);
+    assert_close(&linalg::norm(&x, MatrixNorm::Nuclear, None, false)?, &[7.0]);
+    assert_close(
+        &linalg::norm(&x, MatrixNorm::P(1.0), 0, false)?,
+        &[3.0, 4.0],
+    );
+    assert_close(&linalg::norm(&x, MatrixNorm::P(1.0), (0, 1), true)?, &[4.0]);
+    let cube = x.unsqueeze(0)?;
+    assert_close(&linalg::norm(&cube, None, None, false)?, &[5.0]);
+    let message = error(linalg::norm(&cube, MatrixNorm::P(2.0), None, false));
+    assert!(message.contains("a vector or a matrix"), "{message}");
+    for ord in [None, Some(MatrixNorm::P(2.0))] {
+        let message = error(linalg::norm(&cube, ord, (0, 1, 2), false));
+        assert!(
+            message.contains("linalg.norm") && message.contains("one or two"),
+            "{message}"
+        );
+    }
+    let message = error(linalg::norm(&x, MatrixNorm::Frobenius, 1, false));
+    assert!(message.contains("two dimensions"), "{message}");
+    Ok(())
+}

@@ -2,8 +2,14 @@
 
 use rustorch_ir::DType;
 use rustorch_runtime::{DeviceType, Routing, Runtime};
-use rustorch_tensor::nn::{EmbeddingBagOptions, InterpolateOptions, InterpolateSize, Reduction};
-use rustorch_tensor::{Indexing, Interpolation, Tensor, backends, tensor, with_runtime};
+use rustorch_tensor::nn::{
+    BatchNormOptions, CrossEntropyOptions, EmbeddingBagMode, EmbeddingBagOptions,
+    InterpolateOptions, InterpolateSize, Reduction,
+};
+use rustorch_tensor::{
+    AttentionOptions, Indexing, Interpolation, Patches, ScatterReduce, Tensor, backends, tensor,
+    with_runtime,
+};
 
 use crate::{Outcome, assert_close, error};
 
@@ -217,5 +223,208 @@ fn operands_that_are_converted_and_those_that_are_not() -> Outcome {
         Tensor::cat(&[&Tensor::zeros([0], DType::F32)?], 5)?.shape(),
         [0]
     );
+    Ok(())
+}
+
+#[test]
+fn bags_by_offsets() -> Outcome {
+    let table = Tensor::arange(0.0, 12.0, 1.0, DType::F32)?.reshape([4, 3])?;
+    let (none, ids) = (Tensor::zeros([0], DType::I64)?, tensor![0i64, 1, 3]);
+    let bags = |ids: &Tensor, offsets: &Tensor, mode, include_last_offset| {
+        let options = EmbeddingBagOptions {
+            offsets: Some(offsets),
+            mode,
+            include_last_offset,
+            ..Default::default()
+        };
+        table.embedding_bag(ids, &options)
+    };
+    for mode in [
+        EmbeddingBagMode::Sum,
+        EmbeddingBagMode::Mean,
+        EmbeddingBagMode::Max,
+    ] {
+        let empty = bags(&none, &tensor![0i64, 0], mode, false)?;
+        assert_close(&empty, &[0.0; 6]);
+        assert_eq!(bags(&none, &none, mode, false)?.shape(), [0, 3]);
+        // What is behind the last offset belongs to no bag.
+        assert_close(
+            &bags(&ids, &tensor![0i64, 1], mode, true)?,
+            &[0.0, 1.0, 2.0],
+        );
+        for (ids, offsets) in [
+            (&none, tensor![0i64, 1]),
+            (&none, tensor![1i64,]),
+            (&ids, tensor![1i64, 2]),
+            (&ids, tensor![0i64, 4]),
+        ] {
+            for last in [false, true] {
+                assert!(bags(ids, &offsets, mode, last)?.eval().is_err());
+            }
+        }
+        let message = error(bags(&ids, &none, mode, true));
+        assert!(message.contains("with the last one"), "{message}");
+    }
+    let message = error(bags(&none, &tensor![1i64,], EmbeddingBagMode::Sum, false)?.eval());
+    assert!(
+        message.contains("the element at [0] is 1, not from 0 to 0"),
+        "{message}"
+    );
+    let counts = tensor![[1i64, 2], [3, 4], [5, 6]].embedding(&tensor![[2i64], [0]])?;
+    assert_eq!(
+        (counts.dtype(), counts.shape()),
+        (DType::I64, &[2, 1, 2][..])
+    );
+    assert_eq!(counts.to_vec::<i64>()?, [5, 6, 1, 2]);
+    Ok(())
+}
+
+#[test]
+fn attention_of_heads_that_broadcast() -> Outcome {
+    let even = |shape: &[usize], step: f64| {
+        let count: usize = shape.iter().product();
+        Tensor::arange(0.0, count as f64, 1.0, DType::F32)?
+            .mul(step)?
+            .reshape(shape)
+    };
+    let (q, k) = (even(&[1, 3, 2], 0.1)?, even(&[2, 2, 2], 0.2)?);
+    let v = tensor![[[1.0], [2.0]], [[3.0], [5.0]]];
+    let y = q.scaled_dot_product_attention(&k, &v, AttentionOptions::default())?;
+    assert_eq!(y.shape(), [2, 3, 1]);
+    assert_close(
+        &y,
+        &[
+            1.5070705, 1.5352967, 1.5632982, 4.014141, 4.070593, 4.1265965,
+        ],
+    );
+    let (q, k) = (q.expand([2, 3, 2])?, k.narrow(0, 0, 1)?);
+    let same = q.scaled_dot_product_attention(&k, &v, AttentionOptions::default())?;
+    assert_close(
+        &same,
+        &[
+            1.5070705, 1.5352967, 1.5632982, 4.014141, 4.070593, 4.1265965,
+        ],
+    );
+    Ok(())
+}
+
+#[test]
+fn indices_of_a_dimension_without_elements() -> Outcome {
+    let (x, y) = (
+        Tensor::zeros([5, 0], DType::F32)?,
+        Tensor::zeros([5, 3], DType::F32)?,
+    );
+    let index = Tensor::zeros([5, 3], DType::I64)?;
+    for outcome in [
+        x.gather(1, &index),
+        x.index_select(1, &tensor![0i64, 1]),
+        x.take_along_dim(&index, 1),
+        x.scatter(1, &index, &y),
+        x.scatter_add(1, &index, &y),
+        x.scatter_reduce(1, &index, &y, ScatterReduce::Amax, true),
+        x.index_add(1, &tensor![0i64, 1, 1], &y, 1),
+        x.put(&tensor![0i64], &tensor![1.0], false),
+    ] {
+        let message = error(outcome);
+        assert!(message.contains("element"), "{message}");
+    }
+    assert_eq!(x.gather(1, &index.narrow(1, 0, 0)?)?.shape(), [5, 0]);
+    assert!(error(tensor![1i64,].one_hot(0)).contains("has no element"));
+    Ok(())
+}
+
+#[test]
+fn arguments_that_pytorch_refuses_at_once() -> Outcome {
+    let (x, row) = (tensor![[1.0, 2.0], [3.0, 5.0]], tensor![1.0, 2.0]);
+    let norm = |training, eps| {
+        let options = BatchNormOptions {
+            training,
+            eps,
+            ..Default::default()
+        };
+        x.batch_norm(Some(&row), Some(&row), &options)
+    };
+    let probabilities = tensor![[0.5, 0.5], [1.0, 0.0]];
+    let entropy = |label_smoothing, ignore_index| {
+        let options = CrossEntropyOptions {
+            label_smoothing,
+            ignore_index,
+            ..Default::default()
+        };
+        x.cross_entropy(&probabilities, &options)
+    };
+    let none = Tensor::zeros([0, 2, 3], DType::F32)?;
+    let (number, cube) = (tensor!(1.0), Tensor::zeros([2, 2, 2], DType::F32)?);
+    let window = Patches {
+        kernel: [1; 2],
+        dilation: [1; 2],
+        padding: [1; 2],
+        stride: [1; 2],
+    };
+    let bias = tensor![1.0, 2.0, 3.0];
+    for (outcome, expected) in [
+        (x.celu(0.0), "an alpha other than 0"),
+        (x.softshrink(f64::INFINITY), "a finite lambda"),
+        (x.rrelu(0.0, f64::INFINITY, true), "finite bounds"),
+        (x.cosine_similarity(&x, 1, -1.0), "an eps from 0 on"),
+        (norm(true, 0.0), "an eps above 0"),
+        (norm(false, -1.0), "an eps from 0 on"),
+        (entropy(1.5, -100), "a label_smoothing from 0 to 1"),
+        (entropy(f64::NAN, -100), "a label_smoothing from 0 to 1"),
+        (entropy(0.0, 1), "no class to ignore"),
+        (
+            tensor![[1.0]].group_norm(1, None, None, 1e-5),
+            "more than one value",
+        ),
+        (
+            none.instance_norm(None, Some(&row), None, 1e-5),
+            "samples and channels, or neither",
+        ),
+        (x.bilinear(&x, &cube, Some(&bias)), "a bias [2]"),
+        (number.flatten(1, -1), "dimensions 0 or -1"),
+        (
+            Tensor::zeros([2, 0, 4, 4], DType::F32)?.im2col(window),
+            "channels and pixels",
+        ),
+        (
+            x.as_strided_scatter(&x, [2, 2], [0, 1], None),
+            "strides other than 0",
+        ),
+        (Tensor::full([1], -0.5, DType::U8), "a value that u8 holds"),
+        (
+            x.cov(1, None, Some(&tensor![0.0, 0.0])),
+            "whose sum is not 0",
+        ),
+        (x.ormqr(&bias, &x, true, false), "reflections"),
+        (
+            cube.lp_pool1d(0.0, [2], None, false),
+            "a norm_type other than 0",
+        ),
+        (
+            tensor![[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]].affine_grid([1, 1, 0, 2], false),
+            "a size without 0",
+        ),
+    ] {
+        let message = error(outcome);
+        assert!(message.contains(expected), "{expected}: {message}");
+    }
+    assert!(error(none.unique(1)).contains("elements in the dimensions beside 1"));
+    let (lu, pivots, _) = rustorch_tensor::linalg::lu_factor_ex(&x, false)?;
+    assert!(error(lu.lu_unpack(&pivots.unsqueeze(0)?)).contains("pivots [2]"));
+    let target = tensor![[0i64, 2], [1, -1]];
+    let loss = x.multilabel_margin_loss(&target, Reduction::Mean)?;
+    assert!(error(loss.eval()).contains("from -1 to 1"));
+    // What is odd, but has an answer.
+    for k in [0, 1] {
+        let (value, index) = number.topk(k, 0, true)?;
+        assert_eq!((value.item()?, index.item()?, value.rank()), (1.0, 0.0, 0));
+    }
+    assert_eq!(
+        none.instance_norm(None, None, None, 1e-5)?.shape(),
+        [0, 2, 3]
+    );
+    assert_eq!(Tensor::full([1], -1, DType::U8)?.to_vec::<u8>()?, [255]);
+    let doubles = x.cross_entropy(&probabilities.to_dtype(DType::F64)?, &Default::default())?;
+    assert_eq!(doubles.dtype(), DType::F64);
     Ok(())
 }

@@ -165,3 +165,56 @@ fn windows_whose_elements_are_moved() -> Outcome {
     assert!(vision::deform_conv2d(&x, &offset, &weight, None, &unmoved).is_err());
     Ok(())
 }
+
+#[test]
+fn largest_corners_in_parts_of_images() -> Outcome {
+    let x = wave([2, 1, 5, 6], 0.37)?;
+    let boxes = tensor![
+        [0.0, 0.5, 0.5, 4.5, 3.0],
+        [1.0, -2.0, 1.0, 7.0, 5.5],
+        [0.0, 2.0, 2.0, 2.2, 2.1]
+    ];
+    let plain = RoiAlignOptions::default();
+    let aligned = RoiAlignOptions {
+        aligned: true,
+        spatial_scale: 0.5,
+        sampling_ratio: Some(2),
+    };
+    let seen = |options| vision::roi_align_max(&x, &boxes, [2, 3], options);
+    // By onnx.reference, whose boxes without points are 0.
+    assert_close_rows(&[
+        (
+            "RoiAlign(x, boxes, mode='max')",
+            seen(&plain)?,
+            &[3, 1, 2, 3],
+            &[
+                0.354822, 0.139953, 0.155606, 0.389185, 0.570898, 0.549642, 0.427681, 0.311570,
+                0.603088, 0.904601, 0.498763, 0.258466, 0.187231, 0.124560, 0.207599, 0.561693,
+                0.373678, 0.622797,
+            ],
+        ),
+        (
+            "RoiAlign(x, boxes, mode='max', half_pixel, 0.5, 2)",
+            seen(&aligned)?,
+            &[3, 1, 2, 3],
+            &[
+                0.174249, 0.331481, 0.393335, 0.672102, 0.405315, 0.331622, 0.577369, 0.665690,
+                0.736084, 0.406297, 0.468449, 0.517985, 0.203166, 0.189392, 0.175618, 0.212957,
+                0.198519, 0.184081,
+            ],
+        ),
+        (
+            "RoiAlign(x, boxes, mode='max', half_pixel, -0.5)",
+            seen(&RoiAlignOptions {
+                spatial_scale: -0.5,
+                sampling_ratio: None,
+                ..aligned
+            })?,
+            &[3, 1, 2, 3],
+            &[0.0; 18],
+        ),
+    ]);
+    let message = error(vision::roi_align_max(&x, &boxes, [0, 1], &plain));
+    assert!(message.contains("vision.roi_align_max"), "{message}");
+    Ok(())
+}

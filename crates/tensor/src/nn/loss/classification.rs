@@ -7,6 +7,7 @@ use rustorch_macros::track_calls;
 use super::Reduction;
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::promote::result_dtype;
 use crate::setting::setters;
 
 /// The class index that does not count by itself.
@@ -44,10 +45,12 @@ impl Default for CrossEntropyOptions<'_> {
 impl Tensor {
     /// `-ln softmax(x)` of the target class, for `self` `[n, c, …]` or `[c]`. The target is the class
     /// as an integer, `[n, …]` or `[]`, or the probability of each, floats of `self`'s shape. A mean of
-    /// classes is weighted by their weights, one of probabilities is over all but the classes. Floats.
+    /// classes is weighted by their weights, one of probabilities, which promote, is over all but the
+    /// classes. Floats.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these; when computed, a class that there is not.
+    /// Shapes or dtypes other than these; a `label_smoothing` outside 0 to 1; an `ignore_index` from 0
+    /// on beside probabilities; when computed, a class that there is not.
     pub fn cross_entropy(
         &self,
         target: &Self,
@@ -61,13 +64,25 @@ impl Tensor {
             "a tensor [n, c, ..] or [c]",
             self.ty(),
         )?;
+        let smoothing = options.label_smoothing;
+        let legal = (0.0..=1.0).contains(&smoothing);
+        require(NAME, legal, "a label_smoothing from 0 to 1", smoothing)?;
         let of_classes = target.dtype().is_int();
         if of_classes && options.weight.is_none() && options.label_smoothing == 0.0 {
             return self.cross_entropy_of_classes(NAME, target, options);
         }
         let classes = usize::from(self.rank() > 1);
-        let logs = self.widened(NAME)?.log_softmax(classes as isize)?;
-        let loss = match target.shape() == self.shape() && target.dtype().is_float() {
+        let of_probabilities = target.shape() == self.shape() && target.dtype().is_float();
+        let legal = !of_probabilities || options.ignore_index < 0;
+        let expected = "no class to ignore beside probabilities";
+        require(NAME, legal, expected, options.ignore_index)?;
+        let dtype = match of_probabilities {
+            true => result_dtype(NAME, &[self.into(), target.into()])?,
+            false => self.dtype(),
+        };
+        let logs = self.cast(NAME, dtype)?.widened(NAME)?;
+        let logs = logs.log_softmax(classes as isize)?;
+        let loss = match of_probabilities {
             true => logs.cross_entropy_of_probabilities(NAME, target, options)?,
             false => {
                 let loss = logs.nll(NAME, target, options)?;
@@ -77,7 +92,7 @@ impl Tensor {
                 }
             }
         };
-        loss.cast(NAME, self.dtype())
+        loss.cast(NAME, dtype)
     }
 
     /// Of classes that all count the same.

@@ -281,7 +281,11 @@ impl Tensor {
         require(NAME, fits, "a tensor [n, c] or [c] with classes", self.ty())?;
         let rows = self.numel() / classes;
         let x = self.widened(NAME)?.reshape([rows, classes])?;
-        let target = target.reshape([rows, classes])?;
+        let target = target
+            .to_dtype(DType::F32)?
+            .within(NAME, -1.0, classes as f64 - 1.0, false)?
+            .to_dtype(DType::I64)?
+            .reshape([rows, classes])?;
         let ends = target.lt(0)?.to_dtype(DType::I64)?;
         let counts = ends.cumsum(1)?.eq(0)?;
         let place = Self::where_(&counts, &target, 0)?;

@@ -64,7 +64,8 @@ macro_rules! avg_pools {
             /// (`ceil_mode`). Negative sums give 0. `self` may lack the batch. Floats.
             ///
             /// # Errors
-            /// Another shape or dtype; a window that does not fit; a kernel or stride of 0.
+            /// Another shape or dtype; a window that does not fit; a kernel, stride or `norm_type` of
+            /// 0.
             pub fn $norm(
                 &self,
                 norm_type: f64,
@@ -74,6 +75,8 @@ macro_rules! avg_pools {
             ) -> RusTorchResult<Self> {
                 const NAME: &str = stringify!($norm);
                 self.require_float(NAME)?;
+                let expected = "a norm_type other than 0";
+                require(NAME, norm_type != 0.0, expected, norm_type)?;
                 let options = AvgPoolOptions {
                     stride,
                     ceil_mode,

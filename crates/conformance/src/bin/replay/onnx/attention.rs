@@ -3,7 +3,7 @@
 use rustorch_ir::DType;
 use rustorch_tensor::Tensor;
 
-use crate::call::{Call, Found, missing};
+use crate::call::{Call, Found};
 use crate::value::Output;
 
 table! {
@@ -13,7 +13,6 @@ table! {
 }
 
 fn attention(c: &Call) -> Found<Output> {
-    c.only("nonpad_kv_seqlen", "None")?;
     let [q, k, v] = [c.input()?, c.tensor("K")?, c.tensor("V")?];
     let is_flat = q.rank() == 3;
     let q = heads(c, q, "q_num_heads")?;
@@ -69,13 +68,20 @@ fn behind(c: &Call, past: &str, x: Tensor) -> Found<Tensor> {
 fn masked(c: &Call, scores: &Tensor, past: usize) -> Found<Tensor> {
     let mut scores = scores.clone();
     if let Some(mask) = c.optional("attn_mask")? {
-        if mask.size(-1)? != scores.size(-1)? {
-            return missing("a mask that is shorter than the keys");
-        }
+        // No query sees the keys that a mask leaves out.
+        let rest = scores.size(-1)? as isize - mask.size(-1)? as isize;
         scores = match mask.dtype() {
-            DType::Bool => scores.masked_fill(&mask.logical_not()?, f64::NEG_INFINITY)?,
-            _ => scores.add(mask)?,
+            DType::Bool => {
+                let hidden = mask.pad([0, rest], 0)?.logical_not()?;
+                scores.masked_fill(&hidden, f64::NEG_INFINITY)?
+            }
+            _ => scores.add(&mask.pad([0, rest], f64::NEG_INFINITY)?)?,
         };
+    }
+    if let Some(lengths) = c.optional("nonpad_kv_seqlen")? {
+        let place = Tensor::arange(0, scores.size(-1)? as i64, 1, DType::I64)?;
+        let behind = place.ge(&lengths.to_dtype(DType::I64)?.reshape([-1, 1, 1, 1])?)?;
+        scores = scores.masked_fill(&behind, f64::NEG_INFINITY)?;
     }
     if c.bool("is_causal")? {
         let sizes = [scores.size(-2)?, scores.size(-1)?];

@@ -97,7 +97,8 @@ fn repeated<'a>(node: &'a Node, values: &Values<'a>) -> Found<Vec<Value>> {
 }
 
 /// The body for each index of the first dimension. It gives the next states, and what is kept of each
-/// step.
+/// step. Of operator set 8, whose first argument says lengths, for each index of the second, sample by
+/// sample.
 fn scanned<'a>(node: &'a Node, values: &Values<'a>) -> Found<Vec<Value>> {
     let number = |name: &str| node.attributes.iter().find(|a| a.name == name);
     let others = [
@@ -107,14 +108,38 @@ fn scanned<'a>(node: &'a Node, values: &Values<'a>) -> Found<Vec<Value>> {
         "scan_output_directions",
     ];
     let is_plain = |name: &str| number(name).is_none_or(|a| a.ints.iter().all(|&x| x == 0));
-    if !others.iter().all(|name| is_plain(name))
-        || node.inputs.first().is_some_and(String::is_empty)
-    {
+    if !others.iter().all(|name| is_plain(name)) {
         return missing("a scan other than forwards along the first dimension");
     }
     let arguments = node.arguments(values)?;
     let scanned = number("num_scan_inputs").map_or(0, |a| a.int) as usize;
-    let (states, inputs) = arguments.split_at(arguments.len() - scanned);
+    let [Value::None, samples @ ..] = &arguments[..] else {
+        let (states, inputs) = arguments.split_at(arguments.len() - scanned);
+        return steps(node, values, states, inputs);
+    };
+    let count = match samples.first() {
+        Some(first) => tensor(first)?.size(0)?,
+        None => return missing("a scan of nothing"),
+    };
+    let sample = |at: usize| {
+        let part = |x| Ok(Value::Tensor(tensor(x)?.select(0, at as isize)?));
+        let parts = samples.iter().map(part).collect::<Found<Vec<_>>>()?;
+        let (states, inputs) = parts.split_at(parts.len() - scanned);
+        steps(node, values, states, inputs)
+    };
+    let all = (0..count).map(sample).collect::<Found<Vec<_>>>()?;
+    (0..node.outputs.len())
+        .map(|at| stacked(&all, at))
+        .collect()
+}
+
+/// The steps of a scan from these states.
+fn steps<'a>(
+    node: &'a Node,
+    values: &Values<'a>,
+    states: &[Value],
+    inputs: &[Value],
+) -> Found<Vec<Value>> {
     let mut states = states.to_vec();
     let count = states.len();
     let length = match inputs.first() {

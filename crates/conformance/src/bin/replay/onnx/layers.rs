@@ -5,7 +5,7 @@ use rustorch_tensor::nn::{
     AvgPoolOptions, CrossEntropyOptions, GridSampleMode, GridSampleOptions, GridSamplePadding,
     MaxPoolOptions, Reduction,
 };
-use rustorch_tensor::{RusTorchResult, Tensor, windows};
+use rustorch_tensor::{RoundingMode, RusTorchResult, Tensor, windows};
 
 use super::lines::Windows;
 use crate::call::{Call, Found, missing};
@@ -100,10 +100,12 @@ table! {
         x.div(&Tensor::where_(&norm.eq(0.0)?, 1.0, &norm)?)?
     };
     "MaxPool", MAX_POOL, |c| match c.input()?.rank() {
+        4 if c.results > 1 => return largest_with_places(c),
         3 => largest(c, Tensor::max_pool1d)?,
         4 => largest(c, Tensor::max_pool2d)?,
         _ => largest(c, Tensor::max_pool3d)?,
     };
+    "MelWeightMatrix", MEL_WEIGHTS, |c| mel_weights(c)?;
     "MeanVarianceNormalization", "X, axes=None", |c| {
         let axes = if c.has("axes") { c.ints("axes")? } else { vec![0isize, 2, 3] };
         let centred = c.input()?.sub(&c.input()?.mean(&axes[..], true)?)?;
@@ -164,7 +166,41 @@ const AVERAGE_POOL: &str = "X, kernel_shape, strides=1, pads=None, dilations=1, 
      count_include_pad=0, auto_pad='NOTSET'";
 const MAX_POOL: &str = "X, kernel_shape, strides=1, pads=None, dilations=1, ceil_mode=0, \
      storage_order=0, auto_pad='NOTSET'";
+const MEL_WEIGHTS: &str = "num_mel_bins, dft_length, sample_rate, lower_edge_hertz, \
+     upper_edge_hertz, *, output_datatype=1";
 const WINDOW: &str = "size, output_datatype=1, periodic=1";
+
+/// `[frequencies, bins]`: how much each frequency of a spectrum counts in bins that are evenly apart by
+/// pitch, rising to each bin's middle and falling behind.
+fn mel_weights(c: &Call) -> Found<Tensor> {
+    let (bins, length): (i64, i64) = (c.int("num_mel_bins")?, c.int("dft_length")?);
+    let rate = c.float("sample_rate")?;
+    let mel = |hertz: f64| 2595.0 * (1.0 + hertz / 700.0).log10();
+    let (low, high) = (
+        mel(c.float("lower_edge_hertz")?),
+        mel(c.float("upper_edge_hertz")?),
+    );
+    let edge = |at: i64| {
+        let pitch = low + at as f64 * (high - low) / (bins + 2) as f64;
+        let hertz = 700.0 * (10f64.powf(pitch / 2595.0) - 1.0);
+        ((length + 1) as f64 * hertz / rate).floor()
+    };
+    let edges = |from: i64| -> Found<Tensor> {
+        let edges: Vec<f64> = (from..from + bins).map(edge).collect();
+        Ok(Tensor::from_vec(edges, [bins as usize])?)
+    };
+    let [left, middle, right] = [edges(0)?, edges(1)?, edges(2)?];
+    let at = Tensor::arange(0.0, (length / 2 + 1) as f64, 1.0, DType::F64)?.unsqueeze(1)?;
+    // Where there is no rise, the middle counts whole.
+    let rise = at.sub(&left)?.div(&middle.sub(&left)?)?;
+    let rise = Tensor::where_(&middle.eq(&left)?, 1.0, &rise)?;
+    let fall = right.sub(&at)?.div(&right.sub(&middle)?)?;
+    let rises = at.ge(&left)?.logical_and(&at.le(&middle)?)?;
+    let falls = at.ge(&middle)?.logical_and(&at.lt(&right)?)?;
+    let weights = Tensor::where_(&rises, &rise, 0.0)?;
+    let weights = Tensor::where_(&falls, &fall, &weights)?;
+    Ok(weights.to_dtype(super::dtype(c.int("output_datatype")?)?)?)
+}
 
 fn window_dtype(c: &Call) -> Found<DType> {
     super::dtype(c.int("output_datatype")?)
@@ -270,18 +306,39 @@ fn averaged_by_hand(c: &Call) -> Found<Tensor> {
 }
 
 fn largest<const N: usize>(c: &Call, pool: Pooling<MaxPoolOptions<N>, N>) -> Found<Tensor> {
-    c.only("storage_order", "0")?;
     if c.results > 1 {
-        return missing("indices that count channels");
+        return missing("places in other than images");
     }
     let (x, padding) = surrounded(c, f64::NEG_INFINITY)?;
-    let options = MaxPoolOptions {
+    Ok(pool(&x, c.each("kernel_shape")?, &windows(c, padding)?)?)
+}
+
+fn windows<const N: usize>(c: &Call, padding: [usize; N]) -> Found<MaxPoolOptions<N>> {
+    Ok(MaxPoolOptions {
         stride: Some(c.each("strides")?),
         padding,
         dilation: c.each("dilations")?,
         ceil_mode: c.bool("ceil_mode")?,
+    })
+}
+
+/// The largest of images' windows, and their places among all elements, in which rows or columns come
+/// first.
+fn largest_with_places(c: &Call) -> Found<Output> {
+    let (x, options) = (c.input()?, windows(c, pads(c)?)?);
+    let (values, places) = x.max_pool2d_with_indices(c.each("kernel_shape")?, &options)?;
+    let [images, height, width] = [x.shape()[0] * x.shape()[1], x.shape()[2], x.shape()[3]];
+    let [height, width] = [height as i64, width as i64];
+    let places = match c.bool("storage_order")? {
+        false => places,
+        true => {
+            let row = places.div_mode(width, RoundingMode::Floor)?;
+            places.remainder(width)?.mul(height)?.add(&row)?
+        }
     };
-    Ok(pool(&x, c.each("kernel_shape")?, &options)?)
+    let first = Tensor::arange(0, images as i64, 1, DType::I64)?.mul(height * width)?;
+    let first = first.reshape([x.shape()[0], x.shape()[1], 1, 1])?;
+    Ok((values, places.add(&first)?).into())
 }
 
 fn reduction(c: &Call) -> Found<Reduction> {

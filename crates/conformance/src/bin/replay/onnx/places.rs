@@ -4,10 +4,14 @@ use rustorch_ir::DType;
 use rustorch_tensor::{Index, PadMode, Patches, ScatterReduce, Tensor, linalg};
 
 use crate::call::{Call, Found, missing};
+use crate::value::Output;
 
 table! {
     "BitwiseNot", "X", |c| c.input()?.bitwise_not()?;
     "Col2Im", "input, image_shape, block_shape, dilations=1, pads=None, strides=1", |c| {
+        if c.ints::<usize>("image_shape")?.len() != 2 {
+            return added_up(c);
+        }
         let padding = match c.has("pads") {
             false => [0; 2],
             true => match c.ints("pads")?[..] {
@@ -15,9 +19,6 @@ table! {
                 _ => return missing("other padding than the same on both sides of images"),
             },
         };
-        if c.ints::<usize>("image_shape")?.len() != 2 {
-            return missing("other than images");
-        }
         c.input()?.col2im(c.each("image_shape")?, Patches {
             kernel: c.each("block_shape")?,
             dilation: c.each("dilations")?,
@@ -121,6 +122,42 @@ table! {
 }
 
 /// Parts combined with those at the indices in the last dimension.
+/// Columns `[n, c · kernel elements, windows]` added up at their places in volumes of any rank.
+fn added_up(c: &Call) -> Found<Output> {
+    let sizes: Vec<usize> = c.ints("image_shape")?;
+    let kernel: Vec<usize> = c.ints("block_shape")?;
+    let each = |name: &str| -> Found<Vec<usize>> {
+        match c.ints(name)?[..] {
+            [one] => Ok(vec![one; sizes.len()]),
+            ref all => Ok(all.to_vec()),
+        }
+    };
+    let (dilations, strides) = (each("dilations")?, each("strides")?);
+    if c.has("pads") {
+        return missing("padding of other than images");
+    }
+    // Places of elements of windows, [kernel elements, windows], one dimension after the other.
+    let mut places = Tensor::zeros([1, 1], DType::I64)?;
+    for (d, &size) in sizes.iter().enumerate() {
+        let windows = (size - dilations[d] * (kernel[d] - 1) - 1) / strides[d] + 1;
+        let line =
+            |n: usize, step: usize| Tensor::arange(0, n as i64, 1, DType::I64)?.mul(step as i64);
+        let inside = line(kernel[d], dilations[d])?.reshape([1, -1, 1, 1])?;
+        let along = inside.add(&line(windows, strides[d])?)?;
+        let before = places.mul(size as i64)?.unsqueeze(1)?.unsqueeze(3)?;
+        let shape = [places.shape()[0] * kernel[d], places.shape()[1] * windows];
+        places = before.add(&along)?.reshape(shape)?;
+    }
+    let x = c.input()?;
+    let (n, elements) = (x.shape()[0], places.shape()[0]);
+    let channels = x.shape()[1] / elements;
+    let places = places.ravel()?.expand([n, channels, places.numel()])?;
+    let volume: usize = sizes.iter().product();
+    let zeros = Tensor::zeros([n, channels, volume], x.dtype())?;
+    let sums = zeros.scatter_add(2, &places, &x.reshape(places.shape())?)?;
+    Ok(sums.reshape([&[n, channels], &sizes[..]].concat())?.into())
+}
+
 fn combined(c: &Call, reduction: ScatterReduce) -> Found<Tensor> {
     let (x, index, updates) = (c.input()?, c.tensor("indices")?, c.tensor("updates")?);
     let (indexed, part) = x.shape().split_at(index.size(-1)?);

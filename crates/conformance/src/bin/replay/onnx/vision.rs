@@ -25,7 +25,6 @@ table! {
     };
     "NonMaxSuppression", NON_MAX_SUPPRESSION, |c| kept(c)?;
     "RoiAlign", ROI_ALIGN, |c| {
-        c.only("mode", "'avg'")?;
         let (x, rois) = (c.input()?, c.tensor("rois")?);
         let image = c.tensor("batch_indices")?.to_dtype(rois.dtype())?.unsqueeze(1)?;
         let boxes = Tensor::cat(&[&image, rois], 1)?;
@@ -34,7 +33,12 @@ table! {
             sampling_ratio: Some(c.int("sampling_ratio")?).filter(|&ratio| ratio > 0),
             aligned: c.text("coordinate_transformation_mode")? == "half_pixel",
         };
-        vision::roi_align(x, &boxes, [c.int("output_height")?, c.int("output_width")?], &options)?
+        let size: [usize; 2] = [c.int("output_height")?, c.int("output_width")?];
+        match c.text("mode")? {
+            "avg" => vision::roi_align(x, &boxes, size, &options)?,
+            "max" => vision::roi_align_max(x, &boxes, size, &options)?,
+            mode => return missing(format!("mode={mode}")),
+        }
     };
 }
 

@@ -7,7 +7,7 @@ use rustorch_tensor::{Index, ScatterReduce, Segments, Tensor};
 use super::images::largest;
 use super::index::indices;
 use super::nn::with_stats;
-use crate::call::{Call, Found, Stop};
+use crate::call::{Call, Found, Stop, untyped};
 use crate::value::Output;
 
 table! {
@@ -65,6 +65,15 @@ table! {
     };
     "native_group_norm", "input, weight, bias, N, C, HxW, group, eps", |c| {
         let (weight, bias) = (c.optional("weight")?, c.optional("bias")?);
+        // What the tensor says here.
+        let [n, channels, each] = [c.int::<usize>("N")?, c.int("C")?, c.int("HxW")?];
+        let shape = c.input()?.shape();
+        let fits = shape.len() >= 2
+            && shape[..2] == [n, channels]
+            && shape[2..].iter().product::<usize>() == each;
+        if !fits {
+            return untyped("other sizes than the tensor's");
+        }
         c.input()?.native_group_norm(c.int("group")?, weight, bias, c.float("eps")?)?
     };
     "torch.ops.aten._safe_softmax.default", "input, dim, dtype=None", |c| {

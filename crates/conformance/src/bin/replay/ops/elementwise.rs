@@ -198,11 +198,11 @@ fn scaled(c: &Call) -> Found<Scaled> {
         return Ok(Scaled::AsItIs);
     }
     match c.operand("other")? {
-        // Alpha is of the dtype that is added.
-        Operand::Tensor(other) if other.dtype() == DType::Bool => {
-            Ok(Scaled::Tensor(other.mul(alpha)?.to_dtype(DType::Bool)?))
+        // The sum's dtype is alpha's, too.
+        Operand::Tensor(other) => {
+            let dtype = c.input()?.add(other)?.dtype();
+            Ok(Scaled::Tensor(other.to_dtype(dtype)?.mul(alpha)?.to_dtype(dtype)?))
         }
-        Operand::Tensor(other) => Ok(Scaled::Tensor(other.mul(alpha)?)),
         Operand::Scalar(_) => missing("alpha beside a number"),
     }
 }

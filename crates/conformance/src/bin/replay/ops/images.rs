@@ -80,12 +80,22 @@ table! {
         let mode = match c.text("mode")? {
             "nearest" => InterpolateMode::Nearest,
             "nearest-exact" => InterpolateMode::NearestExact,
-            "linear" | "bilinear" | "trilinear" => InterpolateMode::Linear,
+            name @ ("linear" | "bilinear" | "trilinear") => {
+                let rank = ["linear", "bilinear", "trilinear"].iter().position(|&one| one == name);
+                match rank.is_some_and(|at| at + 3 == c.input().map_or(0, Tensor::rank)) {
+                    true => InterpolateMode::Linear,
+                    false => return untyped(format!("mode={name} of another rank")),
+                }
+            }
             "bicubic" => InterpolateMode::Bicubic,
             "area" => InterpolateMode::Area,
             other => return missing(format!("mode={other}")),
         };
         let flag = |name: &str| if c.has(name) { c.bool(name) } else { Ok(false) };
+        let corners = matches!(mode, InterpolateMode::Linear | InterpolateMode::Bicubic);
+        if (c.has("align_corners") && !corners) || (c.has("size") && flag("recompute_scale_factor")?) {
+            return untyped("an option of other modes, or of scale factors");
+        }
         let options = InterpolateOptions {
             mode,
             align_corners: flag("align_corners")?,

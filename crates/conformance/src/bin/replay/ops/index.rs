@@ -3,7 +3,7 @@
 use rustorch_ir::DType;
 use rustorch_tensor::{Index, Operand, ScatterReduce, Tensor, Unique};
 
-use crate::call::{Call, Found, missing};
+use crate::call::{Call, Found, missing, untyped};
 use crate::value::{Output, Value};
 
 table! {
@@ -67,6 +67,9 @@ table! {
     "scatter", "input, dim, index, src=None, value=None, *, reduce=None", |c| {
         let source = c.operand(if c.has("src") { "src" } else { "value" })?;
         let (dim, index) = (c.int::<isize>("dim")?, c.tensor("index")?);
+        if c.has("reduce") && !["add", "multiply"].contains(&c.text("reduce")?) {
+            return untyped(format!("reduce={}", c.text("reduce")?));
+        }
         match (c.has("reduce"), source) {
             (false, source) => c.input()?.scatter(dim, index, source)?,
             (true, source) if c.text("reduce")? == "add" => c.input()?.scatter_add(dim, index, source)?,
@@ -84,7 +87,11 @@ table! {
     };
     "searchsorted",
         "sorted_sequence, input, *, out_int32=False, right=False, side=None, sorter=None", |c| {
-        let is_right = c.bool("right")? || (c.has("side") && c.text("side")? == "right");
+        let is_right = match if c.has("side") { c.text("side")? } else { "left" } {
+            "left" => c.bool("right")?,
+            "right" => true,
+            other => return untyped(format!("side={other}")),
+        };
         let (values, sorter) = (c.operand("input")?, c.optional("sorter")?);
         as_int32(c, c.tensor("sorted_sequence")?.searchsorted(values, is_right, sorter)?)?
     };

@@ -67,9 +67,9 @@ table! {
     "linalg.lstsq", "A, B, rcond=None, *, driver=None", |c| least_squares(c)?;
     "linalg.lstsq.grad_oriented", "A, B, rcond=None, *, driver=None", |c| {
         let found = linalg::lstsq_with(c.input()?, c.tensor("B")?, &tolerance(c)?)?;
-        let residuals = match c.has("driver") && c.text("driver")? != "gelsy" {
-            true => found.residuals,
-            false => Tensor::zeros([0], found.residuals.dtype())?,
+        let residuals = match driver(c)? {
+            "gelsy" => Tensor::zeros([0], found.residuals.dtype())?,
+            _ => found.residuals,
         };
         (found.solution, residuals)
     };
@@ -115,7 +115,10 @@ table! {
         }
     };
     "linalg.multi_dot", "tensors", |c| linalg::multi_dot(&c.tensors("tensors")?)?;
-    "linalg.norm", "A, ord=None, dim=None, keepdim=False, *, dtype=None", |c| norm(c)?;
+    "linalg.norm", "A, ord=None, dim=None, keepdim=False, *, dtype=None", |c| {
+        let ord = if c.has("ord") { Some(matrix_norm(c, "ord")?) } else { None };
+        linalg::norm(&c.input_as("dtype")?, ord, c.dims("dim")?, c.bool("keepdim")?)?
+    };
     "linalg.pinv", "A, rcond=None, hermitian=False, *, atol=None, rtol=None", |c| {
         let tolerance = tolerance(c)?;
         match c.bool("hermitian")? {
@@ -222,7 +225,7 @@ table! {
             Some([first, second]) => a.tensordot(b, &dims(first)?, &dims(second)?)?,
             Some(_) => return missing("other than two lists of dimensions"),
             None => {
-                let count: isize = c.int("dims")?;
+                let count = c.int::<usize>("dims")? as isize;
                 let last: Vec<isize> = (-count..0).collect();
                 let first: Vec<isize> = (0..count).collect();
                 a.tensordot(b, &last, &first)?
@@ -280,8 +283,16 @@ fn tolerance(c: &Call) -> Found<Tolerance> {
     })
 }
 
+/// One of LAPACK's drivers, by itself that which PyTorch takes.
+fn driver(c: &Call) -> Found<&str> {
+    match if c.has("driver") { c.text("driver")? } else { "gelsy" } {
+        driver @ ("gels" | "gelsy" | "gelsd" | "gelss") => Ok(driver),
+        other => Err(Stop::Untyped(format!("driver={other}"))),
+    }
+}
+
 fn least_squares(c: &Call) -> Found<Output> {
-    let driver = if c.has("driver") { c.text("driver")? } else { "gelsy" };
+    let driver = driver(c)?;
     let (a, b) = (c.input()?, c.tensor("B")?);
     let found = linalg::lstsq_with(a, b, &tolerance(c)?)?;
     let empty = |dtype| Tensor::zeros([0], dtype);
@@ -301,36 +312,19 @@ fn least_squares(c: &Call) -> Found<Output> {
     Ok(Output::from(vec![found.solution, residuals, rank, values]))
 }
 
-/// `linalg.norm`: of a vector or a matrix, by what is given.
-fn norm(c: &Call) -> Found<Tensor> {
-    let x = c.input_as("dtype")?;
-    let keepdim = c.bool("keepdim")?;
-    let dims = c.has("dim").then(|| c.ints::<isize>("dim")).transpose()?;
-    let is_matrix = match (&dims, c.has("ord")) {
-        (Some(dims), true) => dims.len() == 2,
-        (None, true) => x.rank() == 2,
-        (_, false) => false,
-    };
-    if is_matrix {
-        let dims = dims.unwrap_or(vec![-2, -1]);
-        return Ok(linalg::matrix_norm(&x, matrix_norm(c, "ord")?, [dims[0], dims[1]], keepdim)?);
-    }
-    let ord = if c.has("ord") { c.float("ord")? } else { 2.0 };
-    Ok(linalg::vector_norm(&x, ord, c.dims("dim")?, keepdim)?)
-}
-
 /// `torch.norm` of a named norm.
 fn by_name(c: &Call) -> Found<Tensor> {
     let x = c.input_as("dtype")?;
     let keepdim = c.bool("keepdim")?;
     match c.text("p")? {
         "fro" => Ok(x.norm(2.0, c.dims_or_all("dim")?, keepdim)?),
-        _ => {
+        "nuc" => {
             let dims = c.has("dim").then(|| c.ints::<isize>("dim")).transpose()?;
             let Ok(dims) = <[isize; 2]>::try_from(dims.unwrap_or(vec![-2, -1])) else {
                 return missing("other than two dimensions");
             };
             Ok(linalg::matrix_norm(&x, MatrixNorm::Nuclear, dims, keepdim)?)
         }
+        other => Err(Stop::Untyped(format!("p={other}"))),
     }
 }

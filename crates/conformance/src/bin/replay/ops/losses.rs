@@ -50,7 +50,7 @@ table! {
     "nn.functional.kl_div", "input, target, size_average=None, reduce=None, reduction='mean', log_target=False", |c| {
         let (target, log_target) = (c.tensor("target")?, c.bool("log_target")?);
         match c.text("reduction")? {
-            "batchmean" => c.input()?.kl_div_batchmean(target, log_target)?,
+            "batchmean" if !c.has("size_average") && !c.has("reduce") => c.input()?.kl_div_batchmean(target, log_target)?,
             _ => c.input()?.kl_div(target, log_target, reduction(c)?)?,
         }
     };
@@ -139,6 +139,16 @@ const WEIGHTED: &str = "input, target, size_average=None, reduce=None, reduction
      weight=None";
 
 pub(crate) fn reduction(c: &Call) -> Found<Reduction> {
+    // What says it in older programs comes first.
+    let older = ["size_average", "reduce"];
+    if older.iter().any(|name| c.has(name)) {
+        let [averages, reduces] = older.map(|name| if c.has(name) { c.bool(name) } else { Ok(true) });
+        return Ok(match (reduces?, averages?) {
+            (true, true) => Reduction::Mean,
+            (true, false) => Reduction::Sum,
+            (false, _) => Reduction::None,
+        });
+    }
     match c.text("reduction")? {
         "none" => Ok(Reduction::None),
         "mean" => Ok(Reduction::Mean),

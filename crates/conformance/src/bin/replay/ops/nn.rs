@@ -25,7 +25,8 @@ table! {
         let mode = match c.text("compute_mode")? {
             "use_mm_for_euclid_dist" => CdistMode::UseMmForEuclidDist,
             "donot_use_mm_for_euclid_dist" => CdistMode::DontUseMmForEuclidDist,
-            _ => CdistMode::UseMmForEuclidDistIfNecessary,
+            "use_mm_for_euclid_dist_if_necessary" => CdistMode::UseMmForEuclidDistIfNecessary,
+            other => return untyped(format!("compute_mode={other}")),
         };
         c.input()?.cdist(c.tensor("x2")?, c.float("p")?, mode)?
     };
@@ -62,7 +63,8 @@ table! {
             mode: match c.text("mode")? {
                 "sum" => EmbeddingBagMode::Sum,
                 "max" => EmbeddingBagMode::Max,
-                _ => EmbeddingBagMode::Mean,
+                "mean" => EmbeddingBagMode::Mean,
+                other => return untyped(format!("mode={other}")),
             },
             offsets: c.optional("offsets")?,
             include_last_offset: c.bool("include_last_offset")?,
@@ -85,9 +87,15 @@ table! {
     };
     "nn.functional.instance_norm", INSTANCE_NORM, |c| {
         let (mean, var) = (c.optional("running_mean")?, c.optional("running_var")?);
-        let running = match c.bool("use_input_stats")? {
-            true => None,
-            false => mean.zip(var).map(|(mean, var)| [mean, var]),
+        let channels = c.input()?.shape().get(1).copied();
+        let fits = |x: &&Tensor| x.rank() == 1 && Some(x.numel()) == channels;
+        if ![mean, var].iter().flatten().all(fits) {
+            return untyped("running statistics of other channels, which are no argument here");
+        }
+        let running = match (c.bool("use_input_stats")?, mean, var) {
+            (true, ..) => None,
+            (false, Some(mean), Some(var)) => Some([mean, var]),
+            _ => return untyped("neither statistics"),
         };
         let (weight, bias) = (c.optional("weight")?, c.optional("bias")?);
         c.input()?.instance_norm(running, weight, bias, c.float("eps")?)?

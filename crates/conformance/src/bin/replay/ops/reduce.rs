@@ -2,7 +2,7 @@
 
 use rustorch_tensor::{Interpolation, Operand, ScatterReduce, Tensor};
 
-use crate::call::{Call, Found, missing};
+use crate::call::{Call, Found, missing, untyped};
 use crate::value::Output;
 
 table! {
@@ -53,6 +53,10 @@ table! {
     };
     "equal", "input, other", |c| c.input()?.equal(c.tensor("other")?)?;
     "hash_tensor", "input, dim=None, keepdim=False, mode=0", |c| {
+        match c.int::<i64>("mode")? {
+            0 => {}
+            mode => return untyped(format!("mode={mode}")),
+        }
         c.input()?.hash_tensor(c.dims_or_all("dim")?, c.bool("keepdim")?)?
     };
     "index_reduce", "input, dim, index, source, reduce, *, include_self=True", |c| {

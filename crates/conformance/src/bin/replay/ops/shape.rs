@@ -2,7 +2,7 @@
 
 use rustorch_tensor::{IntoDims, Indexing, PadMode, Patches, Repeats, Sections, Tensor};
 
-use crate::call::{Call, Found, missing};
+use crate::call::{Call, Found, missing, untyped};
 use crate::value::{Output, Value};
 
 table! {
@@ -62,9 +62,10 @@ table! {
     "mH", "input", |c| c.input()?.adjoint()?;
     "mT", "input", |c| c.input()?.mt()?;
     "meshgrid", "*tensors, indexing=None", |c| {
-        let indexing = match c.has("indexing") && c.text("indexing")? == "xy" {
-            true => Indexing::Xy,
-            false => Indexing::Ij,
+        let indexing = match if c.has("indexing") { c.text("indexing")? } else { "ij" } {
+            "xy" => Indexing::Xy,
+            "ij" => Indexing::Ij,
+            other => return untyped(format!("indexing={other}")),
         };
         Tensor::meshgrid(&c.tensors("tensors")?, indexing)?
     };
@@ -77,12 +78,13 @@ table! {
         c.input()?.channel_shuffle(c.int("groups")?)?
     };
     "nn.functional.pad", "input, pad, mode='constant', value=None", |c| {
-        let mode = match c.text("mode")? {
-            "reflect" => PadMode::Reflect,
-            "replicate" => PadMode::Replicate,
-            "circular" => PadMode::Circular,
-            _ if c.has("value") => PadMode::Constant(c.scalar("value")?),
-            _ => 0.into(),
+        let mode = match (c.text("mode")?, c.has("value")) {
+            ("constant", true) => PadMode::Constant(c.scalar("value")?),
+            ("constant", false) => 0.into(),
+            ("reflect", false) => PadMode::Reflect,
+            ("replicate", false) => PadMode::Replicate,
+            ("circular", false) => PadMode::Circular,
+            (mode, _) => return untyped(format!("mode={mode} with this value")),
         };
         c.input()?.pad(c.ints::<isize>("pad")?, mode)?
     };
