@@ -364,7 +364,17 @@ impl Tensor {
         });
         let expected = "stride and dilation above 0, output_padding below one of them";
         require(name, legal, expected, format_args!("{options:?}"))?;
-        let behind = &options.output_padding;
+        // What is behind that strides reach belongs to windows of zeros, which gradients then know of.
+        let zeros: Vec<(usize, usize)> = (0..N)
+            .map(|i| (0, options.output_padding[i] / options.stride[i]))
+            .collect();
+        let conv = Conv {
+            x: conv.x.surrounded(name, &zeros, 0)?,
+            ..conv
+        };
+        let behind: [usize; N] =
+            std::array::from_fn(|i| options.output_padding[i] % options.stride[i]);
+        let behind = &behind;
         let (dtype, channels) = (self.dtype(), conv.x.shape()[1]);
         let fits = weight.shape()[0] == channels && channels.is_multiple_of(conv.groups);
         require(

@@ -3,8 +3,8 @@
 use rustorch_ir::DType;
 use rustorch_runtime::{DeviceType, Routing, Runtime};
 use rustorch_tensor::nn::{
-    BatchNormOptions, CrossEntropyOptions, EmbeddingBagMode, EmbeddingBagOptions,
-    InterpolateOptions, InterpolateSize, Reduction,
+    BatchNormOptions, ConvTransposeOptions, CrossEntropyOptions, EmbeddingBagMode,
+    EmbeddingBagOptions, InterpolateOptions, InterpolateSize, Reduction,
 };
 use rustorch_tensor::{
     AttentionOptions, Indexing, Interpolation, Patches, ScatterReduce, Tensor, backends, tensor,
@@ -426,5 +426,33 @@ fn arguments_that_pytorch_refuses_at_once() -> Outcome {
     assert_eq!(Tensor::full([1], -1, DType::U8)?.to_vec::<u8>()?, [255]);
     let doubles = x.cross_entropy(&probabilities.to_dtype(DType::F64)?, &Default::default())?;
     assert_eq!(doubles.dtype(), DType::F64);
+    Ok(())
+}
+
+#[test]
+fn gradients_where_more_is_behind_than_strides() -> Outcome {
+    let line = |from: f64, to: f64| Tensor::arange(from, to, 1.0, DType::F32);
+    let x = line(1.0, 7.0)?
+        .reshape([1, 1, 2, 3])?
+        .requires_grad_(true)?;
+    let w = line(1.0, 5.0)?
+        .reshape([1, 1, 2, 2])?
+        .requires_grad_(true)?;
+    let options = ConvTransposeOptions {
+        stride: [1, 2],
+        padding: [1, 1],
+        output_padding: [2, 3],
+        dilation: [3, 4],
+        groups: 1,
+    };
+    let y = x.conv_transpose2d(&w, None, &options)?;
+    assert_eq!(y.shape(), [1, 1, 5, 10]);
+    y.mul(&line(0.0, 50.0)?.reshape(y.shape())?)?
+        .sum_all()?
+        .backward()?;
+    // By PyTorch.
+    let gradient = |x: &Tensor| x.grad().expect("a gradient");
+    assert_close(&gradient(&w), &[23.0, 79.0, 464.0, 683.0]);
+    assert_close(&gradient(&x), &[92.0, 163.0, 177.0, 138.0, 244.0, 264.0]);
     Ok(())
 }
