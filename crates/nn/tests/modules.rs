@@ -2,7 +2,12 @@
 
 extern crate rustorch_nn as rustorch;
 
+use rustorch::nn::utils::rnn::{
+    pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence, unpad_sequence,
+};
 use rustorch::nn::{self, Forward, Module, Visit, init, parameter};
+use rustorch::optim::swa_utils::{AveragedModel, Averaging};
+use rustorch::optim::{SGD, SGDOptions};
 use rustorch_files::Tensors;
 use rustorch_ir::DType;
 use rustorch_tensor::nn::TripletOptions;
@@ -98,6 +103,223 @@ fn a_shared_weight_is_one_parameter() -> RusTorchResult<()> {
     assert_eq!(names[0], "0.weight");
     assert!(!names.contains(&"2.weight".to_owned()));
     assert_eq!(tied.state_dict().len(), 4);
+    Ok(())
+}
+
+#[derive(Module)]
+struct Rows {
+    rows: nn::ParameterList,
+}
+
+#[test]
+fn parts_of_one_memory_are_parameters_of_their_own() -> RusTorchResult<()> {
+    let rows = tensor![[1.0, 2.0], [3.0, 4.0]];
+    rows.eval()?;
+    let rows = [
+        parameter(rows.select(0, 0)?)?,
+        parameter(rows.select(0, 1)?)?,
+    ];
+    let net = Rows {
+        rows: rows.to_vec(),
+    };
+    assert_eq!(net.parameters().len(), 2);
+    let mut sgd = SGD::new(net.named_parameters(), SGDOptions::default().lr(0.5))?;
+    net.rows[0]
+        .add(&net.rows[1].mul(2)?)?
+        .sum_all()?
+        .backward()?;
+    sgd.step()?;
+    assert_eq!(net.rows[0].to_vec::<f32>()?, [0.5, 1.5]);
+    assert_eq!(net.rows[1].to_vec::<f32>()?, [2.0, 3.0]);
+    Ok(())
+}
+
+#[derive(Clone, Module)]
+struct Tied {
+    embedding: nn::Embedding,
+    head: nn::Linear,
+}
+
+#[test]
+fn shared_weights_stay_shared() -> RusTorchResult<()> {
+    let embedding = nn::Embedding::new(5, 3)?;
+    let mut head = nn::Linear::new(3, 5)?.without_bias();
+    head.weight = embedding.weight.clone();
+    let mut net = Tied { embedding, head };
+    // Also before anything is computed.
+    assert_eq!(net.parameters().len(), 1);
+    let copy = nn::deep_copy(&net)?;
+    assert_eq!(copy.parameters().len(), 1);
+    assert_ne!(copy.parameters()[0].id(), net.parameters()[0].id());
+    // Averages have it once, too.
+    let mut averages = AveragedModel::new(&net, Averaging::Exponential(0.5))?;
+    averages.update_parameters(&net)?;
+    let before = net.head.weight.detach().add(0)?;
+    before.eval()?;
+    no_grad(|| net.parameters()[0].add_(2).map(drop))?;
+    averages.update_parameters(&net)?;
+    assert_close!(
+        averages.module.head.weight.detach(),
+        before.add(1)?,
+        1e-5,
+        1e-6
+    );
+    net.to_dtype(DType::F64)?;
+    assert_eq!(net.named_parameters().len(), 1);
+    assert_eq!(net.state_dict().len(), 2);
+    Ok(())
+}
+
+#[test]
+fn modules_that_are_no_clones_are_averaged_in_others() -> RusTorchResult<()> {
+    let net = || RusTorchResult::Ok(nn::sequential![nn::Linear::new(2, 1)?, nn::ReLU]);
+    let model = net()?;
+    let mut averages = AveragedModel::with_module(net()?, &model, Averaging::Equal)?;
+    let weight = |net: &nn::Sequential| net.parameters()[0].detach();
+    let first = weight(&model).add(0)?;
+    assert!(weight(&averages.module).equal(&first)?);
+    averages.update_parameters(&model)?;
+    no_grad(|| model.parameters()[0].add_(4).map(drop))?;
+    averages.update_parameters(&model)?;
+    assert_close!(weight(&averages.module), first.add(2)?, 1e-5, 1e-6);
+    let other = nn::sequential![nn::Linear::new(3, 1)?];
+    assert!(AveragedModel::with_module(other, &model, Averaging::Equal).is_err());
+    Ok(())
+}
+
+#[test]
+fn parameters_are_frozen_one_by_one() -> RusTorchResult<()> {
+    let net = nn::sequential![nn::Linear::new(2, 2)?, nn::Linear::new(2, 1)?];
+    for (name, mut parameter) in net.named_parameters() {
+        parameter.requires_grad_(name.starts_with("1."))?;
+    }
+    net.forward(&tensor![[1.0, 2.0]])?.sum_all()?.backward()?;
+    let parameters = net.named_parameters();
+    let trained = parameters
+        .iter()
+        .filter(|(_, parameter)| parameter.grad().is_some());
+    let names: Vec<&str> = trained.map(|(name, _)| &name[..]).collect();
+    assert_eq!(names, ["1.weight", "1.bias"]);
+    Ok(())
+}
+
+/// Sequences `[length, 3]` of these lengths.
+fn sequences(lengths: &[usize]) -> RusTorchResult<Vec<Tensor>> {
+    let sequence = |&length: &usize| Tensor::randn([length, 3], DType::F32);
+    lengths.iter().map(sequence).collect()
+}
+
+#[test]
+fn sequences_are_packed_and_padded() -> RusTorchResult<()> {
+    let texts = [
+        tensor![1, 2],
+        tensor![3, 4, 5, 6],
+        Tensor::from_slice(&[7i64], 1)?,
+    ];
+    let rows = pad_sequence(&texts, true, -1)?;
+    let expected = [[1, 2, -1, -1], [3, 4, 5, 6], [7, -1, -1, -1]];
+    assert_eq!(rows.to_vec2::<i64>()?, expected);
+    assert!(pad_sequence(&texts, false, -1)?.equal(&rows.t()?)?);
+    let lengths = [2, 4, 1];
+    for packed in [
+        pack_sequence(&texts)?,
+        pack_padded_sequence(&rows, &lengths, true)?,
+        pack_padded_sequence(&rows.t()?, &lengths, false)?,
+    ] {
+        assert_eq!(packed.data().to_vec::<i64>()?, [3, 1, 7, 4, 2, 5, 6]);
+        assert_eq!(packed.batch_sizes(), [3, 2, 1, 1]);
+        assert_eq!(packed.sorted_indices(), [1, 0, 2]);
+        assert_eq!(packed.unsorted_indices(), [1, 0, 2]);
+        let (padded, found) = pad_packed_sequence(&packed, true, -1, None)?;
+        assert_eq!(
+            (padded.to_vec2::<i64>()?, found),
+            (rows.to_vec2()?, lengths.to_vec())
+        );
+        let (padded, _) = pad_packed_sequence(&packed, false, 0, Some(5))?;
+        assert_eq!(padded.shape(), [5, 3]);
+        assert!(pad_packed_sequence(&packed, false, 0, Some(3)).is_err());
+    }
+    let parts = unpad_sequence(&rows, &lengths, true)?;
+    for (part, text) in parts.iter().zip(&texts) {
+        assert!(part.equal(text)?);
+    }
+    let mistakes = [
+        pad_sequence(&[], true, 0).err(),
+        pack_padded_sequence(&rows, &[2, 4], true).err(),
+        pack_padded_sequence(&rows, &[2, 5, 1], true).err(),
+        pack_padded_sequence(&rows, &[2, 4, 0], true).err(),
+        pack_padded_sequence(&tensor![1, 2], &[2], true).err(),
+        pack_sequence(&[Tensor::zeros([0, 2], DType::F32)?]).err(),
+    ];
+    let expected = [
+        "pad_sequence: expected at least one sequence, got none",
+        "expected 3 lengths of up to 4, got [2, 4]",
+        "expected 3 lengths of up to 4, got [2, 5, 1]",
+        "expected sequences of at least one element, got [2, 4, 0]",
+        "expected a tensor [time, n, …], got [2]",
+        "pack_sequence: expected sequences of at least one element, got [0]",
+    ];
+    for (mistake, expected) in mistakes.into_iter().zip(expected) {
+        let mistake = mistake.expect("refused").to_string();
+        let (name, what) = expected.split_once(": ").unwrap_or(("", expected));
+        assert!(
+            mistake.starts_with(name) && mistake.ends_with(what),
+            "{mistake}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn packed_sequences_go_each_to_its_end() -> RusTorchResult<()> {
+    manual_seed(3);
+    let lengths = [2, 5, 1, 5, 3];
+    let texts = sequences(&lengths)?;
+    let packed = pack_sequence(&texts)?;
+    let options = nn::RNNOptions::default().num_layers(2).bidirectional(true);
+    let lstm = nn::LSTM::new(3, 4, options.proj_size(2))?;
+    let (h, c) = (
+        Tensor::randn([4, 5, 2], DType::F32)?,
+        Tensor::randn([4, 5, 4], DType::F32)?,
+    );
+    let (output, (last_h, last_c)) = lstm.forward_packed(&packed, Some((&h, &c)))?;
+    let (output, _) = pad_packed_sequence(&output, false, 9, None)?;
+    let gru = nn::GRU::new(3, 4, options)?;
+    let (of_gru, last) = gru.forward_packed(&packed, None)?;
+    let (of_gru, _) = pad_packed_sequence(&of_gru, false, 0, None)?;
+    for (i, text) in texts.iter().enumerate() {
+        let (first_h, first_c) = (h.select(1, i)?, c.select(1, i)?);
+        let (alone, (alone_h, alone_c)) = lstm.forward(text, Some((&first_h, &first_c)))?;
+        let row = output.select(1, i)?;
+        assert_close!(row.narrow(0, 0, lengths[i])?, alone, 1e-5, 1e-6);
+        let rest = row.narrow(0, lengths[i], 5 - lengths[i])?;
+        assert!(rest.eq(9)?.all(None, false)?.to_scalar::<bool>()?);
+        assert_close!(last_h.select(1, i)?, alone_h, 1e-5, 1e-6);
+        assert_close!(last_c.select(1, i)?, alone_c, 1e-5, 1e-6);
+        let (alone, alone_last) = gru.forward(text, None)?;
+        assert_close!(
+            of_gru.select(1, i)?.narrow(0, 0, lengths[i])?,
+            alone,
+            1e-5,
+            1e-6
+        );
+        assert_close!(last.select(1, i)?, alone_last, 1e-5, 1e-6);
+    }
+    // Gradients reach every element.
+    output.sum_all()?.backward()?;
+    assert!(
+        lstm.parameters()
+            .iter()
+            .all(|parameter| parameter.grad().is_some())
+    );
+    let problem = lstm
+        .forward_packed(&packed, Some((&h, &h)))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        problem.contains("expected states [4, 5, 4], got [4, 5, 2]"),
+        "{problem}"
+    );
     Ok(())
 }
 

@@ -188,11 +188,13 @@ fn a_schedule_goes_on_where_it_was() -> RusTorchResult<()> {
         scheduler.step(&mut whole)?;
         first.step(&mut part)?;
     }
+    assert_eq!(part.option(0, "lr"), Some(vec![first.get_last_lr()[0]]));
     let (state, options) = (first.state_dict()?, part.state_dict()?);
     let mut part = sgd()?;
     let mut second = LrScheduler::new(&mut part, schedule())?;
     part.load_state_dict(&options)?;
     second.load_state_dict(&state)?;
+    assert_eq!(second.get_last_lr(), first.get_last_lr());
     for _ in 0..9 {
         scheduler.step(&mut whole)?;
         second.step(&mut part)?;

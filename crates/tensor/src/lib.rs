@@ -148,7 +148,7 @@ pub use histogram::Bins;
 pub use hybrid::{HybridExecutor, hybrid_operation, infer_operation_type, is_device_error};
 pub use index::{Ellipsis, Index, Indices, NewAxis};
 pub use join::Indexing;
-pub use macros::{Literal, Regular, Row, literal};
+pub use macros::{Literal, Regular, Row, farthest, literal};
 pub use manager::{
     DeviceManager, GpuContext, IntoDevice, current_device, is_coreml_available, is_gpu_available,
     is_metal_available, set_device, with_device,

@@ -78,7 +78,10 @@ macro_rules! assert_close {
         assert_eq!(left.shape(), right.shape(), "shapes differ");
         match left.allclose(right, $rtol, $atol) {
             Ok(true) => {}
-            Ok(false) => panic!("tensors differ:\n{left}\n{right}"),
+            Ok(false) => panic!(
+                "tensors differ{}:\n{left}\n{right}",
+                $crate::farthest(left, right, $rtol, $atol).unwrap_or_default(),
+            ),
             Err(e) => panic!("tensors cannot be compared: {e}"),
         }
     }};
@@ -256,6 +259,34 @@ pub fn literal<T: Regular>(value: &T) -> Tensor {
         Ok(tensor) => tensor,
         Err(_) => handle_alloc_error(Layout::for_value(value)),
     }
+}
+
+/// How far two tensors that are not close are from each other, and where: for
+/// [`assert_close!`](crate::assert_close).
+///
+/// # Errors
+/// Elements that have no difference.
+#[doc(hidden)]
+pub fn farthest(left: &Tensor, right: &Tensor, rtol: f64, atol: f64) -> RusTorchResult<String> {
+    let near = left.isclose(right, rtol, atol, false)?;
+    let far = near.logical_not()?.sum(None, false)?.item()?;
+    let wide = |x: &Tensor| match x.dtype().is_complex() {
+        true => Ok(x.clone()),
+        false => x.double(),
+    };
+    let differences = wide(left)?.sub(&wide(right)?)?.abs()?.ravel()?;
+    let at = differences.argmax(0, false)?;
+    let most = differences.index_select(0, &at)?.item()?;
+    let mut place = at.item()? as usize;
+    let mut indices = Vec::new();
+    for size in left.shape().iter().rev() {
+        indices.insert(0, place % size);
+        place /= size;
+    }
+    let elements = left.numel();
+    Ok(format!(
+        " in {far} of {elements} elements, by up to {most:.4e} at {indices:?} (rtol {rtol:e}, atol {atol:e})"
+    ))
 }
 
 #[track_calls]

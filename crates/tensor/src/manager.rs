@@ -4,10 +4,12 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 
 use rustorch_ir::OpError;
+use rustorch_macros::track_calls;
 use rustorch_runtime::{
     Absent, DeviceCapability, DeviceInfo, DeviceType, GpuDevice, Hardware, Runtime,
 };
 
+use crate::call;
 use crate::devices::{absent, runtime};
 use crate::error::RusTorchResult;
 
@@ -63,6 +65,12 @@ impl IntoDevice for GpuDevice {
     }
 }
 
+impl IntoDevice for &String {
+    fn into_device(self, op: &'static str) -> RusTorchResult<DeviceType> {
+        self.as_str().into_device(op)
+    }
+}
+
 impl IntoDevice for &str {
     fn into_device(self, op: &'static str) -> RusTorchResult<DeviceType> {
         let expected = "a device such as cpu, cuda:0, metal, opencl:1 or auto";
@@ -84,9 +92,10 @@ pub(crate) fn require_device(device: DeviceType) -> RusTorchResult<()> {
 /// runtime again.
 ///
 /// # Errors
-/// The [`runtime`](crate::runtime) has no such device.
-pub fn set_device(device: DeviceType) -> RusTorchResult<()> {
-    DeviceManager::new().set(device)
+/// The [`runtime`](crate::runtime) has no such device, or a text names none.
+#[track_calls]
+pub fn set_device(device: impl IntoDevice) -> RusTorchResult<()> {
+    DeviceManager::new().set(device.into_device("set_device")?)
 }
 
 /// Is there a graphics processor that works?
@@ -114,9 +123,10 @@ fn is_available(is_kind: impl Fn(DeviceType) -> bool) -> bool {
 ///
 /// # Errors
 /// As [`set_device`].
-pub fn with_device<R>(device: DeviceType, f: impl FnOnce() -> R) -> RusTorchResult<R> {
-    let _current = Current::enter(device)?;
-    Ok(f())
+#[track_calls]
+pub fn with_device<R>(device: impl IntoDevice, f: impl FnOnce() -> R) -> RusTorchResult<R> {
+    let _current = Current::enter(device.into_device("with_device")?)?;
+    Ok(call::user(f))
 }
 
 /// Calls `f` with the best GPU as this thread's current device, unless one was set.

@@ -265,6 +265,12 @@ impl<'a> From<&'a str> for To<'a> {
     }
 }
 
+impl<'a> From<&'a String> for To<'a> {
+    fn from(name: &'a String) -> Self {
+        Self::Named(name)
+    }
+}
+
 impl<'a> From<&'a Tensor> for To<'a> {
     fn from(tensor: &'a Tensor) -> Self {
         Self::Like(tensor)
@@ -303,6 +309,14 @@ impl Tensor {
         self.cast("to_dtype", dtype)
     }
 
+    /// The values in the dtype of another tensor, where they are.
+    ///
+    /// # Errors
+    /// As [`Tensor::to_dtype`].
+    pub fn type_as(&self, other: &Self) -> RusTorchResult<Self> {
+        self.cast("type_as", other.dtype())
+    }
+
     pub(crate) fn cast(&self, op: &'static str, dtype: DType) -> RusTorchResult<Self> {
         let dtype = match dtype {
             // What computes in single precision gives that.
@@ -314,4 +328,32 @@ impl Tensor {
             false => Self::apply(op, Cast { dtype }, &[self]),
         }
     }
+}
+
+/// The methods that convert to a dtype by its name in PyTorch.
+macro_rules! casts {
+    ($($name:ident => $DType:ident;)*) => {
+        #[track_calls]
+        impl Tensor {
+            $(
+                #[doc = concat!("The values as [`DType::", stringify!($DType), "`], as [`Tensor::to_dtype`].")]
+                ///
+                /// # Errors
+                /// As [`Tensor::to_dtype`].
+                pub fn $name(&self) -> RusTorchResult<Self> {
+                    self.cast(stringify!($name), DType::$DType)
+                }
+            )*
+        }
+    };
+}
+
+casts! {
+    float => F32;
+    double => F64;
+    half => F16;
+    bfloat16 => BF16;
+    long => I64;
+    int => I32;
+    bool => Bool;
 }

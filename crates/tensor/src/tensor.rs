@@ -254,13 +254,18 @@ impl Tensor {
     #[inline]
     pub(crate) fn is_tracked(&self) -> bool {
         match self.base.get().filter(|base| base.is_changed()) {
-            Some(base) => base.track(&self.value, self.track.as_ref()).is_some(),
-            None => self.track.is_some(),
+            Some(_) => self.track().is_some(),
+            None => self.track.as_ref().is_some_and(|track| track.is_wanted()),
         }
     }
 
     /// How its elements are computed, if a gradient is wanted of it.
     pub(crate) fn track(&self) -> Option<Arc<Track>> {
+        self.own_track().filter(|track| track.is_wanted())
+    }
+
+    /// Its track, also that of a leaf of which no gradient is wanted for now.
+    pub(crate) fn own_track(&self) -> Option<Arc<Track>> {
         match self.base.get().filter(|base| base.is_changed()) {
             Some(base) => base.track(&self.value, self.track.as_ref()),
             None => self.track.clone(),
@@ -364,6 +369,12 @@ impl Tensor {
         Some(self.value.view()?.storage.clone())
     }
 
+    /// A number that clones of a tensor have in common, and no other tensor while there is one of them: Python's
+    /// `id`. A view has its own.
+    pub fn id(&self) -> usize {
+        self.value.key()
+    }
+
     /// The device in whose memory the elements are, which is the one that computed them;
     /// `None` while they are not computed. With copies on several, the one that the tensor
     /// was moved to.
@@ -433,8 +444,9 @@ impl Tensor {
     /// nothing is recorded for gradients, what the tensor was computed by stays what it was. What is recorded to be run
     /// many times, or known only then, is this handle's alone.
     pub(crate) fn become_updated(&mut self, name: &'static str, updated: Self) {
-        let old = self.track();
-        let track = match is_grad_enabled() {
+        let old = self.own_track();
+        let is_leaf = old.as_ref().is_some_and(|track| track.is_leaf());
+        let track = match is_grad_enabled() && (updated.track.is_some() || !is_leaf) {
             true => updated.track.clone(),
             false => self.still(name, old.clone(), &updated.value),
         };

@@ -205,7 +205,7 @@ impl Tensor {
         if let Some((base, root)) = base.zip(root) {
             let track = match is_tracked {
                 true => new.track(),
-                false => root.track(),
+                false => root.own_track(),
             };
             if track.is_some() {
                 base.change(&part.storage, memory.still(name, track, root.value()));

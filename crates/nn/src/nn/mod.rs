@@ -13,6 +13,7 @@
 //! | `loss.rs`, `adaptive.rs` | losses |
 //! | `clip_grad.rs`, `parametrize.rs` | gradients kept small, weights that follow from others |
 //! | `init.rs` | initialisers |
+//! | `utils.rs`, `sequences.rs` | `torch.nn.utils` |
 
 mod activation;
 mod adaptive;
@@ -32,8 +33,10 @@ mod padding;
 mod parametrize;
 mod pooling;
 mod recurrent;
+mod sequences;
 mod shape;
 mod transformer;
+pub mod utils;
 
 pub use activation::{
     CELU, ELU, GELU, GLU, GeluApproximate, Hardshrink, Hardsigmoid, Hardswish, Hardtanh, LeakyReLU,
@@ -62,11 +65,11 @@ pub use loss::{
     NLLLoss, PoissonNLLLoss, SmoothL1Loss, SoftMarginLoss, TripletMarginLoss,
     TripletMarginWithDistanceLoss,
 };
-pub(crate) use module::copied;
 pub use module::{
     Buffer, Forward, Leaf, LeafMut, Module, Training, Unmatched, Visit, deep_copy, join_names,
     parameter,
 };
+pub(crate) use module::{Place, copied};
 pub use normalization::{
     BatchNorm1d, BatchNorm2d, BatchNorm3d, GroupNorm, InstanceNorm1d, InstanceNorm2d,
     InstanceNorm3d, LayerNorm, LocalResponseNorm, RMSNorm, RunningStats,

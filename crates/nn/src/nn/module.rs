@@ -1,6 +1,7 @@
 //! What a module is: a tree of named tensors.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::mem;
 use std::sync::{Mutex, PoisonError};
 
 use indexmap::IndexMap;
@@ -44,11 +45,10 @@ pub trait Module: Visit {
     fn named_parameters(&self) -> Vec<(String, Tensor)> {
         let (mut named, mut seen) = (Vec::new(), HashSet::new());
         self.visit("", &mut |name, leaf| {
-            if let Leaf::Parameter(tensor) = leaf {
-                let memory = tensor.storage_in_memory();
-                if memory.is_none_or(|memory| seen.insert(memory.id())) {
-                    named.push((name.to_owned(), tensor.clone()));
-                }
+            if let Leaf::Parameter(tensor) = leaf
+                && seen.insert(Place::of(tensor))
+            {
+                named.push((name.to_owned(), tensor.clone()));
             }
         });
         named
@@ -260,17 +260,47 @@ impl Unmatched {
     }
 }
 
-/// Puts another tensor into the place of each parameter and buffer. Parameters stay leaves for gradients.
+/// What two handles on one parameter have in common, and no other parameter.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Place {
+    /// The part of memory: the memory's id, sizes, strides, and where it begins.
+    Memory(usize, [Vec<usize>; 2], usize),
+    /// Of what is not computed yet: what they are clones of.
+    Value(usize),
+}
+
+impl Place {
+    pub(crate) fn of(tensor: &Tensor) -> Self {
+        let Some(memory) = tensor.storage_in_memory() else {
+            return Self::Value(tensor.id());
+        };
+        let layout = [tensor.shape().to_vec(), tensor.stride()];
+        Self::Memory(memory.id(), layout, tensor.storage_offset())
+    }
+}
+
+/// Puts another tensor into the place of each parameter and buffer, one into all places of a parameter. Parameters
+/// stay leaves for gradients.
 fn replace_all(
     module: &mut impl Module,
     replacement: &dyn Fn(&Tensor) -> RusTorchResult<Tensor>,
 ) -> RusTorchResult<()> {
+    // Whose memory is known is known for one in all its places; it stays with what was replaced meanwhile.
+    eval_all(&module.parameters().iter().collect::<Vec<_>>())?;
     let mut result = Ok(());
-    let replace = |leaf: LeafMut| match leaf {
+    let mut replaced: HashMap<Place, (Tensor, Tensor)> = HashMap::new();
+    let mut replace = |leaf: LeafMut| match leaf {
         LeafMut::Parameter(tensor) => {
+            let place = Place::of(tensor);
+            if let Some((_, new)) = replaced.get(&place) {
+                *tensor = new.clone();
+                return Ok(());
+            }
             let wanted = tensor.requires_grad();
-            *tensor = replacement(&tensor.detach())?;
-            tensor.requires_grad_(wanted)?;
+            let mut new = replacement(&tensor.detach())?;
+            new.requires_grad_(wanted)?;
+            let old = mem::replace(tensor, new.clone());
+            replaced.insert(place, (old, new));
             Ok(())
         }
         LeafMut::Buffer(buffer) => {

@@ -7,6 +7,7 @@ use rustorch_macros::track_calls;
 use rustorch_tensor::{RusTorchResult, Tensor};
 
 use super::linear::{bound_of, uniform};
+use super::utils::rnn::PackedSequence;
 use super::{Leaf, LeafMut, Module, Training, Visit};
 use crate::error::{require, unexpected};
 
@@ -220,33 +221,64 @@ impl Layers {
             format_args!("{:?}", x.shape()),
         )?;
         let has_batch = x.rank() == 3;
-        let (time, batch) = match (has_batch, self.options.batch_first) {
-            (false, _) => (0, 1),
-            (true, false) => (0, 1),
-            (true, true) => (1, 0),
-        };
+        let time = usize::from(has_batch && self.options.batch_first);
         let x = if has_batch {
             x.clone()
         } else {
             x.unsqueeze(1)?
         };
-        let (times, n) = (x.size(time)?, x.size(batch)?);
+        let x = if time == 0 { x } else { x.transpose(0, 1)? };
+        let (times, n) = (x.size(0)?, x.size(1)?);
         require(name, times > 0, "at least one time", times)?;
+        let first = match has_batch {
+            true => first.map(|state| state.cloned()),
+            false => {
+                let [h, c] = first.map(|state| state.map(|state| state.unsqueeze(1)).transpose());
+                [h?, c?]
+            }
+        };
+        let [y, h, c] = self.sequences(name, &x, &Times::Full { times, n }, first)?;
+        let output = if time == 0 { y } else { y.transpose(0, 1)? };
+        match has_batch {
+            true => Ok([output, h, c]),
+            false => Ok([output.squeeze(1)?, h.squeeze(1)?, c.squeeze(1)?]),
+        }
+    }
+
+    /// The same of sequences of several lengths.
+    fn forward_packed(
+        &self,
+        name: &'static str,
+        x: &PackedSequence,
+        first: [Option<&Tensor>; 2],
+    ) -> RusTorchResult<(PackedSequence, [Tensor; 2])> {
+        let expected = "packed sequences [elements, features]";
+        let shape = x.data().shape();
+        require(name, shape.len() == 2, expected, format_args!("{shape:?}"))?;
+        let [h, c] = first.map(|state| state.map(|state| x.sorted(state, 1)).transpose());
+        let [y, h, c] =
+            self.sequences(name, x.data(), &Times::Packed(x.batch_sizes()), [h?, c?])?;
+        Ok((x.with_data(y), [x.unsorted(&h, 1)?, x.unsorted(&c, 1)?]))
+    }
+
+    /// All layers over the elements of sequences, and the last states of all layers and directions.
+    fn sequences(
+        &self,
+        name: &'static str,
+        x: &Tensor,
+        times: &Times,
+        first: [Option<Tensor>; 2],
+    ) -> RusTorchResult<[Tensor; 3]> {
         let hidden = match self.options.proj_size {
             0 => self.hidden_size,
             size => size,
         };
         let directions = 1 + usize::from(self.options.bidirectional);
         let states = self.options.num_layers * directions;
-        let state = |given: Option<&Tensor>, size: usize| {
-            let shape = [states, n, size];
+        let state = |given: Option<Tensor>, size: usize| {
+            let shape = [states, times.rows(0), size];
             let Some(given) = given else {
                 return Tensor::zeros(shape, x.dtype());
-            };
-            let given = if has_batch {
-                given.clone()
-            } else {
-                given.unsqueeze(1)?
             };
             let expected = format_args!("states {shape:?}");
             require(
@@ -257,8 +289,9 @@ impl Layers {
             )?;
             Ok(given)
         };
-        let (first_h, first_c) = (state(first[0], hidden)?, state(first[1], self.hidden_size)?);
-        let mut y = if time == 0 { x } else { x.transpose(0, 1)? };
+        let [first_h, first_c] = first;
+        let (first_h, first_c) = (state(first_h, hidden)?, state(first_c, self.hidden_size)?);
+        let mut y = x.clone();
         let (mut last_h, mut last_c) = (Vec::new(), Vec::new());
         for layer in 0..self.options.num_layers {
             if layer > 0 {
@@ -267,9 +300,9 @@ impl Layers {
             let mut made = Vec::new();
             for direction in 0..directions {
                 let at = layer * directions + direction;
-                let (h, c) = (first_h.select(0, at)?, first_c.select(0, at)?);
-                let (steps, h, c) = self.direction(&y, [layer, direction], h, c)?;
-                made.push(Tensor::stack(&steps, 0)?);
+                let states = [first_h.select(0, at)?, first_c.select(0, at)?];
+                let (steps, [h, c]) = self.direction(&y, times, [layer, direction], states)?;
+                made.push(times.join(&steps)?);
                 last_h.push(h);
                 last_c.push(c);
             }
@@ -278,48 +311,114 @@ impl Layers {
                 several => Tensor::cat(several, -1)?,
             };
         }
-        let output = if time == 0 { y } else { y.transpose(0, 1)? };
-        let results = [
-            output,
-            Tensor::stack(&last_h, 0)?,
-            Tensor::stack(&last_c, 0)?,
-        ];
-        match has_batch {
-            true => Ok(results),
-            false => {
-                let [output, h, c] = results;
-                Ok([output.squeeze(1)?, h.squeeze(1)?, c.squeeze(1)?])
-            }
-        }
+        Ok([y, Tensor::stack(&last_h, 0)?, Tensor::stack(&last_c, 0)?])
     }
 
-    /// One layer in one direction over `[time, n, features]`: what it makes of each time, and the last states.
+    /// One layer in one direction: what it makes of each time, and the last states.
     fn direction(
         &self,
         x: &Tensor,
+        times: &Times,
         [layer, direction]: [usize; 2],
-        mut h: Tensor,
-        mut c: Tensor,
-    ) -> RusTorchResult<(Vec<Tensor>, Tensor, Tensor)> {
+        first: [Tensor; 2],
+    ) -> RusTorchResult<(Vec<Tensor>, [Tensor; 2])> {
         let weight = |what| self.weights.get(&weight_name(what, layer, direction));
         let (Some(of_input), Some(of_state)) = (weight("weight_ih"), weight("weight_hh")) else {
             return Err(unexpected("forward", "weights of each layer", "none"));
         };
         let products = x.linear(of_input, weight("bias_ih"))?;
         let own = [weight("bias_hh"), weight("weight_hr")];
-        let times = x.size(0)?;
-        let mut steps = Vec::with_capacity(times);
-        for i in 0..times {
-            let at = if direction == 0 { i } else { times - 1 - i };
-            let x = products.select(0, at)?;
-            [h, c] = self.cell.step(&x, [&h, &c], of_state, own)?;
-            steps.push(h.clone());
+        let mut order: Vec<usize> = (0..times.len()).collect();
+        if direction == 1 {
+            order.reverse();
+        }
+        let mut rows = order.first().map_or(0, |&at| times.rows(at));
+        let mut states = part_of(&first, 0, rows)?;
+        // The states of sequences that have ended, the shortest first.
+        let mut ended = Vec::new();
+        let mut steps = Vec::with_capacity(order.len());
+        for at in order {
+            let wanted = times.rows(at);
+            if wanted < rows {
+                ended.push(part_of(&states, wanted, rows - wanted)?);
+                states = part_of(&states, 0, wanted)?;
+            } else if wanted > rows {
+                states = joined(&[states, part_of(&first, rows, wanted - rows)?])?;
+            }
+            rows = wanted;
+            let [h, c] = &states;
+            states = (self.cell).step(&times.select(&products, at)?, [h, c], of_state, own)?;
+            steps.push(states[0].clone());
         }
         if direction == 1 {
             steps.reverse();
         }
-        Ok((steps, h, c))
+        if !ended.is_empty() {
+            ended.push(states);
+            ended.reverse();
+            states = joined(&ended)?;
+        }
+        Ok((steps, states))
     }
+}
+
+/// How the elements of sequences lie in a tensor.
+enum Times<'a> {
+    /// `[times, n, features]`.
+    Full { times: usize, n: usize },
+    /// `[elements, features]`, by how many sequences have each time.
+    Packed(&'a [usize]),
+}
+
+impl Times<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Full { times, .. } => *times,
+            Self::Packed(sizes) => sizes.len(),
+        }
+    }
+
+    /// How many sequences have a time.
+    fn rows(&self, at: usize) -> usize {
+        match self {
+            Self::Full { n, .. } => *n,
+            Self::Packed(sizes) => sizes[at],
+        }
+    }
+
+    /// The elements of a time.
+    fn select(&self, x: &Tensor, at: usize) -> RusTorchResult<Tensor> {
+        match self {
+            Self::Full { .. } => x.select(0, at),
+            Self::Packed(sizes) => {
+                let before: usize = sizes[..at].iter().sum();
+                x.narrow(0, before, sizes[at])
+            }
+        }
+    }
+
+    /// The tensor of the elements of each time.
+    fn join(&self, steps: &[Tensor]) -> RusTorchResult<Tensor> {
+        match self {
+            Self::Full { .. } => Tensor::stack(steps, 0),
+            Self::Packed(_) => Tensor::cat(steps, 0),
+        }
+    }
+}
+
+/// Some rows of states.
+fn part_of(states: &[Tensor; 2], begin: usize, rows: usize) -> RusTorchResult<[Tensor; 2]> {
+    let [h, c] = states;
+    match begin == 0 && rows == h.size(0)? {
+        true => Ok(states.clone()),
+        false => Ok([h.narrow(0, begin, rows)?, c.narrow(0, begin, rows)?]),
+    }
+}
+
+/// Rows of states, one behind the other.
+fn joined(states: &[[Tensor; 2]]) -> RusTorchResult<[Tensor; 2]> {
+    let all = |i: usize| Tensor::cat(&states.iter().map(|state| &state[i]).collect::<Vec<_>>(), 0);
+    Ok([all(0)?, all(1)?])
 }
 
 fn weight_name(what: &str, layer: usize, direction: usize) -> String {
@@ -397,6 +496,20 @@ macro_rules! forward_of_one_state {
                 let [output, h, _] = self.layers.forward(stringify!($Network), x, [h, None])?;
                 Ok((output, h))
             }
+
+            /// The same of sequences of several lengths, each of which ends at its own.
+            ///
+            /// # Errors
+            /// Other shapes.
+            pub fn forward_packed(
+                &self,
+                x: &PackedSequence,
+                h: Option<&Tensor>,
+            ) -> RusTorchResult<(PackedSequence, Tensor)> {
+                let (output, [h, _]) =
+                    self.layers.forward_packed(stringify!($Network), x, [h, None])?;
+                Ok((output, h))
+            }
         })*
     };
 }
@@ -418,6 +531,20 @@ impl LSTM {
     ) -> RusTorchResult<(Tensor, (Tensor, Tensor))> {
         let first = states.map_or([None, None], |(h, c)| [Some(h), Some(c)]);
         let [output, h, c] = self.layers.forward("LSTM", x, first)?;
+        Ok((output, (h, c)))
+    }
+
+    /// The same of sequences of several lengths, each of which ends at its own.
+    ///
+    /// # Errors
+    /// Other shapes.
+    pub fn forward_packed(
+        &self,
+        x: &PackedSequence,
+        states: Option<(&Tensor, &Tensor)>,
+    ) -> RusTorchResult<(PackedSequence, (Tensor, Tensor))> {
+        let first = states.map_or([None, None], |(h, c)| [Some(h), Some(c)]);
+        let (output, [h, c]) = self.layers.forward_packed("LSTM", x, first)?;
         Ok((output, (h, c)))
     }
 }

@@ -51,6 +51,7 @@ impl<S: Schedule + ?Sized> Schedule for Box<S> {
 pub struct LrScheduler<S> {
     schedule: S,
     base_lrs: Vec<f64>,
+    last_lrs: Vec<f64>,
     last_epoch: usize,
 }
 
@@ -65,8 +66,9 @@ impl<S: Schedule> LrScheduler<S> {
             (0..optimizer.groups()).for_each(|group| set_lr(optimizer, group, lr));
         }
         let base_lrs = lrs(optimizer);
-        let scheduler = Self {
+        let mut scheduler = Self {
             schedule,
+            last_lrs: base_lrs.clone(),
             base_lrs,
             last_epoch: 0,
         };
@@ -83,7 +85,7 @@ impl<S: Schedule> LrScheduler<S> {
         self.update(optimizer)
     }
 
-    fn update(&self, optimizer: &mut impl LearningRates) -> RusTorchResult<()> {
+    fn update(&mut self, optimizer: &mut impl LearningRates) -> RusTorchResult<()> {
         const NAME: &str = "LrScheduler";
         let (groups, known) = (optimizer.groups(), self.base_lrs.len());
         require(
@@ -107,7 +109,13 @@ impl<S: Schedule> LrScheduler<S> {
                 require(NAME, is_set, expected, "neither")?;
             }
         }
+        self.last_lrs = lrs(optimizer);
         Ok(())
+    }
+
+    /// The learning rates that it set last, of each group.
+    pub fn get_last_lr(&self) -> &[f64] {
+        &self.last_lrs
     }
 
     /// How many steps there were.
@@ -115,7 +123,7 @@ impl<S: Schedule> LrScheduler<S> {
         self.last_epoch
     }
 
-    /// The first learning rates and the number of steps, as tensors by name.
+    /// The first learning rates, the last, and the number of steps, as tensors by name.
     ///
     /// # Errors
     /// More than memory could hold.
@@ -128,6 +136,10 @@ impl<S: Schedule> LrScheduler<S> {
         tensors.insert(
             "base_lrs",
             Tensor::from_slice(&self.base_lrs, self.base_lrs.len())?,
+        );
+        tensors.insert(
+            "last_lrs",
+            Tensor::from_slice(&self.last_lrs, self.last_lrs.len())?,
         );
         Ok(tensors)
     }
@@ -154,6 +166,9 @@ impl<S: Schedule> LrScheduler<S> {
         )?;
         self.last_epoch = number(epoch, "last_epoch")? as usize;
         self.base_lrs = base.to_dtype(DType::F64)?.to_vec()?;
+        if let Some(last) = state.opt("last_lrs") {
+            self.last_lrs = last.to_dtype(DType::F64)?.to_vec()?;
+        }
         Ok(())
     }
 }

@@ -12,6 +12,7 @@ use rustorch_tensor::{RusTorchResult, Tensor, eval_all, no_grad};
 
 use super::options::Options;
 use crate::error::{require, unexpected};
+use crate::nn::Place;
 pub(crate) use recorded::RecordedUpdate;
 
 /// How an optimiser changes a parameter; the type holds its options.
@@ -219,7 +220,7 @@ impl<R: Rule> Optimizer<R> {
         options: R,
     ) -> RusTorchResult<()> {
         options.check()?;
-        let mut known: HashSet<usize> = self.parameters().map(|p| memory(&p.tensor)).collect();
+        let mut known: HashSet<Place> = self.parameters().map(|p| Place::of(&p.tensor)).collect();
         let mut names: HashSet<String> = self.parameters().map(|p| p.name.clone()).collect();
         let parameters = parameters.into_parameters(known.len());
         let tensors: Vec<&Tensor> = parameters.iter().map(|(_, tensor)| tensor).collect();
@@ -242,13 +243,13 @@ impl<R: Rule> Optimizer<R> {
             options.check_parameter(&name, &tensor)?;
             // Of rank 0 it may be a number that is in no memory of its own yet.
             tensor.storage()?;
-            let memory = memory(&tensor);
+            let place = Place::of(&tensor);
             check(
-                !others.contains(&memory),
+                !others.contains(&place),
                 "each parameter in one group",
                 "is in another, too",
             )?;
-            if known.insert(memory) {
+            if known.insert(place) {
                 check(
                     !names.contains(&name),
                     "a name for each parameter",
@@ -565,11 +566,6 @@ pub(super) fn number(tensor: &Tensor, what: &'static str) -> RusTorchResult<f64>
             n,
         )),
     }
-}
-
-/// What tells memory from other memory.
-fn memory(tensor: &Tensor) -> usize {
-    tensor.storage_in_memory().map_or(0, |memory| memory.id())
 }
 
 impl Parameter {

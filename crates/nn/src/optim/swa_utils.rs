@@ -16,6 +16,18 @@ pub enum Averaging {
     Exponential(f64),
 }
 
+impl Averaging {
+    fn check(self) -> RusTorchResult<()> {
+        match self {
+            Self::Exponential(decay) => {
+                let fits = (0.0..=1.0).contains(&decay);
+                require("AveragedModel", fits, "a decay of 0 to 1", decay)
+            }
+            Self::Equal => Ok(()),
+        }
+    }
+}
+
 /// A model whose weights are averages of those of another one.
 pub struct AveragedModel<M> {
     /// The averages.
@@ -31,12 +43,27 @@ impl<M: Module + Clone> AveragedModel<M> {
     /// # Errors
     /// A decay outside `0..=1`; the weights cannot be copied.
     pub fn new(model: &M, averaging: Averaging) -> RusTorchResult<Self> {
-        if let Averaging::Exponential(decay) = averaging {
-            let fits = (0.0..=1.0).contains(&decay);
-            require("AveragedModel", fits, "a decay of 0 to 1", decay)?;
-        }
+        averaging.check()?;
         Ok(Self {
             module: deep_copy(model)?,
+            averaging,
+            n_averaged: 0,
+        })
+    }
+}
+
+#[track_calls(AveragedModel)]
+impl<M: Module> AveragedModel<M> {
+    /// The same in the memory of `module`, which was made as `model` was: of what is no `Clone`, such as
+    /// [`Sequential`](crate::nn::Sequential).
+    ///
+    /// # Errors
+    /// A decay outside `0..=1`; a `module` of other weights.
+    pub fn with_module(mut module: M, model: &M, averaging: Averaging) -> RusTorchResult<Self> {
+        averaging.check()?;
+        module.load_state_dict(&model.state_dict(), true)?;
+        Ok(Self {
+            module,
             averaging,
             n_averaged: 0,
         })
@@ -85,15 +112,12 @@ impl<M: Module + Clone> AveragedModel<M> {
     }
 }
 
-/// Parameters and buffers; whether each is a parameter.
+/// Parameters, each once, and buffers; whether each is a parameter.
 fn tensors(module: &impl Module) -> Vec<(Tensor, bool)> {
-    let mut tensors = Vec::new();
-    module.visit("", &mut |_, leaf| match leaf {
-        Leaf::Parameter(tensor) => tensors.push((tensor.detach(), true)),
-        Leaf::Buffer(buffer) => tensors.push((buffer.get(), false)),
-        Leaf::Training(_) | Leaf::Momentum(_) => {}
-    });
-    tensors
+    let parameters = module.parameters().into_iter();
+    let parameters = parameters.map(|parameter| (parameter.detach(), true));
+    let buffers = module.buffers().into_iter().map(|buffer| (buffer, false));
+    parameters.chain(buffers).collect()
 }
 
 /// Computes the running statistics of all batch norms of `model` anew, as the mean of those of `batches`, which the

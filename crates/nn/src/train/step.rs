@@ -12,7 +12,7 @@ use super::anomaly::Suspect;
 use super::program::{Kind, Program, Ran, Recorded, placeholder};
 use crate::amp::{GradScaler, non_finite};
 use crate::error::require;
-use crate::nn::{Leaf, Module, get_total_norm, scaled};
+use crate::nn::{Leaf, Module, Place, get_total_norm, scaled};
 use crate::optim::lr_scheduler::{LrScheduler, Schedule};
 use crate::optim::{Optimizer, Rule};
 
@@ -508,12 +508,11 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
             }
             recorded.norm = Some(norm);
         }
-        let memory = |parameter: &Tensor| parameter.storage_in_memory().map(|memory| memory.id());
         let gradients = found
             .into_iter()
-            .map(|(_, parameter, g)| (memory(parameter), g));
-        let gradients: HashMap<Option<usize>, Tensor> = gradients.collect();
-        let gradient = |parameter: &Tensor| gradients.get(&memory(parameter)).cloned();
+            .map(|(_, parameter, g)| (Place::of(parameter), g));
+        let gradients: HashMap<Place, Tensor> = gradients.collect();
+        let gradient = |parameter: &Tensor| gradients.get(&Place::of(parameter)).cloned();
         recorded.update = Some(
             self.optimizer
                 .record_update(gradient, recorded.skips.as_ref())?,

@@ -169,7 +169,7 @@ impl<'a> Walk<'a> {
     fn is_wanted(&self, track: &Track) -> bool {
         match &self.wanted {
             Some(wanted) => wanted.contains(&track.id()),
-            None => track.is_leaf(),
+            None => track.is_leaf() && track.is_wanted(),
         }
     }
 

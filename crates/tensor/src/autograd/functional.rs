@@ -3,7 +3,7 @@
 use rustorch_ir::DType;
 use rustorch_macros::track_calls;
 
-use super::{GradOptions, enable_grad, grad_with};
+use super::{GradOptions, enable_grad, grad_with, no_grad};
 use crate::error::{RusTorchResult, require};
 use crate::{Tensor, call};
 
@@ -95,9 +95,74 @@ pub fn hessian(
     rows(slope, &leaf(x)?)
 }
 
-/// The Jacobian row by row.
+/// Compares the gradients of `f`, by each of `inputs`, with central differences: `torch.autograd.gradcheck`, with its
+/// step of 1e-6 and tolerances of 1e-5 and a thousandth.
+///
+/// ```
+/// use rustorch_tensor::autograd::gradcheck;
+/// use rustorch_tensor::tensor;
+///
+/// # fn main() -> rustorch_tensor::RusTorchResult<()> {
+/// let (x, y) = (tensor![0.3, 0.4].double()?, tensor![2.0, -1.0].double()?);
+/// gradcheck(|x| x[0].sin()?.mul(&x[1]), &[&x, &y])?;
+/// // A gradient that is cut off is none.
+/// assert!(gradcheck(|x| x[0].mul(&x[0].detach()), &[&x]).is_err());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// The first derivative that is not as the difference; inputs or a result of other than `f64`, which single precision is
+/// too coarse for; those of `f`.
+#[track_calls]
+pub fn gradcheck(
+    f: impl Fn(&[Tensor]) -> RusTorchResult<Tensor>,
+    inputs: &[&Tensor],
+) -> RusTorchResult<()> {
+    const NAME: &str = "gradcheck";
+    const STEP: f64 = 1e-6;
+    for x in inputs {
+        require(NAME, x.dtype() == DType::F64, "inputs of f64", x.ty())?;
+    }
+    let leaves: Vec<Tensor> = inputs
+        .iter()
+        .map(|x| leaf(x))
+        .collect::<RusTorchResult<_>>()?;
+    let y = enable_grad(|| call::user(|| f(&leaves)))?;
+    require(NAME, y.dtype() == DType::F64, "a result of f64", y.ty())?;
+    for (k, x) in leaves.iter().enumerate() {
+        let derivatives = jacobian_of(&y, x)?.to_vec::<f64>()?;
+        let at = x.to_vec::<f64>()?;
+        for j in 0..at.len() {
+            let moved = |step: f64| {
+                let mut elements = at.clone();
+                elements[j] += step;
+                let mut inputs: Vec<Tensor> = leaves.iter().map(Tensor::detach).collect();
+                inputs[k] = Tensor::from_vec(elements, x.shape())?;
+                no_grad(|| call::user(|| f(&inputs)))?.to_vec::<f64>()
+            };
+            let (above, below) = (moved(STEP)?, moved(-STEP)?);
+            for (i, (above, below)) in above.iter().zip(&below).enumerate() {
+                let difference = (above - below) / (2.0 * STEP);
+                let derivative = derivatives[i * at.len() + j];
+                let is_close = (derivative - difference).abs() <= 1e-5 + 1e-3 * difference.abs();
+                let expected = format_args!(
+                    "a derivative of {difference} of the result's element {i} by element {j} of input {k}"
+                );
+                require(NAME, is_close, expected, derivative)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The Jacobian of `f` at `x`.
 fn rows(f: impl FnOnce(&Tensor) -> RusTorchResult<Tensor>, x: &Tensor) -> RusTorchResult<Tensor> {
-    let y = enable_grad(|| f(x))?;
+    jacobian_of(&enable_grad(|| f(x))?, x)
+}
+
+/// The Jacobian of `y`, which was computed from `x`, row by row.
+fn jacobian_of(y: &Tensor, x: &Tensor) -> RusTorchResult<Tensor> {
     let shape = [y.shape(), x.shape()].concat();
     let count = y.numel();
     let row = |i: usize| {
@@ -107,7 +172,7 @@ fn rows(f: impl FnOnce(&Tensor) -> RusTorchResult<Tensor>, x: &Tensor) -> RusTor
             .to_dtype(y.dtype())?
             .reshape(y.shape())?;
         let options = GradOptions::default().retain_graph(true).gradient(&row);
-        gradient(&y, x, &options)
+        gradient(y, x, &options)
     };
     let rows: Vec<Tensor> = (0..count).map(row).collect::<RusTorchResult<_>>()?;
     match rows.is_empty() {

@@ -190,8 +190,9 @@ impl Tensor {
     }
 
     /// Says whether a gradient is wanted of this handle, its later clones, and what is computed from
-    /// them. It begins here: how the tensor itself was computed is forgotten where that changes.
-    /// Such a clone is returned, so that `Tensor::zeros(3, DType::F32)?.requires_grad_(true)?` is a parameter.
+    /// them. It begins here: how the tensor itself was computed is forgotten where that changes. Of a leaf that a
+    /// gradient was wanted of it is said of all its clones, so that it reaches a module by the parameters that it
+    /// gives. A clone is returned, so that `Tensor::zeros(3, DType::F32)?.requires_grad_(true)?` is a parameter.
     ///
     /// # Errors
     /// A dtype that is neither a float nor complex; `false` for what was computed from tensors that want one.
@@ -208,8 +209,12 @@ impl Tensor {
 
     /// [`Tensor::requires_grad_`] of a dtype that can have a gradient.
     pub(crate) fn want_gradient(&mut self, is_wanted: bool) {
-        if is_wanted != self.requires_grad() {
-            self.set_track(is_wanted.then(Track::leaf));
+        if is_wanted == self.requires_grad() {
+            return;
+        }
+        match self.own_track().filter(|track| track.is_leaf()) {
+            Some(leaf) => leaf.want(is_wanted),
+            None => self.set_track(is_wanted.then(Track::leaf)),
         }
     }
 

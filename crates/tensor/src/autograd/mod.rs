@@ -28,7 +28,7 @@ use rustorch_ir::DType;
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 pub(crate) use base::Base;
-pub use functional::{hessian, jacobian, jvp, vjp};
+pub use functional::{gradcheck, hessian, jacobian, jvp, vjp};
 pub use gradients::{GradOptions, HookHandle, grad, grad_with};
 pub use track::Recorded;
 pub(crate) use track::{Track, Tracks};

@@ -20,6 +20,8 @@ pub(super) type Hook = dyn Fn(&Tensor) -> RusTorchResult<Option<Tensor>> + Send 
 pub(crate) struct Track {
     id: TrackId,
     is_leaf: bool,
+    /// Of a leaf: is its gradient wanted still? All handles that have the track hear of it.
+    is_wanted: AtomicBool,
     /// How it was computed; of a leaf nothing.
     record: Mutex<Option<Record>>,
     gradient: Mutex<Option<Tensor>>,
@@ -66,6 +68,7 @@ impl Track {
         Arc::new(Self {
             id,
             is_leaf: record.is_none(),
+            is_wanted: AtomicBool::new(true),
             record: Mutex::new(record),
             gradient: Mutex::default(),
             retains: AtomicBool::default(),
@@ -169,6 +172,16 @@ impl Track {
 
     pub(crate) fn is_leaf(&self) -> bool {
         self.is_leaf
+    }
+
+    /// Is a gradient wanted?
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.is_wanted.load(Ordering::Relaxed)
+    }
+
+    /// Says of a leaf whether its gradient is wanted.
+    pub(super) fn want(&self, is_wanted: bool) {
+        self.is_wanted.store(is_wanted, Ordering::Relaxed);
     }
 
     /// Is it a leaf's, or that of a view of one, as far as that is still known?

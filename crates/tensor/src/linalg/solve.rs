@@ -453,6 +453,30 @@ impl Tensor {
         factors_solve("lu_solve", lu, pivots, self, true, false)
     }
 
+    /// [`linalg::det`](det).
+    ///
+    /// # Errors
+    /// As [`linalg::det`](det).
+    pub fn det(&self) -> RusTorchResult<Self> {
+        det(self)
+    }
+
+    /// [`linalg::slogdet`](slogdet).
+    ///
+    /// # Errors
+    /// As [`linalg::slogdet`](slogdet).
+    pub fn slogdet(&self) -> RusTorchResult<(Self, Self)> {
+        slogdet(self)
+    }
+
+    /// [`linalg::inv`](inv).
+    ///
+    /// # Errors
+    /// As [`linalg::inv`](inv).
+    pub fn inverse(&self) -> RusTorchResult<Self> {
+        inverse("inverse", self)
+    }
+
     /// The logarithm of the determinants of square matrices: NaN where they are negative.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use rustorch_ir::autodiff::{Cotangents, Differentiated};
 use rustorch_ir::ops::Composite;
 use rustorch_ir::{DType, Graph, OpError, Results, ValueId};
 use rustorch_runtime::{Routing, Runtime};
-use rustorch_tensor::autograd::{grad, grad_with, hessian, jacobian, jvp, vjp};
+use rustorch_tensor::autograd::{grad, grad_with, gradcheck, hessian, jacobian, jvp, vjp};
 use rustorch_tensor::{
     GradOptions, RusTorchResult, Tensor, Trace, assert_close, eval_all, host, no_grad, tensor,
     with_runtime,
@@ -388,5 +388,59 @@ fn gradients_of_neighbouring_slices_are_joined() -> Outcome {
     let loss = x.narrow(1, 0, 4)?.mul(&x.narrow(1, 2, 4)?)?.sum_all()?;
     let found = grad(&[&loss], &[&x])?.remove(0);
     assert_eq!(found.i(0)?.to_vec::<f32>()?, [2.0, 3.0, 4.0, 6.0, 2.0, 3.0]);
+    Ok(())
+}
+
+#[test]
+fn a_parameter_is_frozen_through_any_handle() -> Outcome {
+    let weight = leaf(tensor![1.0, 2.0])?;
+    let mut handle = weight.clone();
+    handle.requires_grad_(false)?;
+    assert!(!weight.requires_grad() && !handle.requires_grad() && weight.is_leaf());
+    assert!(!(&weight * 2)?.requires_grad());
+    // What is no parameter for now may be written to, and is one again.
+    handle.fill_(3)?;
+    handle.add_(1)?;
+    handle.requires_grad_(true)?;
+    for handle in [&weight, &handle] {
+        handle.square()?.sum_all()?.backward()?;
+    }
+    for handle in [&weight, &handle] {
+        assert_eq!(
+            handle.grad().expect("a gradient").to_vec::<f32>()?,
+            [16.0, 16.0]
+        );
+    }
+    // One that is frozen between forward and backward has no gradient.
+    let (mut a, b) = (leaf(tensor![1.0, 2.0])?, leaf(tensor![3.0, 4.0])?);
+    let loss = (&a * &b)?.sum_all()?;
+    a.requires_grad_(false)?;
+    loss.backward()?;
+    assert!(a.grad().is_none());
+    assert_eq!(b.grad().expect("a gradient").to_vec::<f32>()?, [1.0, 2.0]);
+    Ok(())
+}
+
+#[test]
+fn gradients_are_checked_by_differences() -> Outcome {
+    let x = tensor![0.3, -0.4].double()?;
+    let y = tensor![[2.0, 1.0], [-1.0, 0.5]].double()?;
+    gradcheck(|x| x[1].matmul(&x[0].sin()?), &[&x, &y])?;
+    let half = |x: &[Tensor]| x[0].mul(&x[0].detach());
+    let problem = error(gradcheck(half, &[&x]));
+    let expected = "a derivative of 0.6";
+    assert!(
+        problem.starts_with("gradcheck: ") && problem.contains(expected),
+        "{problem}"
+    );
+    assert!(
+        problem.contains("element 0 by element 0 of input 0, got 0.3"),
+        "{problem}"
+    );
+    let problem = error(gradcheck(half, &[&x.float()?]));
+    assert!(
+        problem.contains("expected inputs of f64, got f32[2]"),
+        "{problem}"
+    );
     Ok(())
 }

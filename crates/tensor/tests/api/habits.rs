@@ -10,7 +10,10 @@ use rustorch_tensor::nn::{
     AttentionOptions, AvgPoolOptions, ConvOptions, ConvPadding, CrossEntropyOptions,
     InterpolateOptions, MaxPoolOptions, Reduction,
 };
-use rustorch_tensor::{Ellipsis, NewAxis, RusTorchResult, Tensor, assert_close, no_grad, tensor};
+use rustorch_tensor::{
+    Ellipsis, NewAxis, RusTorchResult, Tensor, assert_close, current_device, no_grad, set_device,
+    tensor, with_device,
+};
 
 use crate::{Outcome, error};
 
@@ -339,4 +342,72 @@ fn devices_by_name_are_there_or_an_error() -> Outcome {
     assert!(absent.contains("opencl:99"), "{absent}");
     assert!(error(x.add(1.0)?.to_device("cuda:99")).contains("cuda:99"));
     Ok(())
+}
+
+#[test]
+fn dtypes_have_methods_of_their_names() -> Outcome {
+    let x = tensor![0.0, 2.5];
+    let dtypes = [
+        (x.half()?, DType::F16),
+        (x.bfloat16()?, DType::BF16),
+        (x.double()?, DType::F64),
+        (x.int()?, DType::I32),
+        (x.long()?, DType::I64),
+        (x.bool()?, DType::Bool),
+        (x.type_as(&tensor![1])?, DType::I64),
+    ];
+    for (converted, dtype) in dtypes {
+        assert_eq!(converted.dtype(), dtype);
+    }
+    assert_eq!(x.long()?.float()?.to_vec::<f32>()?, [0.0, 2.0]);
+    Ok(())
+}
+
+#[test]
+fn matrices_have_determinants_and_inverses() -> Outcome {
+    let a = tensor![[2.0, 0.0], [1.0, -4.0]];
+    assert_eq!(a.det()?.item()?, -8.0);
+    let (sign, log) = a.slogdet()?;
+    assert_eq!(sign.item()?, -1.0);
+    assert_close!(log, tensor!(8f32.ln()));
+    assert_close!(a.inverse()?.matmul(&a)?, Tensor::eye(2, DType::F32)?);
+    Ok(())
+}
+
+#[test]
+fn devices_are_told_by_name() -> Outcome {
+    let name = String::from("cpu");
+    let y = with_device("cpu", || tensor![1.0].exp())??;
+    assert_eq!(y.eval()?.device(), Some(DeviceType::Cpu));
+    assert_eq!(y.to(&name)?.device(), Some(DeviceType::Cpu));
+    set_device(&name)?;
+    assert_eq!(current_device(), DeviceType::Cpu);
+    set_device("auto")?;
+    let problem = error(set_device("tpu"));
+    assert!(
+        problem.contains("expected a device such as cpu"),
+        "{problem}"
+    );
+    Ok(())
+}
+
+#[test]
+fn clones_are_told_from_others() -> Outcome {
+    let x = tensor![1.0, 2.0];
+    let (same, other, part) = (x.clone(), tensor![1.0, 2.0], x.narrow(0, 0, 1)?);
+    assert_eq!(x.id(), same.id());
+    assert!(x.id() != other.id() && x.id() != part.id());
+    Ok(())
+}
+
+#[test]
+#[should_panic(
+    expected = "in 1 of 4 elements, by up to 5.0000e-1 at [1, 0] (rtol 1e-5, atol 1e-8)"
+)]
+fn differences_are_told_with_their_places() {
+    assert_close!(tensor![[1, 2], [3, 4]], tensor![[1, 2], [3, 4]]);
+    assert_close!(
+        tensor![[1.0, 2.0], [3.0, 4.0]],
+        tensor![[1.0, 2.0], [3.5, 4.0]]
+    );
 }

@@ -5,7 +5,8 @@ use rustorch_ir::{DType, Op, Scalar};
 use rustorch_tensor::replay::{VaryingNumber, operations, record_numbers};
 use rustorch_tensor::{RusTorchResult, Tensor, no_grad};
 
-use super::{Optimizer, Parameter, Rule, memory};
+use super::{Optimizer, Parameter, Rule};
+use crate::nn::Place;
 
 /// What a step writes, as it was recorded.
 pub(crate) struct RecordedUpdate {
@@ -235,7 +236,7 @@ impl<R: Rule> Optimizer<R> {
     }
 
     /// The memory of parameters and their states, by which a recorded step knows whether it is still of these.
-    pub(crate) fn memory(&self) -> Vec<usize> {
-        self.tensors().map(memory).collect()
+    pub(crate) fn memory(&self) -> Vec<Place> {
+        self.tensors().map(Place::of).collect()
     }
 }
