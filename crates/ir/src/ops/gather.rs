@@ -8,7 +8,8 @@ use crate::{Graph, Named, OpDef, OpType, ResultTypes};
 /// `out[i][j][k] = x[i][index[i][j][k]][k]` for `dim` 1: `torch.gather`.
 ///
 /// Operands: `x`; `index`, of `i64` or `i32`, of `x`'s rank and nowhere larger than `x`
-/// except in `dim`. An index outside the dimension is the caller's mistake.
+/// except in `dim`. An index outside the dimension is the caller's mistake, found at run time, or
+/// by the shapes where the dimension has no elements.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Gather {
     /// The dimension that is indexed.
@@ -28,7 +29,20 @@ pub(crate) fn require_indexed(
     let inside =
         x.rank() == index.rank() && (0..x.rank()).all(|d| d == dim || index.shape[d] <= x.shape[d]);
     let expected = format_args!("an index no larger than {x} except in dim {dim}");
-    require(op, inside, expected, index)
+    require(op, inside, expected, index)?;
+    require_places(op, x, index, dim)
+}
+
+/// There is something for an index to name: no index is inside a dimension of size 0.
+pub(crate) fn require_places(
+    op: &'static str,
+    x: &TensorType,
+    index: &TensorType,
+    dim: usize,
+) -> Result<(), OpError> {
+    let any = x.shape[dim] > 0 || index.shape.elements() == 0;
+    let expected = format_args!("an index without elements, as dim {dim} of {x} has none");
+    require(op, any, expected, index)
 }
 
 impl OpDef for Gather {
@@ -73,5 +87,30 @@ impl Named for Gather {
             [Operand::new([3, 4], DType::F32), index],
         ));
         cases
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::IndexSelect;
+
+    #[test]
+    fn no_index_is_inside_a_dimension_without_elements() {
+        let mut g = Graph::new();
+        let x = g.input(TensorType::new([2, 0], DType::F32)).unwrap();
+        let [some, none] = [[2, 1], [2, 0]].map(|s| g.input(TensorType::new(s, DType::I64)));
+        let [row, empty] = [[3], [0]].map(|s| g.input(TensorType::new(s, DType::I64)));
+        let (some, none, row, empty) = (some.unwrap(), none.unwrap(), row.unwrap(), empty.unwrap());
+        for (dim, is_legal) in [(1, false), (0, true)] {
+            assert_eq!(g.push(IndexSelect { dim }, &[x, row]).is_ok(), is_legal);
+            assert!(g.push(IndexSelect { dim }, &[x, empty]).is_ok());
+        }
+        let refused = g.push(Gather { dim: 1 }, &[x, some]).unwrap_err();
+        assert!(
+            refused.to_string().contains("dim 1 of f32[2, 0] has none"),
+            "{refused}"
+        );
+        assert!(g.push(Gather { dim: 1 }, &[x, none]).is_ok());
     }
 }

@@ -1,5 +1,6 @@
 use smallvec::smallvec;
 
+use super::gather::require_places;
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
@@ -26,6 +27,7 @@ impl OpDef for IndexSelect {
         require_dim(Self::NAME, x, self.dim)?;
         require_index(Self::NAME, index)?;
         require(Self::NAME, index.rank() == 1, "an index of rank 1", index)?;
+        require_places(Self::NAME, x, index, self.dim)?;
         let shape = x.shape.clone().with_dim(self.dim, index.shape[0]);
         Ok(smallvec![TensorType {
             shape,
