@@ -1,4 +1,42 @@
 //! Language models from GGUF files: load one with [`Model`], run it with [`Session`].
+//!
+//! A text that is shown as it comes:
+//!
+//! ```
+//! use std::io::{Write, stdout};
+//! use std::ops::ControlFlow;
+//!
+//! use rustorch_gguf::Gguf;
+//! use rustorch_llm::sampler::{SamplerChain, SamplerConfig};
+//! use rustorch_llm::{Event, GenerateOptions, LlmError, Model, Session, SessionOptions, generate};
+//! use rustorch_tokenizer::EncodeOptions;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/classics-13m-Q4_K_M.gguf");
+//! let model = Model::load(Gguf::open(path)?)?;
+//! let tokenizer = model.tokenizer()?;
+//! let options = EncodeOptions { add_special: true, ..EncodeOptions::default() };
+//! let prompt = tokenizer.encode("Alice was beginning to", options);
+//!
+//! let mut sampler = SamplerChain::new(&SamplerConfig { seed: Some(7), ..SamplerConfig::default() })?;
+//! let options = GenerateOptions { max_tokens: Some(8), ..GenerateOptions::default() };
+//! // On the best devices of this machine; they have the weights before the first token is asked for.
+//! let mut session = Session::new(&model, &rustorch_tensor::runtime(), SessionOptions::default())?;
+//! session.load(&options.selection(&model, &mut sampler), |_done, _of| ())?;
+//!
+//! let mut text = tokenizer.decoder();
+//! let mut show = |event| {
+//!     if let Event::Token(id) = event {
+//!         print!("{}", text.push(id)); // whole characters
+//!         let _ = stdout().flush();
+//!     }
+//!     Ok::<_, LlmError>(ControlFlow::Continue(())) // `Break` ends the text
+//! };
+//! let made = generate(&mut session, &prompt, &mut sampler, &options, &mut show)?;
+//! assert_eq!(made.ids.len(), 8);
+//! # Ok(())
+//! # }
+//! ```
 
 mod adapters;
 pub mod arch;
