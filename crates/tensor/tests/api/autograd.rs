@@ -426,7 +426,7 @@ fn gradients_are_checked_by_differences() -> Outcome {
     let x = tensor![0.3, -0.4].double()?;
     let y = tensor![[2.0, 1.0], [-1.0, 0.5]].double()?;
     gradcheck(|x| x[1].matmul(&x[0].sin()?), &[&x, &y])?;
-    let half = |x: &[Tensor]| x[0].mul(&x[0].detach());
+    let half = |x: &[Tensor]| x[0].mul(x[0].detach());
     let problem = error(gradcheck(half, &[&x]));
     let expected = "a derivative of 0.6";
     assert!(
