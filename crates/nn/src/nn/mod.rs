@@ -69,7 +69,7 @@ pub use module::{
     Buffer, Forward, Leaf, LeafMut, Module, Training, Unmatched, Visit, deep_copy, join_names,
     parameter,
 };
-pub(crate) use module::{Place, copied};
+pub(crate) use module::{ParameterId, copied};
 pub use normalization::{
     BatchNorm1d, BatchNorm2d, BatchNorm3d, GroupNorm, InstanceNorm1d, InstanceNorm2d,
     InstanceNorm3d, LayerNorm, LocalResponseNorm, RMSNorm, RunningStats,

@@ -46,7 +46,7 @@ pub trait Module: Visit {
         let (mut named, mut seen) = (Vec::new(), HashSet::new());
         self.visit("", &mut |name, leaf| {
             if let Leaf::Parameter(tensor) = leaf
-                && seen.insert(Place::of(tensor))
+                && seen.insert(ParameterId::of(tensor))
             {
                 named.push((name.to_owned(), tensor.clone()));
             }
@@ -262,14 +262,14 @@ impl Unmatched {
 
 /// What two handles on one parameter have in common, and no other parameter.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Place {
+pub(crate) enum ParameterId {
     /// The part of memory: the memory's id, sizes, strides, and where it begins.
     Memory(usize, [Vec<usize>; 2], usize),
     /// Of what is not computed yet: what they are clones of.
     Value(usize),
 }
 
-impl Place {
+impl ParameterId {
     pub(crate) fn of(tensor: &Tensor) -> Self {
         let Some(memory) = tensor.storage_in_memory() else {
             return Self::Value(tensor.id());
@@ -288,11 +288,11 @@ fn replace_all(
     // Whose memory is known is known for one in all its places; it stays with what was replaced meanwhile.
     eval_all(&module.parameters().iter().collect::<Vec<_>>())?;
     let mut result = Ok(());
-    let mut replaced: HashMap<Place, (Tensor, Tensor)> = HashMap::new();
+    let mut replaced: HashMap<ParameterId, (Tensor, Tensor)> = HashMap::new();
     let mut replace = |leaf: LeafMut| match leaf {
         LeafMut::Parameter(tensor) => {
-            let place = Place::of(tensor);
-            if let Some((_, new)) = replaced.get(&place) {
+            let id = ParameterId::of(tensor);
+            if let Some((_, new)) = replaced.get(&id) {
                 *tensor = new.clone();
                 return Ok(());
             }
@@ -300,7 +300,7 @@ fn replace_all(
             let mut new = replacement(&tensor.detach())?;
             new.requires_grad_(wanted)?;
             let old = mem::replace(tensor, new.clone());
-            replaced.insert(place, (old, new));
+            replaced.insert(id, (old, new));
             Ok(())
         }
         LeafMut::Buffer(buffer) => {

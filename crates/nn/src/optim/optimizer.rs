@@ -12,7 +12,7 @@ use rustorch_tensor::{RusTorchResult, Tensor, eval_all, no_grad};
 
 use super::options::Options;
 use crate::error::{require, unexpected};
-use crate::nn::Place;
+use crate::nn::ParameterId;
 pub(crate) use recorded::RecordedUpdate;
 
 /// How an optimiser changes a parameter; the type holds its options.
@@ -220,7 +220,10 @@ impl<R: Rule> Optimizer<R> {
         options: R,
     ) -> RusTorchResult<()> {
         options.check()?;
-        let mut known: HashSet<Place> = self.parameters().map(|p| Place::of(&p.tensor)).collect();
+        let mut known: HashSet<ParameterId> = self
+            .parameters()
+            .map(|p| ParameterId::of(&p.tensor))
+            .collect();
         let mut names: HashSet<String> = self.parameters().map(|p| p.name.clone()).collect();
         let parameters = parameters.into_parameters(known.len());
         let tensors: Vec<&Tensor> = parameters.iter().map(|(_, tensor)| tensor).collect();
@@ -243,13 +246,13 @@ impl<R: Rule> Optimizer<R> {
             options.check_parameter(&name, &tensor)?;
             // Of rank 0 it may be a number that is in no memory of its own yet.
             tensor.storage()?;
-            let place = Place::of(&tensor);
+            let id = ParameterId::of(&tensor);
             check(
-                !others.contains(&place),
+                !others.contains(&id),
                 "each parameter in one group",
                 "is in another, too",
             )?;
-            if known.insert(place) {
+            if known.insert(id) {
                 check(
                     !names.contains(&name),
                     "a name for each parameter",

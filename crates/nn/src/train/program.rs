@@ -5,7 +5,7 @@ use rustorch_runtime::{HostBuffer, Storage, WorkingMemory};
 use rustorch_tensor::replay::RandomKeys;
 use rustorch_tensor::{RusTorchError, RusTorchResult, Saving, Tensor, Trace, eval_all, runtime};
 
-use crate::nn::Place;
+use crate::nn::ParameterId;
 use crate::optim::RecordedUpdate;
 
 /// What a step is recorded as.
@@ -46,7 +46,7 @@ pub(super) struct Kind {
     pub(super) batch: Vec<TensorType>,
     pub(super) updates: bool,
     /// The memory of parameters and their states.
-    pub(super) memory: Vec<Place>,
+    pub(super) memory: Vec<ParameterId>,
 }
 
 /// What a run gave.

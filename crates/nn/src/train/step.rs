@@ -12,7 +12,7 @@ use super::anomaly::Suspect;
 use super::program::{Kind, Program, Ran, Recorded, placeholder};
 use crate::amp::{GradScaler, non_finite};
 use crate::error::require;
-use crate::nn::{Leaf, Module, Place, get_total_norm, scaled};
+use crate::nn::{Leaf, Module, ParameterId, get_total_norm, scaled};
 use crate::optim::lr_scheduler::{LrScheduler, Schedule};
 use crate::optim::{Optimizer, Rule};
 
@@ -510,9 +510,9 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         }
         let gradients = found
             .into_iter()
-            .map(|(_, parameter, g)| (Place::of(parameter), g));
-        let gradients: HashMap<Place, Tensor> = gradients.collect();
-        let gradient = |parameter: &Tensor| gradients.get(&Place::of(parameter)).cloned();
+            .map(|(_, parameter, g)| (ParameterId::of(parameter), g));
+        let gradients: HashMap<ParameterId, Tensor> = gradients.collect();
+        let gradient = |parameter: &Tensor| gradients.get(&ParameterId::of(parameter)).cloned();
         recorded.update = Some(
             self.optimizer
                 .record_update(gradient, recorded.skips.as_ref())?,

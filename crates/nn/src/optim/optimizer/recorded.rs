@@ -6,7 +6,7 @@ use rustorch_tensor::replay::{VaryingNumber, operations, record_numbers};
 use rustorch_tensor::{RusTorchResult, Tensor, no_grad};
 
 use super::{Optimizer, Parameter, Rule};
-use crate::nn::Place;
+use crate::nn::ParameterId;
 
 /// What a step writes, as it was recorded.
 pub(crate) struct RecordedUpdate {
@@ -236,7 +236,7 @@ impl<R: Rule> Optimizer<R> {
     }
 
     /// The memory of parameters and their states, by which a recorded step knows whether it is still of these.
-    pub(crate) fn memory(&self) -> Vec<Place> {
-        self.tensors().map(Place::of).collect()
+    pub(crate) fn memory(&self) -> Vec<ParameterId> {
+        self.tensors().map(ParameterId::of).collect()
     }
 }
