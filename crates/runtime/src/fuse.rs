@@ -141,7 +141,9 @@ fn is_repeated(drafts: &[Option<Draft>], users: &[usize], producer: &Step) -> bo
         ([operand], [part]) => {
             operand.layout == result.layout && operand.ty.dtype.size() <= part.dtype.size()
         }
-        (inputs, _) => draws(producer) && inputs.iter().all(|place| place.ty.shape.elements() == 1),
+        (inputs, _) => {
+            producer.draws() && inputs.iter().all(|place| place.ty.shape.elements() == 1)
+        }
     };
     let is_taken = |user: &usize| {
         let into = drafts[*user].as_ref().filter(|into| into.fuses);
@@ -155,7 +157,7 @@ fn is_repeated(drafts: &[Option<Draft>], users: &[usize], producer: &Step) -> bo
 /// Is there a place in `into` for `producer`? There is one reduction in a step, no random numbers beside it, and nothing but
 /// constants can be put before its epilogue.
 fn takes(into: &Step, producer: &Step) -> bool {
-    let draws = draws(into) || draws(producer);
+    let draws = into.draws() || producer.draws();
     if draws && (into.reduction.is_some() || producer.reduction.is_some()) {
         return false;
     }
@@ -188,13 +190,6 @@ impl From<usize> for Root {
 fn computed(step: &Step) -> usize {
     let parts = step.parts.iter();
     parts.filter(|part| part.op.kind() != OpKind::Full).count()
-}
-
-/// Are random numbers among what is computed?
-fn draws(step: &Step) -> bool {
-    step.parts
-        .iter()
-        .any(|part| part.op.kind() == OpKind::Random)
 }
 
 /// One number everywhere?

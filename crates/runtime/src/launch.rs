@@ -113,6 +113,12 @@ impl Step {
         }
     }
 
+    /// Are random numbers among what it computes?
+    pub fn draws(&self) -> bool {
+        let mut parts = self.parts.iter();
+        parts.any(|part| matches!(part.op, Op::Random(_)))
+    }
+
     /// The nodes that it computes, each once.
     pub fn nodes(&self) -> SmallVec<[usize; 2]> {
         let mut nodes: SmallVec<[usize; 2]> = self.parts.iter().map(|part| part.node).collect();

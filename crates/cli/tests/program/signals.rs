@@ -1,11 +1,11 @@
 //! Ctrl-C, and readers that have enough.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use crate::support::{model_arg, program};
+use crate::support::{interrupt, model_arg, program};
 
 /// Starts a story that would not end for a while, and waits for its first line.
 fn storyteller(args: &[&str]) -> (Child, String) {
@@ -37,14 +37,7 @@ fn storyteller(args: &[&str]) -> (Child, String) {
 
 pub(crate) fn ctrl_c_ends_the_text_cleanly() {
     let (child, first) = storyteller(&[]);
-    let id = child.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-INT", &id])
-            .status()
-            .unwrap()
-            .success()
-    );
+    interrupt(&child);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
     let text = first + &String::from_utf8(output.stdout).expect("whole characters");
@@ -70,14 +63,7 @@ pub(crate) fn ctrl_c_leaves_no_part_of_a_model() {
     while files() == 0 {
         thread::sleep(Duration::from_millis(1));
     }
-    let id = child.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-INT", &id])
-            .status()
-            .unwrap()
-            .success()
-    );
+    interrupt(&child);
     let ended = child.wait_with_output().unwrap();
     match ended.status.code() {
         Some(130) => assert_eq!(files(), 0),
@@ -109,14 +95,7 @@ pub(crate) fn ctrl_c_leaves_a_whole_json_object() {
         line.clear();
         assert!(stderr.read_line(&mut line).unwrap() > 0, "ended too early");
     }
-    let id = child.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-INT", &id])
-            .status()
-            .unwrap()
-            .success()
-    );
+    interrupt(&child);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 /// Where the program keeps kernels, rather than in the user's folder, whose calibration would
 /// decide where operations go.
@@ -16,6 +16,13 @@ pub(crate) fn program<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Com
     command.env_remove("RUSTORCH_INJECT");
     command.env("RUSTORCH_CACHE_DIR", CACHE);
     command
+}
+
+/// What Ctrl-C sends to a running program.
+pub(crate) fn interrupt(child: &Child) {
+    let mut kill = Command::new("kill");
+    let status = kill.args(["-INT", &child.id().to_string()]).status();
+    assert!(status.unwrap().success());
 }
 
 /// What came of a run.

@@ -12,7 +12,7 @@ use rustorch_conformance::Extent;
 use serde_json::Value;
 
 use crate::opencl::OpenCl;
-use crate::support::{Run, model, program, run};
+use crate::support::{Run, interrupt, model, program, run};
 
 /// A tiny model, on one thread.
 const TINY: &str = "--vocab 300 --layers 1 --width 32 --heads 2 --kv-heads 1 --ff 48 --context 32 --batch 4 \
@@ -465,14 +465,7 @@ pub(crate) fn ctrl_c_keeps_what_was_learnt() {
     for _ in 0..3 {
         reader.read_line(&mut told).unwrap();
     }
-    let id = child.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-INT", &id])
-            .status()
-            .unwrap()
-            .success()
-    );
+    interrupt(&child);
     reader.read_to_string(&mut told).unwrap();
     let ended: Run = child.wait_with_output().unwrap().into();
     assert_eq!(ended.status, 130, "{}", ended.stderr);

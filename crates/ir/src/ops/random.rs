@@ -52,6 +52,17 @@ pub fn philox(counter: u64, key: u64) -> [u32; 4] {
 }
 
 impl Random {
+    /// Random bits of an even number: as many as its dtype's significand holds, so that 1 is never reached, and at most a
+    /// word's 32.
+    pub fn bits(&self) -> u32 {
+        match self.dtype {
+            DType::F16 => 11,
+            DType::BF16 => 8,
+            DType::F32 => 24,
+            _ => 32,
+        }
+    }
+
     /// The `index`-th real number for a key of seed and offset: the definition that every kernel
     /// follows. Complex element `i` is the numbers `2i` and `2i + 1`, each divided by √2.
     pub fn draw(&self, [seed, offset]: [i64; 2], index: u64) -> f64 {
@@ -59,14 +70,8 @@ impl Random {
         let lane = (index % 4) as usize;
         match self.distribution {
             Distribution::Uniform => {
-                // As many bits as the significand holds, so that 1 is never reached.
-                let bits = match self.dtype {
-                    DType::F16 => 11,
-                    DType::BF16 => 8,
-                    DType::F32 => 24,
-                    _ => 32,
-                };
-                f64::from(words[lane] >> (32 - bits)) / f64::from(bits as u32).exp2()
+                let bits = self.bits();
+                f64::from(words[lane] >> (32 - bits)) / f64::from(bits).exp2()
             }
             Distribution::Normal => {
                 // Box and Muller: two words make two normals.

@@ -172,13 +172,7 @@ pub fn pack_padded_sequence(
 ) -> RusTorchResult<PackedSequence> {
     const NAME: &str = "pack_padded_sequence";
     let [times, n] = sizes_of(NAME, x, lengths, batch_first)?;
-    let is_legal = lengths.iter().all(|&length| length > 0) && n > 0;
-    require(
-        NAME,
-        is_legal,
-        "sequences of at least one element",
-        format_args!("{lengths:?}"),
-    )?;
+    have_elements(NAME, lengths)?;
     let number = |sequence: usize, time: usize| match batch_first {
         true => sequence * times + time,
         false => time * n + sequence,
@@ -194,15 +188,16 @@ pub fn pack_padded_sequence(
 pub fn pack_sequence(sequences: &[Tensor]) -> RusTorchResult<PackedSequence> {
     const NAME: &str = "pack_sequence";
     let lengths = lengths_of(NAME, sequences)?;
-    let is_legal = lengths.iter().all(|&length| length > 0);
-    require(
-        NAME,
-        is_legal,
-        "sequences of at least one element",
-        format_args!("{lengths:?}"),
-    )?;
+    have_elements(NAME, &lengths)?;
     let number = |sequence: usize, time: usize| lengths[..sequence].iter().sum::<usize>() + time;
     packed(&Tensor::cat(sequences, 0)?, &lengths, number)
+}
+
+/// Fails unless there are sequences, and none is empty.
+fn have_elements(name: &'static str, lengths: &[usize]) -> RusTorchResult<()> {
+    let are_legal = !lengths.is_empty() && !lengths.contains(&0);
+    let got = format_args!("{lengths:?}");
+    require(name, are_legal, "sequences of at least one element", got)
 }
 
 /// Sequences of these lengths, whose elements are those of `elements` by their numbers.

@@ -62,15 +62,17 @@ pub fn norm(
         false => "one or two dimensions",
     };
     require(NAME, matches!(dims.len(), 1 | 2), expected, a.ty())?;
+    let p = match ord {
+        None => Some(2.0),
+        Some(MatrixNorm::P(p)) => Some(p),
+        Some(_) => None,
+    };
     let dims: Vec<isize> = dims.iter().map(|&dim| dim as isize).collect();
+    let is_legal = dims.len() == 2 || p.is_some();
+    require(NAME, is_legal, "two dimensions for this norm", a.ty())?;
     match (&dims[..], ord) {
-        (_, None) => a.norm(2.0, &dims[..], keepdim),
         (&[row, column], Some(ord)) => norm_of(NAME, a, ord, [row, column], keepdim),
-        (_, Some(MatrixNorm::P(p))) => a.norm(p, &dims[..], keepdim),
-        (_, Some(_)) => {
-            require(NAME, false, "two dimensions for this norm", a.ty())?;
-            Ok(a.clone())
-        }
+        _ => a.norm(p.unwrap_or(2.0), &dims[..], keepdim),
     }
 }
 

@@ -97,11 +97,7 @@ fn singles<T: Element<Compute = f32>>(
             let (key, counter) = (seed as u64, (offset as u64).wrapping_add(first as u64));
             T::write(part, &mut buffer, |out| match op.distribution {
                 Distribution::Uniform => {
-                    let bits = match op.dtype {
-                        DType::F16 => 11,
-                        DType::BF16 => 8,
-                        _ => 24,
-                    };
+                    let bits = op.bits();
                     let scale = (-(bits as f32)).exp2();
                     let even = |_, word: [u32; 4]| {
                         word.map(|word| (word >> (32 - bits)) as i32 as f32 * scale)

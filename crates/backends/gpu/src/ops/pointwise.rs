@@ -69,19 +69,12 @@ fn each(step: &Step, indices: &Indices, emitter: &Emitter) -> usize {
     let size = y.ty.dtype.size().unwrap_or(WIDEST);
     let each = (WIDEST / size).clamp(1, 8);
     // Random numbers are drawn by fours.
-    let is_worth_it = (emitter.dialect == Dialect::Cuda || draws(step)) && elements >= MANY;
+    let is_worth_it = (emitter.dialect == Dialect::Cuda || step.draws()) && elements >= MANY;
     let is_possible = PARTS.contains(&y.ty.dtype)
         && elements.is_multiple_of(each)
         && y.layout.offset.is_multiple_of(each)
         && indices.have_neighbours(step, each);
     if is_worth_it && is_possible { each } else { 1 }
-}
-
-/// Are random numbers among what is computed?
-fn draws(step: &Step) -> bool {
-    step.parts
-        .iter()
-        .any(|part| matches!(part.op, Op::Random(_)))
 }
 
 /// Is it enough to compute what takes longest less precisely than in single precision, as all that is read and what
@@ -120,7 +113,7 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
         body,
         "    const uint lane = GROUP_ID(0) * GROUP + LANE, i = lane * {each};"
     );
-    if draws(step) {
+    if step.draws() {
         body.insert_str(0, random::WORDS);
     }
     if is_rough(step, emitter) {
@@ -148,7 +141,7 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
     }
     for element in 0..each {
         body.push_str("        {\n");
-        if draws(step) {
+        if step.draws() {
             let _ = writeln!(body, "        {}", random::place(element, each));
         }
         for at in 0..step.parts.len() {

@@ -31,21 +31,16 @@ fn numbers(dtype: DType, elements: usize) -> usize {
     elements.saturating_mul(1 + usize::from(dtype.is_complex()))
 }
 
-/// Bits of an evenly distributed number: as many as its significand holds. `None` for other numbers.
-fn bits(op: &Random) -> Option<u32> {
-    (op.distribution == Distribution::Uniform).then_some(match op.dtype {
-        DType::F16 => 11,
-        DType::BF16 => 8,
-        DType::F32 => 24,
-        _ => 32,
-    })
+/// Are the numbers evenly distributed?
+fn is_even(op: &Random) -> bool {
+    op.distribution == Distribution::Uniform
 }
 
 /// Can the numbers be drawn one by one, in a chain of elementwise operations?
 pub(crate) fn fuses(signature: &Signature) -> bool {
     let is_single = |dtype| matches!(dtype, DType::F16 | DType::BF16 | DType::F32);
     match signature.op {
-        Op::Random(op) => bits(op).is_some() && is_single(op.dtype) && accepts(signature),
+        Op::Random(op) => is_even(op) && is_single(op.dtype) && accepts(signature),
         _ => false,
     }
 }
@@ -72,7 +67,7 @@ pub(crate) fn place(element: usize, each: usize) -> String {
 
 /// The number there, where [`fuses`] it, by [`WORDS`].
 pub(crate) fn expression(op: &Random, [seed, offset]: [&str; 2]) -> String {
-    let bits = bits(op).unwrap_or(0);
+    let bits = op.bits();
     let (shift, unit) = (32 - bits, (-f64::from(bits)).exp2());
     format!("((float)(random_word({seed}, {offset}, block, word) >> {shift}) * {unit:e}f)")
 }
@@ -96,7 +91,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     }
     kernel.define_dtype("X", real);
     kernel.define("REAL", accumulator(real));
-    kernel.define("BITS", bits(op).unwrap_or(0));
+    kernel.define("BITS", if is_even(op) { op.bits() } else { 0 });
     let deviation = match op.dtype.is_complex() {
         true => std::f64::consts::FRAC_1_SQRT_2,
         false => 1.0,
