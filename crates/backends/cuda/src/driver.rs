@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cudarc::driver::sys::*;
-use rustorch_gpu::{Dialect, Driver, Gemm, Launch, Limits};
-use rustorch_ir::{OpKind, Signature};
+use rustorch_gpu::{Dialect, Driver, Gemm, Launch, Limits, TileMap};
+use rustorch_ir::{DType, OpKind, Signature};
 use rustorch_runtime::{
     DeviceError, DeviceInfo, DeviceType, FailureClass, Fetch, HostBuffer, Watcher,
 };
@@ -66,10 +66,14 @@ impl Cuda {
         let function = kernel.function(launch.dynamic_local)?;
         let addresses: SmallVec<[CUdeviceptr; 16]> =
             launch.buffers.iter().map(|b| b.address()).collect();
-        let mut arguments: SmallVec<[*mut c_void; 17]> = addresses
+        let maps = launch
+            .tiles
             .iter()
-            .map(|a| ptr::from_ref(a).cast_mut().cast())
-            .collect();
+            .map(|map| tensor_map(map, addresses[map.buffer]));
+        let maps: SmallVec<[CUtensorMap; 3]> = maps.collect::<Result<_, _>>()?;
+        let addresses_of = addresses.iter().map(|a| ptr::from_ref(a).cast_mut().cast());
+        let maps_of = maps.iter().map(|map| ptr::from_ref(map).cast_mut().cast());
+        let mut arguments: SmallVec<[*mut c_void; 17]> = addresses_of.chain(maps_of).collect();
         if !launch.params.is_empty() {
             arguments.push(launch.params.as_ptr().cast_mut().cast());
         }
@@ -134,6 +138,44 @@ impl Cuda {
             _ => error,
         }
     }
+}
+
+/// The map of tiles in a buffer at `address`, of five dimensions: 64 columns, rows, as many times 64
+/// columns, heads, and batch.
+fn tensor_map(tiles: &TileMap, address: CUdeviceptr) -> Result<CUtensorMap, Failure> {
+    const COLUMNS: u64 = 64;
+    const BYTES: u64 = 2;
+    let dtype = match tiles.dtype {
+        DType::F16 => CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        _ => CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+    };
+    let [batch, heads, rows, columns] = tiles.shape.map(|n| n as u64);
+    let [batch_step, head_step, row_step] = tiles.strides.map(|n| n as u64 * BYTES);
+    let times = columns / COLUMNS;
+    let sizes = [COLUMNS, rows, times, heads, batch];
+    let steps = [row_step, COLUMNS * BYTES, head_step, batch_step];
+    let tile = [COLUMNS as u32, tiles.rows as u32, times as u32, 1, 1];
+    let mut map = CUtensorMap { opaque: [0; 16] };
+    // SAFETY: there is room for the map, and all arrays have the five dimensions, or one less, that
+    // the call reads; it does not touch the tensor.
+    let status = unsafe {
+        cuTensorMapEncodeTiled(
+            &raw mut map,
+            dtype,
+            sizes.len() as u32,
+            (address + tiles.offset as u64) as *mut c_void,
+            sizes.as_ptr(),
+            steps.as_ptr(),
+            tile.as_ptr(),
+            [1; 5].as_ptr(),
+            CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
+            CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
+            CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
+    };
+    check("cuTensorMapEncodeTiled", status)?;
+    Ok(map)
 }
 
 impl Driver for Cuda {

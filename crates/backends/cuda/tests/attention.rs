@@ -136,6 +136,90 @@ fn attention_of_models_equals_that_of_the_cpu(gpus: &Gpus) {
     }
 }
 
+/// How keys and values of several batches lie in memory.
+#[derive(Clone, Copy, Debug)]
+enum Lie {
+    /// Heads behind each other, or the heads of a token.
+    Heads,
+    Tokens,
+    /// A batch of two dimensions, the first of which changes fastest.
+    Crossed,
+    /// The same for the whole batch, or for all heads.
+    OneForBatch,
+    OneForHeads,
+}
+
+/// Attention of queries, keys and values in `dtype`, without a past.
+fn batched(t: usize, s: usize, d: usize, causal: bool, dtype: DType, lie: Lie) -> Graph {
+    const BATCH: [usize; 2] = [3, 2];
+    let mut g = Graph::new();
+    let [a, b] = BATCH;
+    let given = [t, s, s].map(|rows| {
+        let (shape, order) = match lie {
+            Lie::Heads => ([a, b, HEADS, rows, d], [0, 1, 2, 3, 4]),
+            Lie::Tokens => ([a, b, rows, HEADS, d], [0, 1, 3, 2, 4]),
+            Lie::Crossed => ([b, a, HEADS, rows, d], [1, 0, 2, 3, 4]),
+            Lie::OneForBatch => ([1, 1, HEADS, rows, d], [0, 1, 2, 3, 4]),
+            Lie::OneForHeads => ([a, b, 1, rows, d], [0, 1, 2, 3, 4]),
+        };
+        let x = g.input(TensorType::new(shape, DType::F32)).unwrap();
+        (x, order, [a, b, HEADS, rows, d])
+    });
+    let [q, k, v] = given.map(|(x, order, all)| {
+        let x = g.cast(x, dtype).unwrap();
+        let x = g.permute(x, &order).unwrap();
+        g.broadcast(x, all).unwrap()
+    });
+    let op = Attention {
+        causal,
+        past: false,
+        ..attention(d)
+    };
+    let y = g.push(op, &[q, k, v]).unwrap();
+    let y = g.cast(y, DType::F32).unwrap();
+    g.output(y);
+    g
+}
+
+fn attention_of_batches_equals_that_of_the_cpu(gpus: &Gpus) {
+    use Lie::{Crossed, Heads, OneForBatch, OneForHeads, Tokens};
+    for gpu in gpus {
+        for dtype in [DType::F16, DType::BF16] {
+            for (t, s, d, causal, lie) in [
+                (17, 17, 64, true, Heads),
+                (200, 200, 64, true, Tokens),
+                (450, 450, 64, true, Crossed),
+                (450, 300, 64, true, OneForBatch),
+                (260, 330, 64, false, OneForHeads),
+                (130, 130, 128, true, Heads),
+                (384, 384, 128, true, Tokens),
+                (300, 200, 128, true, Crossed),
+                (150, 333, 128, false, OneForBatch),
+                (70, 600, 128, true, OneForHeads),
+            ] {
+                let graph = batched(t, s, d, causal, dtype, lie);
+                let inputs = [0, 1, 2].map(|i| {
+                    let ty = &graph.inputs()[i];
+                    floats(ty.shape.elements(), i + 1)
+                });
+                let ready = Ready::new(gpu.clone(), &graph);
+                let y = ready.run(&inputs);
+                let cpu = Arc::new(rustorch_cpu::Cpu::new(0));
+                let expected = Ready::new(cpu, &graph).run(&inputs);
+                let error = error(&y, &expected);
+                // That of weights and results in this type.
+                let limit = if dtype == DType::BF16 { 2e-5 } else { 1e-6 };
+                assert!(
+                    error < limit,
+                    "{dtype} {t} {s} {d} {causal} {lie:?}: {error:.1e}"
+                );
+                // No order of chance is in it.
+                assert_eq!(ready.run(&inputs), y);
+            }
+        }
+    }
+}
+
 /// The gradients of queries, keys and values, one after the other, of causal attention among `t`
 /// tokens, whose heads lie as models have them, or of all of them to `s` keys.
 fn gradients(t: usize, s: usize, d: usize, causal: bool, dtype: DType) -> Graph {
@@ -290,6 +374,7 @@ fn the_attention_of_a_layer_equals_that_of_the_cpu(gpus: &Gpus) {
 fn main() -> ExitCode {
     run(tests![
         attention_of_models_equals_that_of_the_cpu,
+        attention_of_batches_equals_that_of_the_cpu,
         gradients_of_attention_equal_those_of_the_cpu,
         the_attention_of_a_layer_equals_that_of_the_cpu
     ])

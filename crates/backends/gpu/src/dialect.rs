@@ -19,6 +19,8 @@ pub enum Dialect {
 pub(crate) struct Head<'a> {
     pub(crate) name: &'static str,
     pub(crate) pointers: &'a [Pointer<'a>],
+    /// The names of its tensor maps, where the language has those.
+    pub(crate) maps: &'a [String],
     /// Has it parameters besides the pointers?
     pub(crate) has_params: bool,
     /// Work-items of a group.
@@ -143,6 +145,9 @@ fn begin_cuda(head: &Head, source: &mut String) {
     for (at, Pointer { ty, name, .. }) in head.pointers.iter().enumerate() {
         let comma = if at == 0 { "" } else { ", " };
         let _ = write!(source, "{comma}{ty} {name}_");
+    }
+    for name in head.maps {
+        let _ = write!(source, ", const __grid_constant__ TensorMap {name}");
     }
     if head.has_params {
         let comma = if head.pointers.is_empty() { "" } else { ", " };

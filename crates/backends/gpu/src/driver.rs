@@ -82,6 +82,24 @@ pub struct Access {
     pub is_written: bool,
 }
 
+/// How a launch has tiles of 16-bit numbers brought to local memory: a tensor map ([`Dialect::Cuda`]),
+/// whose tiles are in columns of 64 numbers, in which the 16 bytes `i` of row `r` are at `i ^ r % 8`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TileMap {
+    /// Which of the launch's buffers they are in.
+    pub buffer: usize,
+    /// The byte that they begin at.
+    pub offset: usize,
+    /// f16 or bf16.
+    pub dtype: DType,
+    /// `[batch, heads, rows, columns]`, with a multiple of 64 columns.
+    pub shape: [usize; 4],
+    /// Elements from one to the next of each but of columns, which are neighbours: of 16 bytes, multiples.
+    pub strides: [usize; 3],
+    /// Rows of a tile, up to 256, which has all columns.
+    pub rows: usize,
+}
+
 /// One kernel to be run over a grid of groups.
 pub struct Launch<'a, D: Driver> {
     /// Groups in each dimension; none is zero.
@@ -92,7 +110,9 @@ pub struct Launch<'a, D: Driver> {
     pub buffers: &'a [&'a D::Buffer],
     /// What the kernel does with each of them.
     pub accesses: &'a [Access],
-    /// The words of the parameter structure, which follows the buffers.
+    /// Tensor maps, which follow the buffers.
+    pub tiles: &'a [TileMap],
+    /// The words of the parameter structure, which follows these.
     pub params: &'a [u32],
     /// Bytes of local memory beyond what the source declares.
     pub dynamic_local: u32,

@@ -8,7 +8,7 @@ use rustorch_runtime::{Place, Slot};
 use smallvec::SmallVec;
 
 use crate::dialect::{Dialect, Head, Pointer};
-use crate::driver::Access;
+use crate::driver::{Access, TileMap};
 
 /// The buffer that a kernel's argument is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,6 +61,7 @@ pub(crate) struct Kernel {
     groups: [u32; 3],
     definitions: String,
     arguments: Vec<Argument>,
+    tiles: Vec<TileMap>,
     /// Fields of the parameter structure.
     fields: String,
     /// Their words.
@@ -81,6 +82,7 @@ pub(crate) struct Dispatch {
     pub(crate) buffers: SmallVec<[Buffer; 8]>,
     /// What the kernel does with each.
     pub(crate) accesses: SmallVec<[Access; 8]>,
+    pub(crate) tiles: Vec<TileMap>,
     pub(crate) params: Vec<u32>,
     pub(crate) group: u32,
     pub(crate) groups: [u32; 3],
@@ -204,6 +206,7 @@ impl Kernel {
             groups: [1; 3],
             definitions: String::new(),
             arguments: Vec::new(),
+            tiles: Vec::new(),
             fields: String::new(),
             params: Vec::new(),
             dynamic_local: 0,
@@ -295,6 +298,29 @@ impl Kernel {
         self.argument(name, "u32", Buffer::Counters, start, access);
     }
 
+    /// `name_map`, by which tiles of `rows` rows are brought of the argument `name`, which is `place`, of four
+    /// dimensions, where the language has that.
+    pub(crate) fn tiles(&mut self, name: &str, place: &Place, rows: usize) {
+        let named = |argument: &Argument| argument.name == name;
+        let Some(buffer) = self.arguments.iter().position(named) else {
+            return;
+        };
+        let shape = [0, 1, 2, 3].map(|i| place.ty.shape[i]);
+        // A dimension of one may have any stride, of which maps ask for multiples of 16 bytes.
+        let step = |i: usize| match shape[i] {
+            1 => shape[3],
+            _ => place.layout.strides[i],
+        };
+        self.tiles.push(TileMap {
+            buffer,
+            offset: position(place).1,
+            dtype: place.ty.dtype,
+            shape,
+            strides: [step(0), step(1), step(2)],
+            rows,
+        });
+    }
+
     /// The text, where it is generated with the arguments.
     pub(crate) fn set_text(&mut self, text: String) {
         self.text = text.into();
@@ -379,10 +405,13 @@ impl Kernel {
         let mut source = self.definitions;
         let _ = writeln!(source, "typedef struct {{\n{}}} Params;", self.fields);
         let pointers = pointers(dialect, &self.arguments);
+        let map = |map: &TileMap| format!("{}_map", self.arguments[map.buffer].name);
+        let maps: Vec<String> = self.tiles.iter().map(map).collect();
         let _ = write!(source, "#define KERNEL_BEGIN ");
         let head = Head {
             name: self.name,
             pointers: &pointers,
+            maps: &maps,
             has_params: !self.params.is_empty(),
             group: self.group,
             residence: self.residence.unwrap_or([self.group, 1]),
@@ -402,6 +431,7 @@ impl Kernel {
             source,
             buffers: self.arguments.iter().map(|a| a.buffer).collect(),
             accesses: self.arguments.iter().map(|a| a.access).collect(),
+            tiles: self.tiles,
             params: self.params,
             group: self.group,
             groups: self.groups,

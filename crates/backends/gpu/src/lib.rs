@@ -30,7 +30,7 @@ use rustorch_runtime::{
 use sha2::{Digest, Sha256};
 
 pub use dialect::Dialect;
-pub use driver::{Access, Driver, Gemm, Launch, Limits, Matrix};
+pub use driver::{Access, Driver, Gemm, Launch, Limits, Matrix, TileMap};
 pub use signal::Signal;
 
 use crate::cache::{Cache, Key};

@@ -241,6 +241,7 @@ impl<D: Driver> GpuProgram<D> {
             group: dispatch.group,
             buffers: &operands,
             accesses: &dispatch.accesses,
+            tiles: &dispatch.tiles,
             params: &dispatch.params,
             dynamic_local: dispatch.dynamic_local,
             begins_early,

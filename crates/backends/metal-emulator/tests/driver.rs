@@ -54,6 +54,7 @@ fn affine(
         group: 64,
         buffers: &[x, y],
         accesses: &[access(from, false), access(to, true)],
+        tiles: &[],
         params: &[WORDS as u32, from as u32, to as u32],
         dynamic_local: 0,
         begins_early: false,

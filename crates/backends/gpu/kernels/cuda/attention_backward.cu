@@ -78,7 +78,7 @@ FUNCTION void multiply_rows(float* sum, uint rows, uint tile) {
 FUNCTION void add_columns(float* sum, const uint* shares, uint tile) {
     const ulong columns = descriptor(tile, STEP * 128);
     UNROLL for (uint j = 0; j < STEP / 16; j++) {
-        multiply_columns<D>(sum, shares + 4 * j, columns + j * 2048 / 16);
+        multiply_columns<D>(sum, shares + 4 * j, columns + j * 2048 / 16, 1);
     }
 }
 

@@ -53,19 +53,32 @@ template <uint N> FUNCTION void multiply_tiles(float* sum, ulong a, ulong b, uin
 }
 
 // Adds 64 rows in registers, of both of a lane's rows two elements and then those 8 further, by 16
-// rows of N, 64 or 128, columns.
-template <uint N> FUNCTION void multiply_columns(float* sum, const uint* a, ulong b) {
-    if constexpr (N == 64) {
-        asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, 1, 0;\n"
-                     WGMMA(64) " {" REGISTERS_32 "}, {%32, %33, %34, %35}, %36, adds, 1, 1, 1;\n}"
-                     : FLOATS_32(sum, 0)
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-    } else {
-        asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, 1, 0;\n"
-                     WGMMA(128) " {" REGISTERS_64 "}, {%64, %65, %66, %67}, %68, adds, 1, 1, 1;\n}"
-                     : FLOATS_32(sum, 0), FLOATS_32(sum, 32)
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+// rows of N, 64 or 128, columns in local memory, or by 16 of N rows there; or begins anew, unless
+// `adds`.
+#define MULTIPLY_REGISTERS(name, are_columns) \
+    template <uint N> FUNCTION void name(float* sum, const uint* a, ulong b, uint adds) { \
+        if constexpr (N == 64) { \
+            asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %37, 0;\n" \
+                         WGMMA(64) " {" REGISTERS_32 "}, {%32, %33, %34, %35}, %36, adds, 1, 1, " \
+                         are_columns ";\n}" \
+                         : FLOATS_32(sum, 0) \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds)); \
+        } else { \
+            asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %69, 0;\n" \
+                         WGMMA(128) " {" REGISTERS_64 "}, {%64, %65, %66, %67}, %68, adds, 1, 1, " \
+                         are_columns ";\n}" \
+                         : FLOATS_32(sum, 0), FLOATS_32(sum, 32) \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds)); \
+        } \
     }
+MULTIPLY_REGISTERS(multiply_columns, "1")
+MULTIPLY_REGISTERS(multiply_own_rows, "0")
+
+// Four matrices of 8 by 8 numbers as products take rows from registers; the lanes 8 i to 8 i + 7 give
+// where the rows of the i-th are in local memory.
+FUNCTION void load_matrices(uint* x, uint address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(address) : "memory");
 }
 
 // Begins products, after which registers were written; ends a group of them; and waits until

@@ -232,7 +232,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let grid = groups * splits;
     if splits == 1 {
         kernel.write("y", step.output());
-        totals(&mut kernel, step);
+        totals(&mut kernel, step.outputs.get(1));
         emitter.launch(kernel.groups(grid, 1, 1));
         return;
     }
@@ -261,7 +261,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         kernel.scratch(name, partial, memory, false);
     }
     kernel.write("y", step.output());
-    totals(&mut kernel, step);
+    totals(&mut kernel, step.outputs.get(1));
     kernel.word("splits", splits);
     kernel.word("dv", dv);
     emitter.launch(kernel.groups(all_heads * rows, 1, 1));
@@ -306,9 +306,8 @@ pub(crate) fn result(kernel: &mut Kernel, name: &str, place: &Place) {
     strides(kernel, name, place);
 }
 
-/// The totals of a step that is an attention, if they are wanted.
-pub(crate) fn totals(kernel: &mut Kernel, step: &Step) {
-    let totals = step.outputs.get(1);
+/// The logarithms of the weights' totals, if they are wanted.
+pub(crate) fn totals(kernel: &mut Kernel, totals: Option<&Place>) {
     kernel.define("HAS_TOTALS", u8::from(totals.is_some()));
     if let Some(totals) = totals {
         kernel.write("totals", totals);

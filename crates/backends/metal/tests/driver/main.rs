@@ -66,6 +66,7 @@ fn launch_as(
         group,
         buffers,
         accesses,
+        tiles: &[],
         params,
         dynamic_local: 0,
         begins_early: false,

@@ -2,11 +2,10 @@
 //! a token; and of many.
 
 use rustorch_ir::ops::{Attention, RopeLayout};
-use rustorch_ir::{DType, Layout, Op, Signature, TensorType};
+use rustorch_ir::{DType, Layout, Op, Shape, Signature, TensorType};
 use rustorch_runtime::{Place, Step};
 
 use super::matmul::Numbers;
-use crate::driver::Limits;
 use crate::emit::Emitter;
 use crate::kernel::{Kernel, Scratch};
 use crate::ops::attention::{operand, options, others, result, shape, strides, totals};
@@ -23,12 +22,15 @@ const SPLITS: usize = 8;
 const GROUP_OF_FEW: usize = 512;
 const WARP: usize = 32;
 
-/// Rows of queries of a group: of few, at most, and of many.
+/// Rows of queries of a group of few, at most.
 const ROWS_OF_FEW: usize = 8;
-const ROWS_OF_MANY: usize = 128;
 
-/// Keys of 64 up to which groups of many rows go on to others.
-const GOES_ON: usize = 1024;
+/// Rows of queries of a warpgroup, and its work-items.
+const ROWS_OF_WARPGROUP: usize = 64;
+const WARPGROUP: usize = 128;
+
+/// Keys that groups of many rows take at a time.
+const KEYS: usize = 128;
 
 /// Bytes of keys and values that the second-level cache keeps for sure.
 const CACHED: usize = 24 << 20;
@@ -51,6 +53,7 @@ pub(crate) fn accepts(op: &Attention, [q, k, v]: [&TensorType; 3]) -> bool {
         && op.scale.0 > 0.0
         && (is_many || are_halves && !op.log_sum_exp)
         && (are_halves || are_single)
+        && k.shape.elements() > 0
         && matches!(width(k), Some(64 | 128))
         && width(v) == width(k)
 }
@@ -80,31 +83,260 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
         return;
     };
     let [q, k, v] = [0, 1, 2].map(|i| &step.inputs[i]);
-    let t = q.ty.shape[q.ty.rank() - 2];
     let terms = Numbers::of(k.ty.dtype).terms;
-    let (mut kernel, groups) = match (terms, t <= FEW) {
-        (1, true) => few([q, k, v]),
-        (1, false) => many([q, k, v], terms, emitter.limits),
-        _ => many([q, &of_halves(k), &of_halves(v)], terms, emitter.limits),
-    };
-    operand(&mut kernel, "q", q);
-    let halves = (terms > 1).then(|| split([k, v], terms, emitter));
-    for (i, (name, place)) in [("k", k), ("v", v)].into_iter().enumerate() {
-        match halves {
-            None => operand(&mut kernel, name, place),
-            Some(halves) => {
-                kernel.scratch(name, DType::BF16, halves[i], false);
-                strides(&mut kernel, name, &of_halves(place));
-                operand(&mut kernel, &format!("given_{name}"), place);
-            }
+    match q.ty.shape[q.ty.rank() - 2] {
+        _ if terms > 1 => emit_single(op, terms, step, emitter),
+        ..=FEW => emit_few(op, step, emitter),
+        _ => {
+            let all = [q, k, v, step.output()].map(Place::clone);
+            emit_many(op, all, step.outputs.get(1).cloned(), step, emitter);
         }
-        kernel.word(&format!("{name}_term"), place.ty.shape.elements());
     }
+}
+
+/// Appends the launch for few rows.
+fn emit_few(op: &Attention, step: &Step, emitter: &mut Emitter) {
+    let operands = [0, 1, 2].map(|i| &step.inputs[i]);
+    let (mut kernel, groups) = few(operands);
+    for (name, place) in ["q", "k", "v"].into_iter().zip(operands) {
+        operand(&mut kernel, name, place);
+    }
+    let [q, k, _] = operands;
     options(op, [q, k], others(op, step), step, &mut kernel, emitter);
     kernel.define("NEW_TOKEN", 0);
     result(&mut kernel, "y", step.output());
-    totals(&mut kernel, step);
+    totals(&mut kernel, step.outputs.get(1));
     emitter.launch(kernel.groups(groups, 1, 1));
+}
+
+/// Appends the launches for many rows of halves: one, or, where a tensor's batch is no single
+/// dimension, one for each index of the first.
+fn emit_many(
+    op: &Attention,
+    all: [Place; 4],
+    logs: Option<Place>,
+    step: &Step,
+    emitter: &mut Emitter,
+) {
+    let Some([q, k, v, y]) = with_one_batch(&all) else {
+        for i in 0..all[0].ty.shape[0] {
+            let logs = logs.as_ref().map(|logs| part(logs, i));
+            emit_many(
+                op,
+                all.each_ref().map(|place| part(place, i)),
+                logs,
+                step,
+                emitter,
+            );
+        }
+        return;
+    };
+    let [batch, heads, t, d] = [0, 1, 2, 3].map(|i| q.ty.shape[i]);
+    let (kv_heads, s) = (k.ty.shape[1], k.ty.shape[2]);
+    let converts = q.ty.dtype != k.ty.dtype;
+    // Narrow heads leave registers for a third warpgroup, and none for queries.
+    let (warpgroups, stages, q_tiles) = match (converts, d) {
+        (true, _) => (2, 3, 0),
+        (false, 64) => (3, 2, 2),
+        _ => (2, 3, 1),
+    };
+    let text = text!(
+        "attention.h",
+        "cuda/async.h",
+        "cuda/attention.h",
+        "cuda/warpgroups.h",
+        "cuda/tiles.h",
+        "cuda/attention_many.cu"
+    );
+    // A warpgroup that loads, and those that compute.
+    let group = WARPGROUP * (warpgroups + 1);
+    let mut kernel = Kernel::new("attention_many", text, group as u32);
+    define(&mut kernel, [&q, &k, &v]);
+    let rows = ROWS_OF_WARPGROUP * warpgroups;
+    for (name, value) in [
+        ("WARPGROUPS", warpgroups),
+        ("KEYS", KEYS),
+        ("STAGES", stages),
+        ("Q_TILES", q_tiles),
+        ("Q_IN_REGISTERS", usize::from(warpgroups == 2)),
+    ] {
+        kernel.define(name, value);
+    }
+    let tiles: [(_, _, usize); 3] = [
+        ("q", &q, if converts { 0 } else { rows }),
+        ("k", &k, KEYS),
+        ("v", &v, KEYS),
+    ];
+    for (name, place, rows) in tiles {
+        operand(&mut kernel, name, place);
+        if rows > 0 {
+            kernel.tiles(name, place, rows);
+        }
+    }
+    // The tiles begin at a multiple of 1024.
+    let row_bytes = d * size_of::<u16>();
+    kernel.dynamic_local((q_tiles * rows + 2 * stages * KEYS) * row_bytes + 1024);
+    let work = Work {
+        heads: batch * heads,
+        keys: s,
+        tiles: t.div_ceil(rows),
+        // Where the first rows see the fewest keys, these are what the first tile has less.
+        absent_rows: if op.causal {
+            t.next_multiple_of(rows) - t
+        } else {
+            0
+        },
+        rows,
+        is_causal: op.causal,
+        groups: emitter.limits.compute_units,
+    };
+    let most = CACHED / (2 * s * row_bytes) * (heads / kv_heads);
+    for (name, value) in [
+        ("all_heads", work.heads),
+        ("together", work.together(most)),
+        ("tiles", work.tiles),
+        ("items", work.items()),
+        ("absent_rows", work.absent_rows),
+    ] {
+        kernel.word(name, value);
+    }
+    options(op, [&q, &k], others(op, step), step, &mut kernel, emitter);
+    result(&mut kernel, "y", &y);
+    totals(&mut kernel, logs.as_ref());
+    let groups = work.items().min(work.groups);
+    emitter.launch(kernel.groups(groups, 1, 1));
+}
+
+/// The tensors with their batch as one dimension, if strides allow.
+fn with_one_batch(all: &[Place; 4]) -> Option<[Place; 4]> {
+    let merged = all.iter().map(|place| {
+        let lead = place.ty.rank() - 3;
+        let (batch, matrices) = place.ty.shape.split_at(lead);
+        let shape = [batch.iter().product()].into_iter();
+        let shape: Shape = shape.chain(matrices.iter().copied()).collect();
+        let mut merged = place.clone();
+        merged.layout = place.layout.reshape(&shape)?;
+        merged.ty.shape = shape;
+        Some(merged)
+    });
+    let merged: Option<Vec<Place>> = merged.collect();
+    merged?.try_into().ok()
+}
+
+/// A tensor at index `i` of its first dimension.
+fn part(place: &Place, i: usize) -> Place {
+    let mut part = place.clone();
+    part.layout = place.layout.slice(0, i, 1, 1);
+    let shape: Shape = place.ty.shape[1..].iter().copied().collect();
+    part.layout = Layout {
+        strides: part.layout.strides[1..].into(),
+        shape: shape.clone(),
+        ..part.layout
+    };
+    part.ty.shape = shape;
+    part
+}
+
+/// How attention for many rows is shared out: items are tiles of rows of a head, the longest first, of
+/// some heads at a time. Groups take them from the front and from the end of what all take at a time
+/// by turns.
+struct Work {
+    heads: usize,
+    keys: usize,
+    /// Tiles of a head's rows.
+    tiles: usize,
+    rows: usize,
+    absent_rows: usize,
+    is_causal: bool,
+    /// Groups that work at a time.
+    groups: usize,
+}
+
+impl Work {
+    fn items(&self) -> usize {
+        self.heads * self.tiles
+    }
+
+    /// Of how many heads items follow each other: of no more than `most`, so that their keys stay in the
+    /// cache, and so many that the group with the most to do has little more than others.
+    fn together(&self, most: usize) -> usize {
+        let most = most.clamp(1, self.heads);
+        if !self.is_causal || most == self.heads {
+            return most;
+        }
+        let candidates = (most.div_ceil(2)..=most).rev().take(16);
+        candidates
+            .min_by_key(|&n| self.most_tiles(n))
+            .unwrap_or(most)
+    }
+
+    /// Tiles of keys that the group with the most to do goes through, with `together` heads at a time;
+    /// beginning an item takes about as long as one.
+    fn most_tiles(&self, together: usize) -> usize {
+        let groups = self.groups.min(self.items());
+        let mut tiles = vec![0; groups];
+        for item in 0..self.items() {
+            let section = item / (self.tiles * together) * together;
+            let width = together.min(self.heads - section);
+            let tile = self.tiles - 1 - (item - section * self.tiles) / width;
+            let end = ((tile + 1) * self.rows - self.absent_rows).min(self.keys);
+            let (round, place) = (item / groups, item % groups);
+            let group = if round % 2 == 0 {
+                place
+            } else {
+                groups - 1 - place
+            };
+            tiles[group] += end.div_ceil(KEYS) + 1;
+        }
+        tiles.into_iter().max().unwrap_or(0)
+    }
+}
+
+/// Appends the launches for numbers in single precision, as sums of so many terms.
+fn emit_single(op: &Attention, terms: usize, step: &Step, emitter: &mut Emitter) {
+    let [q, k, v] = [0, 1, 2].map(|i| &step.inputs[i]);
+    let lead = k.ty.rank() - 3;
+    let (s, d) = (k.ty.shape[lead + 1], k.ty.shape[lead + 2]);
+    let heads: usize = q.ty.shape[..=lead].iter().product();
+    let each = q.ty.shape[lead] / k.ty.shape[lead];
+    let text = text!(
+        "attention.h",
+        "cuda/async.h",
+        "cuda/attention.h",
+        "cuda/warpgroups.h",
+        "cuda/attention_rows.h",
+        "cuda/attention_many_f32.cu"
+    );
+    // A warpgroup that loads and two that compute.
+    let mut kernel = Kernel::new("attention_many_f32", text, 3 * WARPGROUP as u32);
+    define(&mut kernel, [q, &of_halves(k), &of_halves(v)]);
+    kernel.define("TERMS", terms);
+    operand(&mut kernel, "q", q);
+    let halves = split([k, v], terms, emitter);
+    for ((name, place), halves) in [("k", k), ("v", v)].into_iter().zip(halves) {
+        kernel.scratch(name, DType::BF16, halves, false);
+        strides(&mut kernel, name, &of_halves(place));
+        operand(&mut kernel, &format!("given_{name}"), place);
+        kernel.word(&format!("{name}_term"), place.ty.shape.elements());
+    }
+    // What local memory has room for.
+    const KEYS: usize = 64;
+    let stages = if d == 64 { 2 } else { 1 };
+    kernel.define("KEYS", KEYS);
+    kernel.define("STAGES", stages);
+    let rows = 2 * ROWS_OF_WARPGROUP;
+    let row_bytes = terms * d * size_of::<u16>();
+    // The tiles begin at a multiple of 1024.
+    kernel.dynamic_local((rows + 2 * stages * KEYS) * row_bytes + 1024);
+    kernel.word("all_heads", heads);
+    let together = (CACHED / (2 * s * row_bytes)).max(1) * each;
+    kernel.word("together", together.min(heads));
+    let items = heads * q.ty.shape[lead + 1].div_ceil(rows);
+    kernel.word("items", items);
+    options(op, [q, k], others(op, step), step, &mut kernel, emitter);
+    result(&mut kernel, "y", step.output());
+    totals(&mut kernel, step.outputs.get(1));
+    emitter.launch(kernel.groups(items, 1, 1));
 }
 
 /// A dense tensor of its shape in bf16.
@@ -162,51 +394,6 @@ fn few(operands: [&Place; 3]) -> (Kernel, usize) {
     let row_bytes = (d + 8) * size_of::<f32>();
     kernel.dynamic_local(GROUP_OF_FEW / WARP * rows * row_bytes);
     (kernel, heads * all_rows.div_ceil(rows) * SPLITS)
-}
-
-/// The kernel for many rows, and its number of groups. Numbers are sums of so many terms.
-fn many(operands: [&Place; 3], terms: usize, limits: &Limits) -> (Kernel, usize) {
-    let [q, k, _] = operands;
-    let lead = k.ty.rank() - 3;
-    let (s, d) = (k.ty.shape[lead + 1], k.ty.shape[lead + 2]);
-    let heads: usize = q.ty.shape[..=lead].iter().product();
-    let each = q.ty.shape[lead] / k.ty.shape[lead];
-    let text = text!(
-        "attention.h",
-        "cuda/async.h",
-        "cuda/attention.h",
-        "cuda/warpgroups.h",
-        "cuda/attention_rows.h",
-        "cuda/attention_many.cu"
-    );
-    // A warpgroup that loads and two that compute.
-    let mut kernel = Kernel::new("attention_many", text, 384);
-    define(&mut kernel, operands);
-    kernel.define("CONVERTS", u8::from(q.ty.dtype != k.ty.dtype));
-    kernel.define("TERMS", terms);
-    let row_bytes = terms * d * size_of::<u16>();
-    // What local memory has room for.
-    let (keys, stages) = match (terms, d) {
-        (1, _) => (128, 2),
-        (_, 64) => (64, 2),
-        _ => (64, 1),
-    };
-    kernel.define("KEYS", keys);
-    kernel.define("STAGES", stages);
-    // The tiles begin at a multiple of 1024.
-    kernel.dynamic_local((ROWS_OF_MANY + 2 * stages * keys) * row_bytes + 1024);
-    kernel.word("all_heads", heads);
-    let together = (CACHED / (2 * s * row_bytes)).max(1) * each;
-    kernel.word("together", together.min(heads));
-    let items = heads * q.ty.shape[lead + 1].div_ceil(ROWS_OF_MANY);
-    kernel.word("items", items);
-    // Groups that go on to other rows save what a group's start takes (H200, bf16, causal: 1,024 keys of 64 in 0.39 ms,
-    // 0.45 otherwise). Of many narrow keys that is little, and the device's own order is better (4,096: 0.87 ms and 0.81).
-    let groups = match terms == 1 && (d > 64 || s <= GOES_ON) {
-        true => items.min(limits.compute_units),
-        false => items,
-    };
-    (kernel, groups)
 }
 
 /// Is there a kernel for the gradients of this attention?
@@ -331,4 +518,51 @@ pub(crate) fn emit_cached(step: &Step, emitter: &mut Emitter) {
     kernel.real("MAGNITUDE", DType::F32, magnitude);
     kernel.write("y", step.output());
     emitter.launch(kernel.groups(groups, 1, 1));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn work(heads: usize, keys: usize) -> Work {
+        Work {
+            heads,
+            keys,
+            tiles: keys.div_ceil(128),
+            rows: 128,
+            absent_rows: keys.next_multiple_of(128) - keys,
+            is_causal: true,
+            groups: 132,
+        }
+    }
+
+    #[test]
+    fn heads_at_a_time_leave_no_group_with_much_more_than_others() {
+        for (heads, keys, most) in [
+            (128, 4096, 12),
+            (128, 4096, 8),
+            (32, 16384, 3),
+            (48, 1000, 20),
+        ] {
+            let work = work(heads, keys);
+            let together = work.together(most);
+            assert!((1..=most).contains(&together), "{heads} {keys}: {together}");
+            // The most that a group does, by what each does on average.
+            let all: usize = (0..work.tiles)
+                .map(|tile| ((tile + 1) * 128).min(keys + 127) / 128 + 1)
+                .sum();
+            let mean = heads * all / work.groups.min(work.items());
+            let worst = work.most_tiles(together);
+            assert!(
+                worst * 10 <= mean * 13,
+                "{heads} {keys} {together}: {worst} of {mean}"
+            );
+        }
+    }
+
+    #[test]
+    fn all_heads_are_taken_together_where_their_keys_fit() {
+        assert_eq!(work(32, 1024).together(96), 32);
+        assert_eq!(work(32, 1024).together(0), 1);
+    }
 }
