@@ -138,7 +138,7 @@ fn attention_of_models_equals_that_of_the_cpu(gpus: &Gpus) {
 
 /// How keys and values of several batches lie in memory.
 #[derive(Clone, Copy, Debug)]
-enum Lie {
+enum Order {
     /// Heads behind each other, or the heads of a token.
     Heads,
     Tokens,
@@ -150,24 +150,24 @@ enum Lie {
 }
 
 /// Attention of queries, keys and values in `dtype`, without a past.
-fn batched(t: usize, s: usize, d: usize, causal: bool, dtype: DType, lie: Lie) -> Graph {
+fn batched(t: usize, s: usize, d: usize, causal: bool, dtype: DType, order: Order) -> Graph {
     const BATCH: [usize; 2] = [3, 2];
     let mut g = Graph::new();
     let [a, b] = BATCH;
     let given = [t, s, s].map(|rows| {
-        let (shape, order) = match lie {
-            Lie::Heads => ([a, b, HEADS, rows, d], [0, 1, 2, 3, 4]),
-            Lie::Tokens => ([a, b, rows, HEADS, d], [0, 1, 3, 2, 4]),
-            Lie::Crossed => ([b, a, HEADS, rows, d], [1, 0, 2, 3, 4]),
-            Lie::OneForBatch => ([1, 1, HEADS, rows, d], [0, 1, 2, 3, 4]),
-            Lie::OneForHeads => ([a, b, 1, rows, d], [0, 1, 2, 3, 4]),
+        let (shape, dims) = match order {
+            Order::Heads => ([a, b, HEADS, rows, d], [0, 1, 2, 3, 4]),
+            Order::Tokens => ([a, b, rows, HEADS, d], [0, 1, 3, 2, 4]),
+            Order::Crossed => ([b, a, HEADS, rows, d], [1, 0, 2, 3, 4]),
+            Order::OneForBatch => ([1, 1, HEADS, rows, d], [0, 1, 2, 3, 4]),
+            Order::OneForHeads => ([a, b, 1, rows, d], [0, 1, 2, 3, 4]),
         };
         let x = g.input(TensorType::new(shape, DType::F32)).unwrap();
-        (x, order, [a, b, HEADS, rows, d])
+        (x, dims, [a, b, HEADS, rows, d])
     });
-    let [q, k, v] = given.map(|(x, order, all)| {
+    let [q, k, v] = given.map(|(x, dims, all)| {
         let x = g.cast(x, dtype).unwrap();
-        let x = g.permute(x, &order).unwrap();
+        let x = g.permute(x, &dims).unwrap();
         g.broadcast(x, all).unwrap()
     });
     let op = Attention {
@@ -182,10 +182,10 @@ fn batched(t: usize, s: usize, d: usize, causal: bool, dtype: DType, lie: Lie) -
 }
 
 fn attention_of_batches_equals_that_of_the_cpu(gpus: &Gpus) {
-    use Lie::{Crossed, Heads, OneForBatch, OneForHeads, Tokens};
+    use Order::{Crossed, Heads, OneForBatch, OneForHeads, Tokens};
     for gpu in gpus {
         for dtype in [DType::F16, DType::BF16] {
-            for (t, s, d, causal, lie) in [
+            for (t, s, d, causal, order) in [
                 (17, 17, 64, true, Heads),
                 (200, 200, 64, true, Tokens),
                 (450, 450, 64, true, Crossed),
@@ -197,7 +197,7 @@ fn attention_of_batches_equals_that_of_the_cpu(gpus: &Gpus) {
                 (150, 333, 128, false, OneForBatch),
                 (70, 600, 128, true, OneForHeads),
             ] {
-                let graph = batched(t, s, d, causal, dtype, lie);
+                let graph = batched(t, s, d, causal, dtype, order);
                 let inputs = [0, 1, 2].map(|i| {
                     let ty = &graph.inputs()[i];
                     floats(ty.shape.elements(), i + 1)
@@ -211,7 +211,7 @@ fn attention_of_batches_equals_that_of_the_cpu(gpus: &Gpus) {
                 let limit = if dtype == DType::BF16 { 2e-5 } else { 1e-6 };
                 assert!(
                     error < limit,
-                    "{dtype} {t} {s} {d} {causal} {lie:?}: {error:.1e}"
+                    "{dtype} {t} {s} {d} {causal} {order:?}: {error:.1e}"
                 );
                 // No order of chance is in it.
                 assert_eq!(ready.run(&inputs), y);

@@ -120,10 +120,10 @@ fn emit_many(
 ) {
     let Some([q, k, v, y]) = with_one_batch(&all) else {
         for i in 0..all[0].ty.shape[0] {
-            let logs = logs.as_ref().map(|logs| part(logs, i));
+            let logs = logs.as_ref().map(|logs| at_index(logs, i));
             emit_many(
                 op,
-                all.each_ref().map(|place| part(place, i)),
+                all.each_ref().map(|place| at_index(place, i)),
                 logs,
                 step,
                 emitter,
@@ -176,7 +176,7 @@ fn emit_many(
     // The tiles begin at a multiple of 1024.
     let row_bytes = d * size_of::<u16>();
     kernel.dynamic_local((q_tiles * rows + 2 * stages * KEYS) * row_bytes + 1024);
-    let work = Work {
+    let items = Items {
         heads: batch * heads,
         keys: s,
         tiles: t.div_ceil(rows),
@@ -192,18 +192,18 @@ fn emit_many(
     };
     let most = CACHED / (2 * s * row_bytes) * (heads / kv_heads);
     for (name, value) in [
-        ("all_heads", work.heads),
-        ("together", work.together(most)),
-        ("tiles", work.tiles),
-        ("items", work.items()),
-        ("absent_rows", work.absent_rows),
+        ("all_heads", items.heads),
+        ("together", items.together(most)),
+        ("tiles", items.tiles),
+        ("items", items.count()),
+        ("absent_rows", items.absent_rows),
     ] {
         kernel.word(name, value);
     }
     options(op, [&q, &k], others(op, step), step, &mut kernel, emitter);
     result(&mut kernel, "y", &y);
     totals(&mut kernel, logs.as_ref());
-    let groups = work.items().min(work.groups);
+    let groups = items.count().min(items.groups);
     emitter.launch(kernel.groups(groups, 1, 1));
 }
 
@@ -224,23 +224,23 @@ fn with_one_batch(all: &[Place; 4]) -> Option<[Place; 4]> {
 }
 
 /// A tensor at index `i` of its first dimension.
-fn part(place: &Place, i: usize) -> Place {
-    let mut part = place.clone();
-    part.layout = place.layout.slice(0, i, 1, 1);
+fn at_index(place: &Place, i: usize) -> Place {
+    let mut at = place.clone();
+    at.layout = place.layout.slice(0, i, 1, 1);
     let shape: Shape = place.ty.shape[1..].iter().copied().collect();
-    part.layout = Layout {
-        strides: part.layout.strides[1..].into(),
+    at.layout = Layout {
+        strides: at.layout.strides[1..].into(),
         shape: shape.clone(),
-        ..part.layout
+        ..at.layout
     };
-    part.ty.shape = shape;
-    part
+    at.ty.shape = shape;
+    at
 }
 
 /// How attention for many rows is shared out: items are tiles of rows of a head, the longest first, of
 /// some heads at a time. Groups take them from the front and from the end of what all take at a time
 /// by turns.
-struct Work {
+struct Items {
     heads: usize,
     keys: usize,
     /// Tiles of a head's rows.
@@ -252,8 +252,8 @@ struct Work {
     groups: usize,
 }
 
-impl Work {
-    fn items(&self) -> usize {
+impl Items {
+    fn count(&self) -> usize {
         self.heads * self.tiles
     }
 
@@ -273,9 +273,9 @@ impl Work {
     /// Tiles of keys that the group with the most to do goes through, with `together` heads at a time;
     /// beginning an item takes about as long as one.
     fn most_tiles(&self, together: usize) -> usize {
-        let groups = self.groups.min(self.items());
+        let groups = self.groups.min(self.count());
         let mut tiles = vec![0; groups];
-        for item in 0..self.items() {
+        for item in 0..self.count() {
             let section = item / (self.tiles * together) * together;
             let width = together.min(self.heads - section);
             let tile = self.tiles - 1 - (item - section * self.tiles) / width;
@@ -524,8 +524,8 @@ pub(crate) fn emit_cached(step: &Step, emitter: &mut Emitter) {
 mod tests {
     use super::*;
 
-    fn work(heads: usize, keys: usize) -> Work {
-        Work {
+    fn items(heads: usize, keys: usize) -> Items {
+        Items {
             heads,
             keys,
             tiles: keys.div_ceil(128),
@@ -544,15 +544,15 @@ mod tests {
             (32, 16384, 3),
             (48, 1000, 20),
         ] {
-            let work = work(heads, keys);
-            let together = work.together(most);
+            let items = items(heads, keys);
+            let together = items.together(most);
             assert!((1..=most).contains(&together), "{heads} {keys}: {together}");
             // The most that a group does, by what each does on average.
-            let all: usize = (0..work.tiles)
+            let all: usize = (0..items.tiles)
                 .map(|tile| ((tile + 1) * 128).min(keys + 127) / 128 + 1)
                 .sum();
-            let mean = heads * all / work.groups.min(work.items());
-            let worst = work.most_tiles(together);
+            let mean = heads * all / items.groups.min(items.count());
+            let worst = items.most_tiles(together);
             assert!(
                 worst * 10 <= mean * 13,
                 "{heads} {keys} {together}: {worst} of {mean}"
@@ -562,7 +562,7 @@ mod tests {
 
     #[test]
     fn all_heads_are_taken_together_where_their_keys_fit() {
-        assert_eq!(work(32, 1024).together(96), 32);
-        assert_eq!(work(32, 1024).together(0), 1);
+        assert_eq!(items(32, 1024).together(96), 32);
+        assert_eq!(items(32, 1024).together(0), 1);
     }
 }
