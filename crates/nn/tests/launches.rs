@@ -27,9 +27,9 @@ impl Launches {
 
 impl Observer for Launches {
     fn saw(&self, event: Event<'_>) {
-        if let Event::Launched { launch, .. } = event {
+        if let Event::Launched(launched) = event {
             let mut launches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            launches.push(launch.name.clone());
+            launches.extend(launched.iter().map(|(launch, ..)| launch.name.clone()));
         }
     }
 }

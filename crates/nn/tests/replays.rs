@@ -29,10 +29,11 @@ struct Counts {
 impl Observer for Counts {
     fn saw(&self, event: Event<'_>) {
         match event {
-            Event::Launched { launch, .. } => {
-                self.launched.fetch_add(1, Ordering::Relaxed);
+            Event::Launched(launched) => {
+                let count = launched.times.len();
+                self.launched.fetch_add(count, Ordering::Relaxed);
                 let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-                names.push(launch.name.clone());
+                names.extend(launched.iter().map(|(launch, ..)| launch.name.clone()));
             }
             Event::Replayed { .. } => {
                 self.replayed.fetch_add(1, Ordering::Relaxed);

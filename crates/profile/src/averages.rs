@@ -207,7 +207,15 @@ struct Open {
 impl Totals {
     pub(crate) fn add(&mut self, record: &Record) {
         match &record.what {
-            What::Launched { launch, time } => self.launch(launch, *time),
+            What::Launched {
+                launches,
+                first,
+                times,
+            } => {
+                for (launch, (_, time)) in launches.iter().skip(*first).zip(times) {
+                    self.launch(launch, *time);
+                }
+            }
             What::Replayed { replay, time } => {
                 let all: u128 = replay.launches.iter().map(|(_, t)| t.as_nanos()).sum();
                 if all == 0 {

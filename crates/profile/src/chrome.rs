@@ -126,7 +126,7 @@ impl Sink for Chrome {
         self.out.extend_from_slice(b"\n]\n");
     }
 
-    fn take(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.out)
+    fn written(&mut self) -> &mut Vec<u8> {
+        &mut self.out
     }
 }

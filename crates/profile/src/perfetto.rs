@@ -7,7 +7,6 @@
 //! Events are nearly all of a trace. They are written [field by field](Wire), where everything else is a message
 //! that `prost` encodes: building one for each costs many times what it takes to write it.
 
-use std::mem;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use prost::Message;
@@ -538,9 +537,7 @@ impl Sink for Perfetto {
     /// A trace may end anywhere between packets.
     fn finish(&mut self) {}
 
-    fn take(&mut self) -> Vec<u8> {
-        // About as much comes until the next time.
-        let next = Vec::with_capacity(self.out.len());
-        mem::replace(&mut self.out, next)
+    fn written(&mut self) -> &mut Vec<u8> {
+        &mut self.out
     }
 }

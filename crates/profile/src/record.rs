@@ -20,9 +20,12 @@ pub(crate) struct Record {
 /// What it was. Times are in nanoseconds.
 #[derive(Clone, Debug)]
 pub(crate) enum What {
+    /// As [`LaunchTimes`](rustorch_runtime::LaunchTimes) are.
     Launched {
-        launch: Arc<LaunchInfo>,
-        time: u64,
+        launches: Arc<Vec<Arc<LaunchInfo>>>,
+        first: usize,
+        /// Since when and for how long.
+        times: Box<[(u64, u64)]>,
     },
     Replayed {
         replay: Arc<Replay>,
@@ -78,13 +81,18 @@ impl Record {
     pub(crate) fn of(event: Event<'_>, start: Instant) -> Option<Self> {
         let now = || since(start, Instant::now());
         let (at, what) = match event {
-            Event::Launched {
-                launch,
-                begin,
-                time,
-            } => {
-                let (launch, time) = (launch.clone(), nanoseconds(time));
-                (since(start, begin), What::Launched { launch, time })
+            Event::Launched(launched) => {
+                let times = launched.times.iter();
+                let times: Box<[_]> = times
+                    .map(|&(begin, time)| (since(start, begin), nanoseconds(time)))
+                    .collect();
+                let at = times.first().map_or(0, |(at, _)| *at);
+                let launched = What::Launched {
+                    launches: launched.launches.clone(),
+                    first: launched.first,
+                    times,
+                };
+                (at, launched)
             }
             Event::Replayed {
                 replay,
@@ -121,6 +129,14 @@ impl Record {
         };
         let thread = this_thread();
         Some(Self { at, thread, what })
+    }
+
+    /// How many events it is of.
+    pub(crate) fn count(&self) -> usize {
+        match &self.what {
+            What::Launched { times, .. } => times.len(),
+            _ => 1,
+        }
     }
 }
 

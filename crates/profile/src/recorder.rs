@@ -19,17 +19,17 @@ use crate::perfetto::Perfetto;
 use crate::record::{Gpu, Record, What, since, this_thread};
 use crate::timeline::{Sink, Timeline};
 
-/// How long what was seen waits to be written, at most.
-const PERIOD: Duration = Duration::from_millis(100);
+/// How long what was seen waits to be written, at most. It is told of ten milliseconds late at most.
+const PERIOD: Duration = Duration::from_millis(90);
 
-/// Records that are written sooner.
+/// Events that are written sooner.
 const BATCH: usize = 1 << 13;
 
-/// Records that wait to be written, at most: of those beyond only the number is kept, so that memory
+/// Events that wait to be written, at most: of those beyond only the number is kept, so that memory
 /// stays level whatever the disk does.
 const WAITING: usize = 1 << 18;
 
-/// Records that are kept in memory, where there is no file.
+/// Events that are kept in memory, where there is no file.
 const KEPT: usize = 1 << 22;
 
 /// Where traces go.
@@ -56,6 +56,15 @@ pub(crate) fn sink(path: &Path) -> Box<dyn Sink> {
         true => Box::new(Chrome::new(&program)),
         false => Box::new(Perfetto::new(&program)),
     }
+}
+
+/// Why a trace is not whole, and what to do.
+pub(crate) fn unwritten(path: &Path, error: io::Error) -> io::Error {
+    let path = path.display();
+    let told = format!(
+        "the trace {path} cannot be written ({error}): make room there, or name another file"
+    );
+    io::Error::new(error.kind(), told)
 }
 
 /// What was recorded.
@@ -85,6 +94,8 @@ struct Shared {
 #[derive(Default)]
 struct Buffer {
     records: Vec<Record>,
+    /// How many events these are of.
+    events: usize,
     dropped: u64,
     /// Is what comes to be forgotten?
     pauses: bool,
@@ -101,12 +112,14 @@ impl Shared {
         if buffer.pauses {
             return;
         }
-        if buffer.records.len() >= WAITING {
-            buffer.dropped += 1;
+        let (before, count) = (buffer.events, record.count());
+        if before + count > WAITING {
+            buffer.dropped += count as u64;
             return;
         }
+        buffer.events += count;
         buffer.records.push(record);
-        if buffer.records.len() == BATCH {
+        if before < BATCH && buffer.events >= BATCH {
             self.wake.notify_one();
         }
     }
@@ -190,6 +203,8 @@ struct Writer {
     totals: Totals,
     /// What is kept, if it is.
     kept: Option<Vec<Record>>,
+    /// How many more events may be.
+    room: usize,
     file: Option<(Timeline, File, PathBuf)>,
     failure: Option<io::Error>,
 }
@@ -200,6 +215,7 @@ impl Writer {
             start,
             totals: Totals::default(),
             kept: matches!(target, Target::Memory).then(Vec::new),
+            room: KEPT,
             file: None,
             failure: None,
         };
@@ -217,8 +233,8 @@ impl Writer {
 
     /// The run goes on without a trace, after one warning.
     fn fail(&mut self, path: &Path, error: io::Error) {
-        let path = path.display();
-        tracing::warn!("the trace {path} cannot be written, and is left there: {error}");
+        let error = unwritten(path, error);
+        tracing::warn!("{error}; what runs goes on without it");
         self.file = None;
         self.failure = Some(error);
     }
@@ -229,11 +245,11 @@ impl Writer {
         let mut records = Vec::with_capacity(BATCH);
         loop {
             let (dropped, is_over) = {
-                let is_quiet =
-                    |buffer: &mut Buffer| !buffer.is_over && buffer.records.len() < BATCH;
+                let is_quiet = |buffer: &mut Buffer| !buffer.is_over && buffer.events < BATCH;
                 let waited = (shared.wake).wait_timeout_while(shared.buffer(), PERIOD, is_quiet);
                 let (mut buffer, _) = waited.unwrap_or_else(PoisonError::into_inner);
                 mem::swap(&mut buffer.records, &mut records);
+                buffer.events = 0;
                 (mem::take(&mut buffer.dropped), buffer.is_over)
             };
             if dropped > 0 {
@@ -263,16 +279,24 @@ impl Writer {
             }
         }
         if let Some(kept) = &mut self.kept {
-            let room = KEPT.saturating_sub(kept.len());
-            kept.extend(records.drain(..).take(room));
+            let fits = |record: &Record| {
+                let left = self.room.checked_sub(record.count());
+                self.room = left.unwrap_or(0);
+                left.is_some()
+            };
+            kept.extend(records.drain(..).take_while(fits));
         }
         records.clear();
     }
 
     fn flush(&mut self) {
-        if let Some((timeline, file, path)) = &mut self.file
-            && let Err(e) = file.write_all(&timeline.take())
-        {
+        let Some((timeline, file, path)) = &mut self.file else {
+            return;
+        };
+        let written = timeline.written();
+        let result = file.write_all(written);
+        written.clear();
+        if let Err(e) = result {
             let path = path.clone();
             self.fail(&path, e);
         }

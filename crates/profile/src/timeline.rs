@@ -129,8 +129,8 @@ pub(crate) trait Sink: Send {
     fn counter(&mut self, track: TrackId, at: u64, value: f64);
     /// Nothing comes any more.
     fn finish(&mut self);
-    /// What was written since the last call.
-    fn take(&mut self) -> Vec<u8>;
+    /// What was written, and was not taken away.
+    fn written(&mut self) -> &mut Vec<u8>;
 }
 
 /// What tells tracks apart.
@@ -192,9 +192,9 @@ impl Timeline {
         }
     }
 
-    /// What was written since the last call.
-    pub(crate) fn take(&mut self) -> Vec<u8> {
-        self.sink.take()
+    /// What was written, and was not taken away.
+    pub(crate) fn written(&mut self) -> &mut Vec<u8> {
+        self.sink.written()
     }
 
     /// Ends whatever is open.
@@ -216,7 +216,15 @@ impl Timeline {
     pub(crate) fn add(&mut self, record: &Record) {
         let Record { at, thread, .. } = *record;
         match &record.what {
-            What::Launched { launch, time } => self.launch(launch, at, *time),
+            What::Launched {
+                launches,
+                first,
+                times,
+            } => {
+                for (launch, &(at, time)) in launches.iter().skip(*first).zip(times) {
+                    self.launch(launch, at, time);
+                }
+            }
             What::Replayed { replay, time } => self.replay(replay, at, *time),
             What::Moved {
                 from,
@@ -486,6 +494,7 @@ mod tests {
     struct Notes {
         tracks: Vec<String>,
         names: Names,
+        out: Vec<u8>,
         lines: Arc<Mutex<Vec<String>>>,
     }
 
@@ -527,8 +536,8 @@ mod tests {
 
         fn finish(&mut self) {}
 
-        fn take(&mut self) -> Vec<u8> {
-            Vec::new()
+        fn written(&mut self) -> &mut Vec<u8> {
+            &mut self.out
         }
     }
 
@@ -552,14 +561,22 @@ mod tests {
             .collect()
     }
 
-    fn launch(time: u64) -> What {
-        let launch = Arc::new(LaunchInfo {
+    fn matmul() -> Arc<LaunchInfo> {
+        Arc::new(LaunchInfo {
             name: "matmul".to_owned(),
             device: GPU,
             bytes: 0,
             flops: 0,
-        });
-        What::Launched { launch, time }
+        })
+    }
+
+    /// Products, of which those before the `first` were told of before.
+    fn launches(first: usize, times: &[(u64, u64)]) -> What {
+        What::Launched {
+            launches: Arc::new(vec![matmul(); first + times.len()]),
+            first,
+            times: times.into(),
+        }
     }
 
     fn moved(from: DeviceType, to: DeviceType, time: u64) -> What {
@@ -576,9 +593,9 @@ mod tests {
     fn what_a_device_does_at_the_same_time_is_on_further_tracks() {
         let cpu = DeviceType::Cpu;
         let lines = written(vec![
-            (10, launch(20)),
-            (15, launch(20)),
-            (30, launch(5)),
+            (10, launches(1, &[(10, 20)])),
+            (15, launches(0, &[(15, 20)])),
+            (30, launches(0, &[(30, 5), (36, 2)])),
             (40, moved(cpu, GPU, 10)),
             (45, moved(GPU, cpu, 10)),
         ]);
@@ -589,6 +606,8 @@ mod tests {
             "opencl:0 (2): 35 end",
             "opencl:0: 30 begin matmul",
             "opencl:0: 35 end",
+            "opencl:0: 36 begin matmul",
+            "opencl:0: 38 end",
             "opencl:0 transfers: 40 begin cpu → opencl:0",
             "opencl:0 transfers: 50 end",
             "opencl:0 transfers (2): 45 begin opencl:0 → cpu",
@@ -599,11 +618,8 @@ mod tests {
 
     #[test]
     fn launches_at_once_are_one_slice() {
-        let What::Launched { launch, .. } = launch(1) else {
-            unreachable!()
-        };
         let replay = |count| {
-            let launches = vec![(launch.clone(), Duration::ZERO); count];
+            let launches = vec![(matmul(), Duration::ZERO); count];
             let device = GPU;
             let replay = Arc::new(Replay { device, launches });
             What::Replayed { replay, time: 5 }

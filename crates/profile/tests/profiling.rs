@@ -314,7 +314,13 @@ fn what_is_kept_is_saved_in_either_format() {
     let seen = perfetto(&fs::read(&path).unwrap());
     // What ran behind the end is not there.
     assert_eq!(seen.iter().filter(|s| s.track == "cpu").count(), CHAIN);
-    assert!(profile.save(folder.path().join("no/such/folder")).is_err());
+    let nowhere = folder.path().join("no/such/folder");
+    let error = profile.save(&nowhere).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+    assert!(
+        error.to_string().contains(&nowhere.display().to_string()),
+        "{error}"
+    );
     let table = profile.key_averages().to_string();
     let lines: Vec<&str> = table.lines().collect();
     assert!(
@@ -337,7 +343,11 @@ fn files_that_cannot_be_written_stop_nothing() {
     }
     for path in paths {
         let profile = traced(&path, 3, DeviceType::Cpu);
-        assert!(profile.failure().is_some(), "{}", path.display());
+        let failure = profile.failure().expect("a file that cannot be written");
+        assert!(
+            failure.to_string().contains(&path.display().to_string()),
+            "{failure}"
+        );
         let calls = profile.key_averages().find("matmul").unwrap().calls;
         assert_eq!(calls, 3 * CHAIN as u64);
     }

@@ -214,7 +214,7 @@ pub struct Scratch {
 }
 
 /// Looks on while a program runs.
-pub trait Probe: Sync {
+pub trait Probe {
     /// Called before node `node` is launched. An error stops the run and becomes its result.
     ///
     /// # Errors

@@ -91,7 +91,7 @@ pub use memory::{
     Contents, DeviceBuffer, DeviceMemory, Fetch, HOST_ALIGNMENT, HostBuffer, HostMemory,
 };
 pub use moment::Moment;
-pub use observer::{Event, HostWork, LaunchInfo, Observer, Replay, Span};
+pub use observer::{Event, HostWork, LaunchInfo, LaunchTimes, Observer, Replay, Span};
 pub use outline::Outline;
 pub use placement::Reason;
 pub use planner::Estimate;

@@ -21,6 +21,27 @@ pub struct LaunchInfo {
     pub flops: u64,
 }
 
+/// Launches of a run that a device has worked on one behind the other: mostly all of a segment, as
+/// telling of each by itself would cost a part of what a short one takes.
+#[derive(Clone, Copy, Debug)]
+pub struct LaunchTimes<'a> {
+    /// The segment's launches, in the order in which they are made.
+    pub launches: &'a Arc<Vec<Arc<LaunchInfo>>>,
+    /// The first of them that is told of.
+    pub first: usize,
+    /// Since when and for how long the device worked on that one and those behind it.
+    pub times: &'a [(Instant, Duration)],
+}
+
+impl<'a> LaunchTimes<'a> {
+    /// What each was, since when and for how long.
+    pub fn iter(self) -> impl Iterator<Item = (&'a Arc<LaunchInfo>, Instant, Duration)> {
+        let launches = self.launches.iter().skip(self.first);
+        let each = launches.zip(self.times);
+        each.map(|(launch, &(begin, time))| (launch, begin, time))
+    }
+}
+
 /// Launches that a device makes at once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Replay {
@@ -48,15 +69,8 @@ pub enum HostWork {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// A device has worked on a launch.
-    Launched {
-        /// What it was.
-        launch: &'a Arc<LaunchInfo>,
-        /// Since when.
-        begin: Instant,
-        /// For how long.
-        time: Duration,
-    },
+    /// A device has worked on launches.
+    Launched(LaunchTimes<'a>),
     /// A device has worked on launches that it was given at once.
     Replayed {
         /// What they were.

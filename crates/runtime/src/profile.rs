@@ -1,21 +1,24 @@
 //! How long the launches of a plan take.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustorch_ir::{Graph, Op, Role};
 use smallvec::SmallVec;
 
 use crate::costs::work::Work;
-use crate::journal::lock;
-use crate::observer::{Event, LaunchInfo, Observers, Replay};
+use crate::observer::{Event, LaunchInfo, LaunchTimes, Observers, Replay};
 use crate::{DeviceError, DeviceType, Probe, Watcher};
 
 /// Runs of a plan whose launches are made one by one for who looks on, where a device else makes
 /// them at once: the first one, which may be the only one, and the second, which compiles and loads
 /// nothing any more.
 const ONE_BY_ONE: u32 = 2;
+
+/// How long launches of a run that goes on are kept before those who look on are told of them.
+const LATE: Duration = Duration::from_millis(10);
 
 /// The nodes that a launch computes, by their indices in the plan's graph: several if elementwise
 /// ones are fused.
@@ -46,10 +49,12 @@ impl Profile {
 /// What those who look on are told of a segment's launches.
 #[derive(Default)]
 pub(crate) struct Launches {
-    /// In the order in which they are made.
-    known: Vec<(Launched, Arc<LaunchInfo>)>,
-    /// Those of the last run that was timed.
-    times: Vec<Duration>,
+    /// The nodes of each, in the order in which they are made.
+    nodes: Vec<Launched>,
+    /// What each is.
+    known: Arc<Vec<Arc<LaunchInfo>>>,
+    /// Since when and for how long the device worked on each in the last run that was timed.
+    times: Vec<(Instant, Duration)>,
     timed_runs: u32,
     replay: Option<Arc<Replay>>,
 }
@@ -63,8 +68,8 @@ impl Launches {
     /// Who tells `observers` how long the device works on all of them together.
     pub(crate) fn watcher(&mut self, device: DeviceType, observers: &Observers) -> Watcher {
         let replay = self.replay.get_or_insert_with(|| {
-            let known = self.known.iter().map(|(_, launch)| launch.clone());
-            let launches = known.zip(self.times.iter().copied()).collect();
+            let times = self.times.iter().map(|&(_, time)| time);
+            let launches = self.known.iter().cloned().zip(times).collect();
             Arc::new(Replay { device, launches })
         });
         let (replay, observers) = (replay.clone(), observers.clone());
@@ -82,8 +87,10 @@ impl Launches {
 pub(crate) struct Timer<'a> {
     /// Index of the segment's first node in the plan's graph.
     first: usize,
-    times: Option<Mutex<&'a mut BTreeMap<Launched, Duration>>>,
-    told: Option<Mutex<Telling<'a>>>,
+    /// When the run began.
+    begin: Instant,
+    times: Option<RefCell<&'a mut BTreeMap<Launched, Duration>>>,
+    told: Option<RefCell<Telling<'a>>>,
 }
 
 /// Tells of launches.
@@ -92,15 +99,18 @@ struct Telling<'a> {
     graph: &'a Graph,
     device: DeviceType,
     launches: &'a mut Launches,
-    /// How many were told of in this run.
+    /// How many of this run's were told of.
     count: usize,
+    /// From when on those that were not are late.
+    late: Instant,
 }
 
 impl<'a> Timer<'a> {
-    /// Times the launches of a segment of `graph`, whose first node has the index `first`.
+    /// Times the launches of a run, which begins now, of a segment whose first node has the index `first`.
     pub(crate) fn new(first: usize) -> Self {
         Self {
             first,
+            begin: Instant::now(),
             times: None,
             told: None,
         }
@@ -108,7 +118,7 @@ impl<'a> Timer<'a> {
 
     /// Adds the times to `profile`.
     pub(crate) fn noting(self, profile: &'a mut Profile) -> Self {
-        let times = Some(Mutex::new(&mut profile.times));
+        let times = Some(RefCell::new(&mut profile.times));
         Self { times, ..self }
     }
 
@@ -123,50 +133,74 @@ impl<'a> Timer<'a> {
         launches.timed_runs = launches.timed_runs.saturating_add(1);
         launches.times.clear();
         launches.replay = None;
-        let told = Some(Mutex::new(Telling {
+        let late = self.begin + LATE;
+        let told = Some(RefCell::new(Telling {
             observers,
             graph,
             device,
             launches,
             count: 0,
+            late,
         }));
         Self { told, ..self }
     }
 
-    /// The run of these nodes is over, which began then: if the device told nothing of launches, it
-    /// was one.
-    pub(crate) fn finish(self, nodes: usize, begin: Instant) {
+    /// The run is over. `ran` is the number of nodes that it has computed, if it did: if the device
+    /// told nothing of launches, it was one.
+    pub(crate) fn finish(self, ran: Option<usize>) {
         let Some(told) = self.told else { return };
-        let mut told = told.into_inner().unwrap_or_else(|e| e.into_inner());
-        if told.count == 0 {
+        let mut told = told.into_inner();
+        if let (Some(nodes), true) = (ran, told.launches.times.is_empty()) {
             let nodes = self.first..self.first + nodes;
             let computing = |&at: &usize| told.graph.nodes()[at].op.def().role() == Role::Compute;
             let nodes: Launched = nodes.filter(computing).collect();
             if !nodes.is_empty() {
-                told.tell(nodes.iter().copied(), begin, begin.elapsed());
+                told.add(nodes.iter().copied(), self.begin, self.begin.elapsed());
             }
         }
+        told.tell();
     }
 }
 
 impl Telling<'_> {
-    fn tell(&mut self, nodes: impl Iterator<Item = usize> + Clone, begin: Instant, time: Duration) {
-        let Launches { known, times, .. } = &mut *self.launches;
+    /// A launch is over.
+    fn add(&mut self, nodes: impl Iterator<Item = usize> + Clone, begin: Instant, time: Duration) {
+        let Launches {
+            nodes: all,
+            known,
+            times,
+            ..
+        } = &mut *self.launches;
+        let at = times.len();
         // Mostly they are the same in each run: no list is made of them.
-        let is_known = |(its, _): &(Launched, _)| its.iter().copied().eq(nodes.clone());
-        if !known.get(self.count).is_some_and(is_known) {
-            known.truncate(self.count);
+        let is_known = |its: &Launched| its.iter().copied().eq(nodes.clone());
+        if !all.get(at).is_some_and(is_known) {
             let nodes: Launched = nodes.collect();
             let launch = Arc::new(describe(self.graph, &nodes, self.device));
-            known.push((nodes, launch));
+            all.truncate(at);
+            all.push(nodes);
+            let known = Arc::make_mut(known);
+            known.truncate(at);
+            known.push(launch);
         }
-        times.push(time);
-        self.observers.saw(Event::Launched {
-            launch: &known[self.count].1,
-            begin,
-            time,
-        });
-        self.count += 1;
+        times.push((begin, time));
+        if begin > self.late || time > LATE {
+            self.late = begin + time + LATE;
+            self.tell();
+        }
+    }
+
+    /// Tells of those that were not told of.
+    fn tell(&mut self) {
+        let Launches { known, times, .. } = &*self.launches;
+        if self.count < times.len() {
+            self.observers.saw(Event::Launched(LaunchTimes {
+                launches: known,
+                first: self.count,
+                times: &times[self.count..],
+            }));
+            self.count = times.len();
+        }
     }
 }
 
@@ -182,10 +216,13 @@ impl Probe for Timer<'_> {
     fn took(&self, nodes: &[usize], begin: Instant, time: Duration) {
         let nodes = nodes.iter().map(|node| self.first + node);
         if let Some(times) = &self.times {
-            *lock(times).entry(nodes.clone().collect()).or_default() += time;
+            *times
+                .borrow_mut()
+                .entry(nodes.clone().collect())
+                .or_default() += time;
         }
         if let Some(told) = &self.told {
-            lock(told).tell(nodes, begin, time);
+            told.borrow_mut().add(nodes, begin, time);
         }
     }
 }

@@ -151,18 +151,21 @@ impl Program for CpuProgram {
             arena: &arena,
         };
         let launches = self.launches.iter().zip(&self.nodes);
+        // A launch begins when the one before is over: the clock is read once for each.
+        let mut begin = probe.is_timed().then(Instant::now);
         for (step, (prepared, nodes)) in self.lowered.steps.iter().zip(launches) {
             for part in &step.parts {
                 probe.before(part.node, &part.op)?;
             }
-            let start = probe.is_timed().then(Instant::now);
             self.step(step, prepared, &memory)?.map_err(|misuse| {
                 let Part { node, op, .. } = step.last();
                 DeviceError::new(DeviceType::Cpu, FailureClass::Caller, misuse.0)
                     .at(*node, op.name())
             })?;
-            if let Some(start) = start {
-                probe.took(nodes, start, start.elapsed());
+            if let Some(begin) = &mut begin {
+                let end = Instant::now();
+                probe.took(nodes, *begin, end - *begin);
+                *begin = end;
             }
         }
         if !arena.is_empty() {

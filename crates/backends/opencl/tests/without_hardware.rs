@@ -96,9 +96,10 @@ struct Seen(Mutex<Vec<(String, Duration)>>);
 
 impl Observer for Seen {
     fn saw(&self, event: Event<'_>) {
-        if let Event::Launched { launch, time, .. } = event {
-            let name = launch.name.to_string();
-            self.0.lock().unwrap().push((name, time));
+        if let Event::Launched(launched) = event {
+            let seen = launched.iter();
+            let seen = seen.map(|(launch, _, time)| (launch.name.to_string(), time));
+            self.0.lock().unwrap().extend(seen);
         }
     }
 }

@@ -42,8 +42,10 @@ impl Seen {
 
 impl Observer for Seen {
     fn saw(&self, event: Event<'_>) {
-        if let Event::Launched { launch, time, .. } = event {
-            self.add(launch, time);
+        if let Event::Launched(launched) = event {
+            for (launch, _, time) in launched.iter() {
+                self.add(launch, time);
+            }
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Running the stages of a plan.
 
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use super::failing::{Attempt, Failure};
 use super::inputs::{Held, Inputs};
@@ -119,11 +118,9 @@ impl Executable {
                 if let Some(observers) = observers {
                     timer = timer.telling(observers, &plan.graph, device, launches);
                 }
-                let begin = Instant::now();
                 let ran = watched(&timer);
-                if ran.is_ok() {
-                    timer.finish(plan.segments[index].graph.nodes().len(), begin);
-                }
+                let nodes = plan.segments[index].graph.nodes().len();
+                timer.finish(ran.is_ok().then_some(nodes));
                 ran
             }
             Some(observers) => watched(&Whole(launches.watcher(device, observers))),
