@@ -1,7 +1,8 @@
 //! What a trace takes of decoding on the processor, with and without one by turns:
 //! `cargo bench -p rustorch-llm --bench tracing -- [THREADS [ROUNDS [MODEL.gguf]]]`.
 //!
-//! A turn decodes the same tokens; where it is traced, its time ends when the trace is written. Medians are by the clock;
+//! A turn decodes the same tokens; where it is traced, its time begins before the trace's file is made, and ends when
+//! the trace is written. Medians are by the clock;
 //! processor time is that of all threads, on Linux, of all turns together.
 
 use std::error::Error;
@@ -17,7 +18,7 @@ use rustorch_profile::ProfilerOptions;
 use rustorch_runtime::{Backend, Runtime};
 
 /// Tokens of a turn.
-const TOKENS: usize = 200;
+const TOKENS: usize = 1000;
 
 /// The time that all threads of this process had of processors so far, in the kernel's ticks of 10 ms.
 fn ticks() -> Option<u64> {
@@ -46,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Cargo adds an option of its own.
     let mut words = env::args().skip(1).filter(|word| word != "--bench");
     let threads = words.next().map_or(Ok(1), |word| word.parse())?;
-    let rounds = words.next().map_or(Ok(100), |word| word.parse())?;
+    let rounds = words.next().map_or(Ok(40), |word| word.parse())?;
     let bundled = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../models/classics-13m-Q4_K_M.gguf"
@@ -76,6 +77,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     decode()?;
     for _ in 0..rounds {
         for (turns, is_traced) in [(&mut plain, false), (&mut traced, true)] {
+            if is_traced && path.exists() {
+                // To empty a file would take time of its own.
+                fs::remove_file(&path)?;
+            }
             let (begin, before) = (Instant::now(), ticks());
             let options = ProfilerOptions::new().trace(&path);
             let profiler = is_traced.then(|| options.start(&runtime));

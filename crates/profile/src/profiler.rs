@@ -89,7 +89,7 @@ impl ProfilerOptions {
         Self { target, ..self }
     }
 
-    /// What was seen is kept in memory, for [`Profile::save`]: 16 bytes for a launch, and of the
+    /// What was seen is kept in memory, for [`Profile::save`]: about 20 bytes for a launch, of the
     /// first four million events.
     #[must_use]
     pub fn keep(self) -> Self {

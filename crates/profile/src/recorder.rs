@@ -119,7 +119,9 @@ impl Shared {
         }
         buffer.events += count;
         buffer.records.push(record);
-        if before < BATCH && buffer.events >= BATCH {
+        let is_much = before < BATCH && buffer.events >= BATCH;
+        drop(buffer);
+        if is_much {
             self.wake.notify_one();
         }
     }
