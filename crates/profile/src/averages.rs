@@ -1,14 +1,15 @@
 //! Times by what they were spent on, as PyTorch's `key_averages` has them.
 
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustorch_runtime::{DeviceType, LaunchInfo};
+use rustorch_runtime::{DeviceType, LaunchInfo, Replay};
 use serde::Serialize;
 
 use crate::Map;
-use crate::launches::PerLaunch;
+use crate::launches::PerList;
 use crate::limits::Limits;
 use crate::record::{Record, What, copier};
 
@@ -184,16 +185,25 @@ type Key = (Kind, Option<DeviceType>, String);
 #[derive(Default)]
 pub(crate) struct Totals {
     rows: Map<Key, KeyAverage>,
-    /// What is not in `rows` yet.
-    launches: PerLaunch<Launched>,
+    /// What is not in `rows` yet: each launch of a list, and those that were made at once.
+    launches: PerList<Vec<Arc<LaunchInfo>>, Vec<Launched>>,
+    replays: PerList<Replay, Launched>,
     /// What each thread has begun, innermost last.
     open: Map<u32, Vec<Open>>,
 }
 
 /// How often a launch was made, and its time.
+#[derive(Clone, Copy, Default)]
 struct Launched {
     calls: u64,
     time: u64,
+}
+
+impl Launched {
+    fn add(&mut self, time: u64) {
+        self.calls += 1;
+        self.time += time;
+    }
 }
 
 /// Something that a thread has begun.
@@ -212,21 +222,29 @@ impl Totals {
                 first,
                 times,
             } => {
-                for (launch, (_, time)) in launches.iter().skip(*first).zip(times) {
-                    self.launch(launch, *time);
+                let known = match self.launches.get(launches) {
+                    Some(known) => known,
+                    None => {
+                        self.make_room();
+                        let count = launches.len();
+                        let known = vec![Launched::default(); count];
+                        self.launches.insert(launches, count, known)
+                    }
+                };
+                for (launched, (_, time)) in known.iter_mut().skip(*first).zip(times) {
+                    launched.add(*time);
                 }
             }
             What::Replayed { replay, time } => {
-                let all: u128 = replay.launches.iter().map(|(_, t)| t.as_nanos()).sum();
-                if all == 0 {
-                    let row = row(&mut self.rows, Kind::Launch, Some(replay.device), "replay");
-                    row.add(1, *time, 0, 0);
-                    return;
-                }
-                for (launch, its) in &replay.launches {
-                    let share = u128::from(*time) * its.as_nanos() / all;
-                    self.launch(launch, share as u64);
-                }
+                let known = match self.replays.get(replay) {
+                    Some(known) => known,
+                    None => {
+                        self.make_room();
+                        let count = replay.launches.len();
+                        self.replays.insert(replay, count, Launched::default())
+                    }
+                };
+                known.add(*time);
             }
             What::Moved {
                 from,
@@ -261,23 +279,46 @@ impl Totals {
         }
     }
 
-    fn launch(&mut self, launch: &Arc<LaunchInfo>, time: u64) {
-        if let Some(launched) = self.launches.get(launch) {
-            launched.calls += 1;
-            launched.time += time;
-            return;
-        }
-        if self.launches.is_full() {
-            add_launches(&self.launches, &mut self.rows);
+    /// For a list of launches that comes for the first time.
+    #[cold]
+    fn make_room(&mut self) {
+        if self.launches.is_full() || self.replays.is_full() {
+            let mut rows = mem::take(&mut self.rows);
+            self.add_launches(&mut rows);
+            self.rows = rows;
             self.launches.clear();
+            self.replays.clear();
         }
-        self.launches.insert(launch, Launched { calls: 1, time });
+    }
+
+    fn add_launches(&self, rows: &mut Map<Key, KeyAverage>) {
+        let add = |rows: &mut _, launch: &LaunchInfo, calls, time| {
+            let row = row(rows, Kind::Launch, Some(launch.device), &launch.name);
+            row.add(calls, time, calls * launch.bytes, calls * launch.flops);
+        };
+        for (launches, known) in self.launches.iter() {
+            let made = launches.iter().zip(known).filter(|(_, its)| its.calls > 0);
+            made.for_each(|(launch, its)| add(rows, launch, its.calls, its.time));
+        }
+        for (replay, known) in self.replays.iter() {
+            let Launched { calls, time } = *known;
+            let all: u128 = replay.launches.iter().map(|(_, t)| t.as_nanos()).sum();
+            if all == 0 {
+                let row = row(rows, Kind::Launch, Some(replay.device), "replay");
+                row.add(calls, time, 0, 0);
+                continue;
+            }
+            for (launch, its) in &replay.launches {
+                let share = u128::from(time) * its.as_nanos() / all;
+                add(rows, launch, calls, share as u64);
+            }
+        }
     }
 
     /// What was seen so far, beside what devices can do at most.
     pub(crate) fn averages(&self, limits: &Limits) -> KeyAverages {
         let mut rows = self.rows.clone();
-        add_launches(&self.launches, &mut rows);
+        self.add_launches(&mut rows);
         let mut rows: Vec<KeyAverage> = rows.into_values().collect();
         for row in rows.iter_mut().filter(|row| row.kind == Kind::Launch) {
             let limit = row.device.and_then(|device| limits.of_device(device));
@@ -296,13 +337,6 @@ impl Totals {
         };
         rows.sort_by_cached_key(order);
         KeyAverages(rows)
-    }
-}
-
-fn add_launches(launches: &PerLaunch<Launched>, rows: &mut Map<Key, KeyAverage>) {
-    for (launch, &Launched { calls, time }) in launches.iter() {
-        let row = row(rows, Kind::Launch, Some(launch.device), &launch.name);
-        row.add(calls, time, calls * launch.bytes, calls * launch.flops);
     }
 }
 

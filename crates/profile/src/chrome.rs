@@ -2,10 +2,13 @@
 //! "Trace Event Format" describes it. Devices are shown as processes, since rows of a process are
 //! what it has.
 
+use std::iter;
+
+use foldhash::fast::RandomState;
+use indexmap::IndexSet;
 use serde_json::{Map, Value, json};
 
-use crate::names::Names;
-use crate::timeline::{Label, NameId, Note, Sink, Track, TrackId, TrackKind};
+use crate::timeline::{Category, Form, FormId, NOTES, NoteName, Sink, Track, TrackId, TrackKind};
 
 /// Writes events.
 pub(crate) struct Chrome {
@@ -13,7 +16,7 @@ pub(crate) struct Chrome {
     is_begun: bool,
     /// The process and the row of each track, and its name.
     tracks: Vec<(u32, u32, String)>,
-    names: Names,
+    forms: IndexSet<Form, RandomState>,
 }
 
 impl Chrome {
@@ -22,7 +25,7 @@ impl Chrome {
             out: Vec::new(),
             is_begun: false,
             tracks: Vec::new(),
-            names: Names::default(),
+            forms: IndexSet::default(),
         };
         chrome.process(std::process::id(), process);
         chrome
@@ -54,27 +57,24 @@ impl Chrome {
         }
         self.write(&event);
     }
+}
 
-    fn labelled(&mut self, track: TrackId, at: u64, phase: &str, label: &Label<'_>) {
-        let notes = label.notes.iter().map(|(name, note)| {
-            let value = match note {
-                Note::Count(count) => json!(count),
-                Note::Text(text) => json!(text),
-            };
-            (name.name().to_owned(), value)
-        });
-        let args: Map<String, Value> = notes.collect();
-        let mut more = Map::new();
-        more.insert("name".to_owned(), json!(self.names.name(label.name)));
-        more.insert("cat".to_owned(), json!(label.category.name()));
-        if phase == "i" {
-            more.insert("s".to_owned(), json!("t"));
-        }
-        if !args.is_empty() {
-            more.insert("args".to_owned(), args.into());
-        }
-        self.event(track, at, phase, more);
+/// What is written on an event.
+fn label<N: Into<Value>>(
+    name: &str,
+    category: Category,
+    notes: impl Iterator<Item = (NoteName, N)>,
+) -> Map<String, Value> {
+    let mut label = Map::new();
+    label.insert("name".to_owned(), name.into());
+    label.insert("cat".to_owned(), category.name().into());
+    let args: Map<String, Value> = notes
+        .map(|(name, value)| (name.name().to_owned(), value.into()))
+        .collect();
+    if !args.is_empty() {
+        label.insert("args".to_owned(), args.into());
     }
+    label
 }
 
 impl Sink for Chrome {
@@ -98,20 +98,41 @@ impl Sink for Chrome {
         self.tracks.push((pid, tid, track.name.clone()));
     }
 
-    fn name(&mut self, _: TrackId, name: &str) -> NameId {
-        self.names.number(name).0
-    }
-
-    fn begin(&mut self, track: TrackId, at: u64, label: &Label<'_>) {
-        self.labelled(track, at, "B", label);
+    fn begin(&mut self, track: TrackId, at: u64, name: &str, category: Category) {
+        let label = label(name, category, iter::empty::<(_, u64)>());
+        self.event(track, at, "B", label);
     }
 
     fn end(&mut self, track: TrackId, at: u64) {
         self.event(track, at, "E", Map::new());
     }
 
-    fn instant(&mut self, track: TrackId, at: u64, label: &Label<'_>) {
-        self.labelled(track, at, "i", label);
+    fn form(&mut self, _: TrackId, form: &Form) -> FormId {
+        match self.forms.get_index_of(form) {
+            Some(number) => number,
+            None => self.forms.insert_full(form.clone()).0,
+        }
+    }
+
+    fn slice(&mut self, track: TrackId, at: u64, end: u64, form: FormId, values: &[u64; NOTES]) {
+        let form = &self.forms[form];
+        let notes = form.notes.iter().copied().zip(values.iter().copied());
+        let label = label(&form.name, form.category, notes);
+        self.event(track, at, "B", label);
+        self.end(track, end);
+    }
+
+    fn instant(
+        &mut self,
+        track: TrackId,
+        at: u64,
+        name: &str,
+        category: Category,
+        notes: &[(NoteName, &str)],
+    ) {
+        let mut label = label(name, category, notes.iter().copied());
+        label.insert("s".to_owned(), "t".into());
+        self.event(track, at, "i", label);
     }
 
     fn counter(&mut self, track: TrackId, at: u64, value: f64) {

@@ -1,86 +1,55 @@
-//! What is known of each launch.
+//! What is known of launches that are told of together.
 
 use std::sync::Arc;
 
-use rustorch_runtime::LaunchInfo;
-
 use crate::Map;
 
-/// Launches that are told apart, at most.
+/// Launches of which something is kept, at most.
 const MOST: usize = 1 << 12;
 
-/// A value for each launch that was seen. Steps make the same launches in the same order, so the one that came next
-/// the last time is tried first, which takes no hash.
-pub(crate) struct PerLaunch<V> {
-    known: Vec<Known<V>>,
-    /// Places in `known` by addresses: a launch that is kept there shares its own with no other.
-    places: Map<usize, usize>,
-    /// The place of the launch that was asked for last, and of the one that came next then.
-    last: usize,
-    next: usize,
+/// A value for each list of launches that was seen. Steps make the same launches again and again, and hand on the same
+/// list of them: by it they are all found at once.
+pub(crate) struct PerList<T, V> {
+    /// By addresses: a list that is kept here shares its own with no other, and does not change.
+    known: Map<usize, (Arc<T>, V)>,
+    /// How many launches are in the lists.
+    launches: usize,
 }
 
-struct Known<V> {
-    launch: Arc<LaunchInfo>,
-    value: V,
-    /// The place of the launch that came next the last time.
-    next: usize,
-}
-
-impl<V> Default for PerLaunch<V> {
+impl<T, V> Default for PerList<T, V> {
     fn default() -> Self {
         Self {
-            known: Vec::new(),
-            places: Map::default(),
-            last: 0,
-            next: 0,
+            known: Map::default(),
+            launches: 0,
         }
     }
 }
 
-impl<V> PerLaunch<V> {
-    /// The value of a launch; `None` if it was not seen yet.
-    pub(crate) fn get(&mut self, launch: &Arc<LaunchInfo>) -> Option<&mut V> {
-        let place = match self.known.get(self.next) {
-            Some(known) if Arc::ptr_eq(&known.launch, launch) => self.next,
-            _ => self.find(launch)?,
-        };
-        let known = &mut self.known[place];
-        (self.last, self.next) = (place, known.next);
-        Some(&mut known.value)
+fn address<T>(list: &Arc<T>) -> usize {
+    Arc::as_ptr(list).addr()
+}
+
+impl<T, V> PerList<T, V> {
+    /// The value of a list; `None` if it was not seen yet.
+    pub(crate) fn get(&mut self, list: &Arc<T>) -> Option<&mut V> {
+        self.known.get_mut(&address(list)).map(|(_, value)| value)
     }
 
-    /// The place of a launch, which did not come next the last time.
-    #[cold]
-    fn find(&mut self, launch: &Arc<LaunchInfo>) -> Option<usize> {
-        let place = *self.places.get(&Arc::as_ptr(launch).addr())?;
-        self.known[self.last].next = place;
-        Some(place)
-    }
-
-    /// Adds a launch that was not seen yet.
-    pub(crate) fn insert(&mut self, launch: &Arc<LaunchInfo>, value: V) {
-        let place = self.known.len();
-        self.places.insert(Arc::as_ptr(launch).addr(), place);
-        self.known.push(Known {
-            launch: launch.clone(),
-            value,
-            next: 0,
-        });
-        self.known[self.last].next = place;
-        (self.last, self.next) = (place, 0);
+    /// Adds a list of so many launches that was not seen yet.
+    pub(crate) fn insert(&mut self, list: &Arc<T>, launches: usize, value: V) -> &mut V {
+        self.launches += launches;
+        let place = self.known.entry(address(list));
+        &mut place.insert_entry((list.clone(), value)).into_mut().1
     }
 
     /// Are there so many that they have to be [forgotten](Self::clear) before another one comes?
     pub(crate) fn is_full(&self) -> bool {
-        self.known.len() >= MOST
+        self.launches.max(self.known.len()) >= MOST
     }
 
-    /// All launches and their values.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&LaunchInfo, &V)> {
-        self.known
-            .iter()
-            .map(|known| (&*known.launch, &known.value))
+    /// All lists and their values.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &(Arc<T>, V)> {
+        self.known.values()
     }
 
     /// Forgets all of them.
@@ -91,36 +60,29 @@ impl<V> PerLaunch<V> {
 
 #[cfg(test)]
 mod tests {
-    use rustorch_runtime::DeviceType;
-
     use super::*;
 
     #[test]
-    fn each_launch_has_a_value_in_whatever_order_they_come() {
-        let launch = |name: &str| {
-            Arc::new(LaunchInfo {
-                name: name.to_owned(),
-                device: DeviceType::Cpu,
-                bytes: 0,
-                flops: 0,
-            })
-        };
+    fn each_list_has_a_value_until_there_are_too_many() {
         // Two of them are alike, and not the same.
-        let all = ["a", "b", "b"].map(launch);
-        let mut counts = PerLaunch::default();
-        for at in [0, 1, 2, 0, 1, 2, 0, 2, 1, 1, 0] {
+        let all = ["a", "b", "b"].map(Arc::new);
+        let mut counts = PerList::default();
+        for at in [0, 1, 2, 0, 2, 1, 1, 0] {
             match counts.get(&all[at]) {
                 Some(count) => *count += 1,
-                None => counts.insert(&all[at], 1),
+                None => {
+                    counts.insert(&all[at], MOST / 4, 1);
+                }
             }
         }
-        let seen: Vec<(&str, i32)> = counts.iter().map(|(l, &n)| (&*l.name, n)).collect();
-        assert_eq!(seen, [("a", 4), ("b", 4), ("b", 3)]);
+        let mut seen: Vec<(&str, i32)> = counts.iter().map(|(list, n)| (**list, *n)).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, [("a", 3), ("b", 2), ("b", 3)]);
+        assert!(!counts.is_full());
+        counts.insert(&Arc::new("c"), MOST / 4, 1);
+        assert!(counts.is_full());
         counts.clear();
         assert_eq!(counts.get(&all[2]), None);
-        while !counts.is_full() {
-            counts.insert(&launch("c"), 0);
-        }
-        assert_eq!(counts.iter().count(), MOST);
+        assert!(!counts.is_full());
     }
 }

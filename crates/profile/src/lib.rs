@@ -14,7 +14,7 @@
 //! | `perfetto.rs`, `chrome.rs` | formats of files |
 //! | `timeline.rs` | what is on which track |
 //! | `averages.rs` | times by what they were spent on |
-//! | `launches.rs` | what is known of each launch |
+//! | `launches.rs` | what is known of launches that are told of together |
 //! | `names.rs` | names that are called by numbers |
 //! | `limits.rs` | what devices were measured to do at most |
 //! | `nvtx.rs`, `apple.rs` | ranges for tools of NVIDIA's, signposts for Apple's |

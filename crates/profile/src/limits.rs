@@ -34,16 +34,18 @@ impl Limit {
     /// The share of it that work takes which lasts so many seconds: of bytes or of operations,
     /// whichever is more. `None` where neither was measured.
     pub fn share(&self, bytes: f64, flops: f64, seconds: f64) -> Option<f64> {
+        let least = self.least_seconds(bytes, flops).filter(|_| seconds > 0.0);
+        least.map(|least| least / seconds)
+    }
+
+    /// How long work takes at least. `None` where neither was measured.
+    pub(crate) fn least_seconds(&self, bytes: f64, flops: f64) -> Option<f64> {
         let pairs = [
             (bytes, self.bytes_per_second),
             (flops, self.flops_per_second),
         ];
-        let shares = pairs
-            .iter()
-            .filter(|(_, limit)| *limit > 0.0 && seconds > 0.0);
-        shares
-            .map(|(work, limit)| work / seconds / limit)
-            .reduce(f64::max)
+        let measured = pairs.iter().filter(|(_, limit)| *limit > 0.0);
+        measured.map(|(work, limit)| work / limit).reduce(f64::max)
     }
 }
 

@@ -15,9 +15,4 @@ impl Names {
             None => self.0.insert_full(name.to_owned()),
         }
     }
-
-    /// The name with a number.
-    pub(crate) fn name(&self, number: usize) -> &str {
-        &self.0[number]
-    }
 }

@@ -9,11 +9,14 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use foldhash::fast::RandomState;
+use indexmap::IndexMap;
 use prost::Message;
+use smallvec::SmallVec;
 
 use crate::names::Names;
 use crate::timeline::{
-    Category, Label, NameId, Note, NoteName, Sink, Track, TrackId, TrackKind, Unit,
+    Category, Form, FormId, NOTES, NoteName, Sink, Track, TrackId, TrackKind, Unit,
 };
 
 /// Clocks: of the trace, of the calendar, and the one that counts from packet to packet.
@@ -22,27 +25,27 @@ const REALTIME: u32 = 1;
 const STEPS: u32 = 64;
 
 /// Types of events.
-const SLICE_BEGIN: u64 = 1;
-const SLICE_END: u64 = 2;
-const INSTANT: u64 = 3;
-const COUNTER: u64 = 4;
+const SLICE_BEGIN: u8 = 1;
+const SLICE_END: u8 = 2;
+const INSTANT: u8 = 3;
+const COUNTER: u8 = 4;
 
 /// Fields of a trace, of its packets, and of their events.
-const PACKET: u32 = 1;
-const TIMESTAMP: u32 = 8;
-const SEQUENCE: u32 = 10;
-const TRACK_EVENT: u32 = 11;
-const CATEGORY: u32 = 3;
-const ANNOTATION: u32 = 4;
-const TYPE: u32 = 9;
-const NAME: u32 = 10;
-const COUNTER_VALUE: u32 = 30;
-const DOUBLE_COUNTER_VALUE: u32 = 44;
+const PACKET: u8 = 1;
+const TIMESTAMP: u8 = 8;
+const SEQUENCE: u8 = 10;
+const TRACK_EVENT: u8 = 11;
+const CATEGORY: u8 = 3;
+const ANNOTATION: u8 = 4;
+const TYPE: u8 = 9;
+const NAME: u8 = 10;
+const COUNTER_VALUE: u8 = 30;
+const DOUBLE_COUNTER_VALUE: u8 = 44;
 
 /// Fields of an event's annotations.
-const ANNOTATION_NAME: u32 = 1;
-const ANNOTATION_COUNT: u32 = 3;
-const ANNOTATION_TEXT: u32 = 17;
+const ANNOTATION_NAME: u8 = 1;
+const ANNOTATION_COUNT: u8 = 3;
+const ANNOTATION_TEXT: u8 = 17;
 
 /// What is interned may be forgotten: here a sequence begins.
 const STATE_CLEARED: u32 = 1;
@@ -165,9 +168,18 @@ pub(crate) struct Interned {
 pub(crate) struct Perfetto {
     out: Vec<u8>,
     sequences: Vec<Sequence>,
-    /// Where packets of events are put together.
-    room: [u8; 256],
+    /// Where packets of events are put together, many of which are added to the trace by one copy.
+    room: Box<[u8; ROOM]>,
+    /// How many bytes of these there are.
+    filled: usize,
 }
+
+/// Bytes of the events that are put together at once, at most: all that a length of one byte can be, and those that are
+/// put behind it, so that no place has to be checked.
+const MOST: usize = 256 + 32;
+
+/// Bytes of events that are added to a trace at once, at most.
+const ROOM: usize = 1 << 12;
 
 /// The packets of a track.
 struct Sequence {
@@ -175,6 +187,11 @@ struct Sequence {
     id: u32,
     /// Of the last packet.
     at: u64,
+    /// How far from the beginning of a packet the length of its event is.
+    event: u8,
+    /// The end of a slice.
+    end: Piece<16>,
+    forms: IndexMap<Form, Prepared, RandomState>,
     names: Names,
     /// Texts of notes.
     texts: Names,
@@ -205,111 +222,160 @@ impl Sequence {
         step
     }
 
-    /// An event at a moment, whose fields `fill` writes.
+    /// An event at a moment, with more fields that `fill` writes.
     fn event<'a>(
         &mut self,
         out: Wire<'a>,
         at: u64,
+        r#type: u8,
         fill: impl FnOnce(Wire<'a>) -> Wire<'a>,
     ) -> Wire<'a> {
-        out.event(self.id, self.step(at), fill)
+        let (start, step) = (out.length, self.step(at));
+        let filled = fill(out.event(self.id, r#type));
+        filled.finish(start, self.event, step)
     }
 
-    fn labelled<'a>(&mut self, out: Wire<'a>, at: u64, r#type: u64, label: &Label<'_>) -> Wire<'a> {
-        let Label {
-            name,
-            category,
-            notes,
-        } = *label;
-        let step = self.step(at);
-        let texts = &mut self.texts;
-        out.event(self.id, step, |event| {
-            let mut event = event.number(TYPE, r#type).number(NAME, iid(name));
-            // All launches of a device's track are of one.
-            if category != Category::Launch {
-                event = event.number(CATEGORY, iid(category as usize));
-            }
-            notes.iter().fold(event, |event, (name, note)| {
-                let (field, value) = match note {
-                    Note::Count(count) => (ANNOTATION_COUNT, *count),
-                    Note::Text(text) => (ANNOTATION_TEXT, iid(texts.number(text).0)),
-                };
-                event.message(ANNOTATION, |annotation| {
-                    annotation
-                        .number(ANNOTATION_NAME, iid(*name as usize))
-                        .number(field, value)
-                })
-            })
-        })
-    }
-
-    fn end<'a>(&mut self, out: Wire<'a>, at: u64) -> Wire<'a> {
-        self.event(out, at, |event| event.number(TYPE, SLICE_END))
+    /// A slice of a form.
+    fn slice<'a>(
+        &mut self,
+        out: Wire<'a>,
+        at: u64,
+        end: u64,
+        form: FormId,
+        values: &[u64; NOTES],
+    ) -> Wire<'a> {
+        let (start, step) = (out.length, self.step(at));
+        let Prepared { begin, notes } = &self.forms[form];
+        let notes = notes.iter().zip(values);
+        let noted = notes.fold(out.piece(begin), |out, (note, value)| {
+            let start = out.length;
+            out.piece(note).varint(*value).close(start.wrapping_add(1))
+        });
+        let begun = noted.finish(start, self.event, step);
+        let (start, step) = (begun.length, self.step(end));
+        begun.piece(&self.end).finish(start, self.event, step)
     }
 }
 
-/// Packets of events, as protocol buffers have them: put together in a place of their own, as to add each byte to the
-/// trace by itself would cost several times as much.
+/// How a field is written: as a whole number, as eight bytes, or with its length in front.
+const NUMBER: u8 = 0;
+const EIGHT_BYTES: u8 = 1;
+const MESSAGE: u8 = 2;
+
+/// What is in front of a field with a number below 16.
+const fn key(field: u8, wire: u8) -> u8 {
+    field << 3 | wire
+}
+
+/// What is in front of a field with a number from 16 on.
+const fn long_key(field: u8, wire: u8) -> [u8; 2] {
+    [key(field, wire) | 0x80, field >> 4]
+}
+
+/// Packets of events, as protocol buffers have them. Bytes that are the same in all are written at once.
 ///
 /// Lengths of messages are one byte: with three notes and the largest numbers a packet has 84, and two are together.
 struct Wire<'a> {
-    bytes: &'a mut [u8; 256],
+    bytes: &'a mut [u8; MOST],
     /// How many of these there are.
     length: u8,
 }
 
 impl<'a> Wire<'a> {
-    fn new(bytes: &'a mut [u8; 256]) -> Self {
+    fn new(bytes: &'a mut [u8; MOST]) -> Self {
         Self { bytes, length: 0 }
     }
 
-    /// What was written.
-    fn finish(self) -> &'a [u8] {
-        &self.bytes[..usize::from(self.length)]
-    }
-
-    fn byte(mut self, byte: u8) -> Self {
-        self.bytes[usize::from(self.length)] = byte;
-        self.length = self.length.wrapping_add(1);
+    /// Adds a few bytes.
+    fn put<const N: usize>(mut self, bytes: [u8; N]) -> Self {
+        let at = usize::from(self.length);
+        self.bytes[at..at + N].copy_from_slice(&bytes);
+        self.length = self.length.wrapping_add(N as u8);
         self
     }
 
-    fn varint(mut self, mut value: u64) -> Self {
-        while value >= 0x80 {
-            self = self.byte(value as u8 | 0x80);
-            value >>= 7;
+    /// Adds what was prepared.
+    fn piece<const N: usize>(mut self, piece: &Piece<N>) -> Self {
+        let at = usize::from(self.length);
+        self.bytes[at..at + N].copy_from_slice(&piece.bytes);
+        self.length = self.length.wrapping_add(piece.length);
+        self
+    }
+
+    fn varint(self, value: u64) -> Self {
+        let [low, high] = [value as u8, (value >> 7) as u8];
+        match value {
+            ..0x80 => self.put([low]),
+            0x80..0x4000 => self.put([low | 0x80, high]),
+            _ => self.put([low | 0x80, high | 0x80]).varint(value >> 14),
         }
-        self.byte(value as u8)
     }
 
-    /// A field with a whole number.
-    fn number(self, field: u32, value: u64) -> Self {
-        self.varint(u64::from(field) << 3).varint(value)
+    /// A message ends, whose length is to be at that place.
+    fn close(self, length: u8) -> Self {
+        self.bytes[usize::from(length)] = self.length.wrapping_sub(length).wrapping_sub(1);
+        self
     }
 
-    fn double(self, field: u32, value: f64) -> Self {
-        let begun = self.varint(u64::from(field) << 3 | 1);
-        value.to_le_bytes().into_iter().fold(begun, Self::byte)
+    /// An event of a sequence begins, and the packet that it is in.
+    fn event(self, sequence: u32, r#type: u8) -> Self {
+        let packet = self.put([key(PACKET, MESSAGE), 0, key(SEQUENCE, NUMBER)]);
+        let its = packet.varint(sequence.into());
+        its.put([key(TRACK_EVENT, MESSAGE), 0, key(TYPE, NUMBER), r#type])
     }
 
-    /// A field with what `fill` writes, which has its length in front.
-    fn message(self, field: u32, fill: impl FnOnce(Self) -> Self) -> Self {
-        let begun = self.varint(u64::from(field) << 3 | 2).byte(0);
-        let start = begun.length;
-        let filled = fill(begun);
-        filled.bytes[usize::from(start.wrapping_sub(1))] = filled.length.wrapping_sub(start);
-        filled
+    /// What the event is called.
+    fn label(self, name: usize, category: Category) -> Self {
+        let named = self.put([key(NAME, NUMBER)]).varint(iid(name));
+        match category {
+            // All launches of a device's track are of one.
+            Category::Launch => named,
+            other => named.put([key(CATEGORY, NUMBER), iid(other as usize) as u8]),
+        }
     }
 
-    /// An event of a sequence whose fields `fill` writes, so long after the one before.
-    fn event(self, sequence: u32, step: u64, fill: impl FnOnce(Self) -> Self) -> Self {
-        self.message(PACKET, |packet| {
-            packet
-                .number(TIMESTAMP, step)
-                .number(SEQUENCE, sequence.into())
-                .message(TRACK_EVENT, fill)
-        })
+    /// A note of the event begins.
+    fn note(self, name: NoteName) -> Self {
+        let name = iid(name as usize) as u8;
+        self.put([
+            key(ANNOTATION, MESSAGE),
+            0,
+            key(ANNOTATION_NAME, NUMBER),
+            name,
+        ])
     }
+
+    /// The packet ends that began at `start`, with an event whose length is so far from there, so long after the one
+    /// before.
+    fn finish(self, start: u8, event: u8, step: u64) -> Self {
+        let ended = self.close(start.wrapping_add(event));
+        let timed = ended.put([key(TIMESTAMP, NUMBER)]).varint(step);
+        timed.close(start.wrapping_add(1))
+    }
+}
+
+/// Bytes that are the same in many packets, of which the first `length` are meant: a fixed number is copied faster.
+struct Piece<const N: usize> {
+    bytes: [u8; N],
+    length: u8,
+}
+
+impl<const N: usize> Piece<N> {
+    fn new(fill: impl FnOnce(Wire<'_>) -> Wire<'_>) -> Self {
+        let mut room = [0; MOST];
+        let length = fill(Wire::new(&mut room)).length;
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(&room[..N]);
+        Self { bytes, length }
+    }
+}
+
+/// What is the same in slices of a form.
+struct Prepared {
+    /// The beginning of one, up to its notes.
+    begin: Piece<32>,
+    /// Each note, up to its value.
+    notes: SmallVec<[Piece<7>; NOTES]>,
 }
 
 /// The track of this process, which threads are of.
@@ -332,7 +398,7 @@ fn sequence_id(track: TrackId) -> u32 {
 
 /// Adds a packet.
 fn write(out: &mut Vec<u8>, packet: &Packet) {
-    out.push((PACKET << 3 | 2) as u8);
+    out.push(key(PACKET, MESSAGE));
     // A vector takes whatever is written to it.
     let _ = packet.encode_length_delimited(out);
 }
@@ -367,7 +433,8 @@ impl Perfetto {
         Self {
             out,
             sequences: Vec::new(),
-            room: [0; 256],
+            room: Box::new([0; ROOM]),
+            filled: 0,
         }
     }
 
@@ -377,9 +444,56 @@ impl Perfetto {
         track: TrackId,
         write: impl for<'a> FnOnce(&mut Sequence, Wire<'a>) -> Wire<'a>,
     ) {
+        if self.filled > ROOM - MOST {
+            self.empty();
+        }
         let sequence = &mut self.sequences[track as usize];
-        let written = write(sequence, Wire::new(&mut self.room));
-        self.out.extend_from_slice(written.finish());
+        if let Some(room) = self.room[self.filled..].first_chunk_mut() {
+            self.filled += usize::from(write(sequence, Wire::new(room)).length);
+        }
+    }
+
+    /// Adds the events that were put together.
+    #[cold]
+    fn empty(&mut self) {
+        self.out.extend_from_slice(&self.room[..self.filled]);
+        self.filled = 0;
+    }
+
+    /// Adds a packet that is no event.
+    fn packet(&mut self, packet: &Packet) {
+        self.empty();
+        write(&mut self.out, packet);
+    }
+
+    /// By what number events of a track call a name.
+    fn name(&mut self, track: TrackId, name: &str) -> usize {
+        let (number, is_new) = self.sequences[track as usize].names.number(name);
+        if is_new {
+            self.intern(
+                track,
+                InternedData {
+                    event_names: vec![Interned::new(number, name)],
+                    ..InternedData::default()
+                },
+            );
+        }
+        number
+    }
+
+    /// By what number notes of a track call a text.
+    fn text(&mut self, track: TrackId, text: &str) -> usize {
+        let (number, is_new) = self.sequences[track as usize].texts.number(text);
+        if is_new {
+            self.intern(
+                track,
+                InternedData {
+                    debug_annotation_string_values: vec![Interned::new(number, text)],
+                    ..InternedData::default()
+                },
+            );
+        }
+        number
     }
 
     /// Tells what events of a track call by numbers from now on.
@@ -389,7 +503,7 @@ impl Perfetto {
             trusted_packet_sequence_id: Some(sequence_id(track)),
             ..Packet::default()
         };
-        write(&mut self.out, &packet);
+        self.packet(&packet);
     }
 }
 
@@ -441,7 +555,7 @@ impl Sink for Perfetto {
             trusted_packet_sequence_id: sequence,
             ..Packet::default()
         };
-        write(&mut self.out, &described);
+        self.packet(&described);
         let steps = Clock {
             is_incremental: Some(true),
             ..clock(STEPS, 0)
@@ -466,69 +580,89 @@ impl Sink for Perfetto {
             }),
             ..Packet::default()
         };
-        write(&mut self.out, &begun);
+        self.packet(&begun);
+        let id = sequence_id(id);
+        let end = Piece::new(|out| out.event(id, SLICE_END));
         self.sequences.push(Sequence {
-            id: sequence_id(id),
+            id,
             at: 0,
+            // Behind it is the type.
+            event: end.length.wrapping_sub(3),
+            end,
+            forms: IndexMap::default(),
             names: Names::default(),
             texts: Names::default(),
         });
     }
 
-    fn name(&mut self, track: TrackId, name: &str) -> NameId {
-        let (number, is_new) = self.sequences[track as usize].names.number(name);
-        if is_new {
-            self.intern(
-                track,
-                InternedData {
-                    event_names: vec![Interned::new(number, name)],
-                    ..InternedData::default()
-                },
-            );
-        }
-        number
-    }
-
-    fn begin(&mut self, track: TrackId, at: u64, label: &Label<'_>) {
-        self.events(track, |its, out| its.labelled(out, at, SLICE_BEGIN, label));
-    }
-
-    fn end(&mut self, track: TrackId, at: u64) {
-        self.events(track, |its, out| its.end(out, at));
-    }
-
-    fn slice(&mut self, track: TrackId, at: u64, end: u64, label: &Label<'_>) {
+    fn begin(&mut self, track: TrackId, at: u64, name: &str, category: Category) {
+        let name = self.name(track, name);
         self.events(track, |its, out| {
-            let begun = its.labelled(out, at, SLICE_BEGIN, label);
-            its.end(begun, end)
+            its.event(out, at, SLICE_BEGIN, |event| event.label(name, category))
         });
     }
 
-    fn instant(&mut self, track: TrackId, at: u64, label: &Label<'_>) {
-        for (_, note) in label.notes {
-            let Note::Text(text) = note else { continue };
-            let (number, is_new) = self.sequences[track as usize].texts.number(text);
-            if is_new {
-                self.intern(
-                    track,
-                    InternedData {
-                        debug_annotation_string_values: vec![Interned::new(number, text)],
-                        ..InternedData::default()
-                    },
-                );
-            }
+    fn end(&mut self, track: TrackId, at: u64) {
+        self.events(track, |its, out| {
+            its.event(out, at, SLICE_END, |event| event)
+        });
+    }
+
+    fn form(&mut self, track: TrackId, form: &Form) -> FormId {
+        if let Some(known) = self.sequences[track as usize].forms.get_index_of(form) {
+            return known;
         }
-        self.events(track, |its, out| its.labelled(out, at, INSTANT, label));
+        let name = self.name(track, &form.name);
+        let its = &mut self.sequences[track as usize];
+        let note = |name| Piece::new(|out| out.note(name).put([key(ANNOTATION_COUNT, NUMBER)]));
+        let prepared = Prepared {
+            begin: Piece::new(|out| out.event(its.id, SLICE_BEGIN).label(name, form.category)),
+            notes: form.notes.iter().map(|name| note(*name)).collect(),
+        };
+        its.forms.insert_full(form.clone(), prepared).0
+    }
+
+    fn slice(&mut self, track: TrackId, at: u64, end: u64, form: FormId, values: &[u64; NOTES]) {
+        self.events(track, |its, out| its.slice(out, at, end, form, values));
+    }
+
+    fn instant(
+        &mut self,
+        track: TrackId,
+        at: u64,
+        name: &str,
+        category: Category,
+        notes: &[(NoteName, &str)],
+    ) {
+        let name = self.name(track, name);
+        let texts: SmallVec<[_; NOTES]> = notes
+            .iter()
+            .map(|(name, text)| (*name, self.text(track, text)))
+            .collect();
+        self.events(track, |its, out| {
+            its.event(out, at, INSTANT, |event| {
+                let labelled = event.label(name, category);
+                texts.iter().fold(labelled, |out, (name, text)| {
+                    let start = out.length;
+                    let field = long_key(ANNOTATION_TEXT, NUMBER);
+                    let noted = out.note(*name).put(field).varint(iid(*text));
+                    noted.close(start.wrapping_add(1))
+                })
+            })
+        });
     }
 
     fn counter(&mut self, track: TrackId, at: u64, value: f64) {
         let is_whole = value.fract() == 0.0 && value.abs() < 2f64.powi(53);
         self.events(track, |its, out| {
-            its.event(out, at, |event| {
-                let event = event.number(TYPE, COUNTER);
-                match is_whole {
-                    true => event.number(COUNTER_VALUE, (value as i64).cast_unsigned()),
-                    false => event.double(DOUBLE_COUNTER_VALUE, value),
+            its.event(out, at, COUNTER, |event| match is_whole {
+                true => {
+                    let field = long_key(COUNTER_VALUE, NUMBER);
+                    event.put(field).varint((value as i64).cast_unsigned())
+                }
+                false => {
+                    let field = long_key(DOUBLE_COUNTER_VALUE, EIGHT_BYTES);
+                    event.put(field).put(value.to_le_bytes())
                 }
             })
         });
@@ -538,6 +672,27 @@ impl Sink for Perfetto {
     fn finish(&mut self) {}
 
     fn written(&mut self) -> &mut Vec<u8> {
+        self.empty();
         &mut self.out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::encoding::encode_varint;
+
+    use super::*;
+
+    #[test]
+    fn numbers_of_all_lengths_are_written_as_protocol_buffers_have_them() {
+        for bits in 0..=64 {
+            let most = u64::MAX.checked_shr(64 - bits).unwrap_or(0);
+            for number in [most, most.wrapping_add(1)] {
+                let mut expected = Vec::new();
+                encode_varint(number, &mut expected);
+                let written = Piece::<16>::new(|out| out.varint(number));
+                assert_eq!(written.bytes[..written.length.into()], expected);
+            }
+        }
     }
 }

@@ -3,14 +3,15 @@
 //! A device is a track, and so is each thread of the host. Slices of a track do not overlap: what
 //! a device does at the same time, because several threads give it work, is on further tracks.
 
+use std::num::NonZero;
 use std::sync::Arc;
 
 use rustorch_runtime::{DeviceType, HostWork, LaunchInfo, Replay};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::Map;
-use crate::launches::PerLaunch;
-use crate::limits::{Limit, Limits};
+use crate::launches::PerList;
+use crate::limits::Limits;
 use crate::record::{Gpu, Record, What, copier, thread_name};
 
 /// A row of the picture.
@@ -43,24 +44,26 @@ pub(crate) enum Unit {
 /// The number of a track, from 0 on in the order in which they come.
 pub(crate) type TrackId = u32;
 
-/// The number of a name on a track.
-pub(crate) type NameId = usize;
-
-/// What is written on a slice.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Label<'a> {
-    /// As [`Sink::name`] told.
-    pub(crate) name: NameId,
+/// What slices with nothing inside of them have in common.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Form {
+    pub(crate) name: String,
     pub(crate) category: Category,
-    /// At most three.
-    pub(crate) notes: &'a [(NoteName, Note<'a>)],
+    /// What is noted of each, at most [`NOTES`].
+    pub(crate) notes: SmallVec<[NoteName; NOTES]>,
 }
+
+/// Notes of a slice, at most.
+pub(crate) const NOTES: usize = 3;
+
+/// The number of a form on a track.
+pub(crate) type FormId = usize;
 
 /// Makes an enumeration whose values have names.
 macro_rules! named {
     ($(#[$about:meta])* $type:ident { $($value:ident $name:literal),+ $(,)? }) => {
         $(#[$about])*
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub(crate) enum $type {
             $($value),+
         }
@@ -104,28 +107,25 @@ named! {
     }
 }
 
-/// More about a slice.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Note<'a> {
-    Count(u64),
-    Text(&'a str),
-}
-
 /// Where it is written down. Times are nanoseconds since the beginning; on each track they do not
 /// decrease.
 pub(crate) trait Sink: Send {
     /// The track with the next number.
     fn track(&mut self, track: &Track);
-    /// By what number labels on a track call a name.
-    fn name(&mut self, track: TrackId, name: &str) -> NameId;
-    fn begin(&mut self, track: TrackId, at: u64, label: &Label<'_>);
+    fn begin(&mut self, track: TrackId, at: u64, name: &str, category: Category);
     fn end(&mut self, track: TrackId, at: u64);
-    /// A slice with nothing inside of it.
-    fn slice(&mut self, track: TrackId, at: u64, end: u64, label: &Label<'_>) {
-        self.begin(track, at, label);
-        self.end(track, end);
-    }
-    fn instant(&mut self, track: TrackId, at: u64, label: &Label<'_>);
+    /// By what number slices on a track call a form.
+    fn form(&mut self, track: TrackId, form: &Form) -> FormId;
+    /// A slice of a form, with the values of its notes; what is behind these is of no meaning.
+    fn slice(&mut self, track: TrackId, at: u64, end: u64, form: FormId, values: &[u64; NOTES]);
+    fn instant(
+        &mut self,
+        track: TrackId,
+        at: u64,
+        name: &str,
+        category: Category,
+        notes: &[(NoteName, &str)],
+    );
     fn counter(&mut self, track: TrackId, at: u64, value: f64);
     /// Nothing comes any more.
     fn finish(&mut self);
@@ -152,12 +152,15 @@ enum Kind {
     Transfers,
 }
 
-/// What is known of a launch.
-#[derive(Clone, Copy)]
+/// What is known of a launch, or of some that are made at once.
+#[derive(Clone)]
 struct Site {
     device: Device,
-    /// Its name on the device's track.
-    name: NameId,
+    /// On the device's track.
+    form: FormId,
+    /// Its notes tell how fast it is: what each would be if it took a nanosecond; 0 behind the last.
+    work: [u64; NOTES],
+    notes: SmallVec<[NoteName; NOTES]>,
 }
 
 /// A device of the runtime's.
@@ -165,7 +168,6 @@ struct Site {
 struct Device {
     device: DeviceType,
     track: TrackId,
-    limit: Option<Limit>,
 }
 
 /// Lays records out.
@@ -173,7 +175,8 @@ pub(crate) struct Timeline {
     sink: Box<dyn Sink>,
     limits: Limits,
     tracks: Map<Key, TrackId>,
-    launches: PerLaunch<Site>,
+    launches: PerList<Vec<Arc<LaunchInfo>>, Arc<[Site]>>,
+    replays: PerList<Replay, Site>,
     /// For each track, when what is on it ends.
     ends: Vec<u64>,
     /// For each thread's track, how many slices are open.
@@ -186,7 +189,8 @@ impl Timeline {
             sink,
             limits,
             tracks: Map::default(),
-            launches: PerLaunch::default(),
+            launches: PerList::default(),
+            replays: PerList::default(),
             ends: Vec::new(),
             open: Map::default(),
         }
@@ -221,11 +225,16 @@ impl Timeline {
                 first,
                 times,
             } => {
-                for (launch, &(at, time)) in launches.iter().skip(*first).zip(times) {
-                    self.launch(launch, at, time);
+                let sites = self.sites(launches);
+                let each = launches.iter().zip(&*sites).skip(*first);
+                for ((launch, site), &(at, time)) in each.zip(times) {
+                    self.launch(site, || &launch.name, at, time);
                 }
             }
-            What::Replayed { replay, time } => self.replay(replay, at, *time),
+            What::Replayed { replay, time } => {
+                let site = self.replay(replay);
+                self.launch(&site, || replay_name(replay), at, *time);
+            }
             What::Moved {
                 from,
                 to,
@@ -233,26 +242,20 @@ impl Timeline {
                 time,
             } => {
                 let device = self.device(copier(*from, *to));
-                let track = self.free(device, Kind::Transfers, at);
-                let label = Label {
-                    name: self.sink.name(track, &format!("{from} → {to}")),
+                let track = self.free(&device, Kind::Transfers, at);
+                let form = Form {
+                    name: format!("{from} → {to}"),
                     category: Category::Transfer,
-                    notes: &[
-                        (NoteName::Bytes, Note::Count(*bytes)),
-                        (NoteName::BytesRate, Note::Count(rate(*bytes, *time))),
-                    ],
+                    notes: smallvec![NoteName::Bytes, NoteName::BytesRate],
                 };
-                self.slice(track, at, *time, &label);
+                let form = self.sink.form(track, &form);
+                let [rate, ..] = rates(&[bytes.saturating_mul(1000), 0, 0], *time);
+                self.slice(track, at, *time, form, &[*bytes, rate, 0]);
             }
             What::Begun { work, name } => {
                 let track = self.thread(thread);
                 let at = self.not_before(track, at);
-                let label = Label {
-                    name: self.sink.name(track, name),
-                    category: category(*work),
-                    notes: &[],
-                };
-                self.sink.begin(track, at, &label);
+                self.sink.begin(track, at, name, category(*work));
                 *self.open.entry(track).or_default() += 1;
             }
             What::Ended => {
@@ -283,83 +286,95 @@ impl Timeline {
                 let to = fallback.to.map_or("nobody".to_owned(), |to| to.to_string());
                 let name = format!("fallback: {device} → {to}");
                 let mut notes = vec![
-                    (NoteName::Class, Note::Text(&class)),
-                    (NoteName::Reason, Note::Text(&error.message)),
+                    (NoteName::Class, &*class),
+                    (NoteName::Reason, &error.message),
                 ];
-                notes.extend(error.op.map(|op| (NoteName::Op, Note::Text(op))));
-                let label = Label {
-                    name: self.sink.name(track, &name),
-                    category: Category::Fallback,
-                    notes: &notes,
-                };
-                self.sink.instant(track, at, &label);
+                notes.extend(error.op.map(|op| (NoteName::Op, op)));
+                (self.sink).instant(track, at, &name, Category::Fallback, &notes);
             }
             What::Cut => self.close(at),
             What::Dropped(count) => {
                 let track = self.thread(thread);
                 let at = self.not_before(track, at);
                 let name = format!("{count} events were not kept");
-                let label = Label {
-                    name: self.sink.name(track, &name),
-                    category: Category::Profiler,
-                    notes: &[],
-                };
-                self.sink.instant(track, at, &label);
+                self.sink.instant(track, at, &name, Category::Profiler, &[]);
             }
         }
     }
 
-    fn launch(&mut self, launch: &Arc<LaunchInfo>, at: u64, time: u64) {
-        let site = match self.launches.get(launch) {
-            Some(site) => *site,
-            None => self.site(launch),
+    /// What a site's device has worked on, once.
+    fn launch<N: AsRef<str>>(&mut self, site: &Site, name: impl FnOnce() -> N, at: u64, time: u64) {
+        let track = self.free(&site.device, Kind::Launches, at);
+        let form = match track == site.device.track {
+            true => site.form,
+            false => {
+                let form = launch_form(name().as_ref(), &site.notes);
+                self.sink.form(track, &form)
+            }
         };
-        let track = self.free(site.device, Kind::Launches, at);
-        let label = Label {
-            name: match track == site.device.track {
-                true => site.name,
-                false => self.sink.name(track, &launch.name),
-            },
-            category: Category::Launch,
-            notes: &site.device.speed(launch.bytes, launch.flops, time),
-        };
-        self.slice(track, at, time, &label);
+        self.slice(track, at, time, form, &rates(&site.work, time));
     }
 
-    /// Of a launch that comes for the first time.
-    #[cold]
-    fn site(&mut self, launch: &Arc<LaunchInfo>) -> Site {
+    /// Those of a list of launches.
+    fn sites(&mut self, launches: &Arc<Vec<Arc<LaunchInfo>>>) -> Arc<[Site]> {
+        if let Some(sites) = self.launches.get(launches) {
+            return sites.clone();
+        }
         if self.launches.is_full() {
             self.launches.clear();
         }
-        let device = self.device(launch.device);
-        let name = self.sink.name(device.track, &launch.name);
-        let site = Site { device, name };
-        self.launches.insert(launch, site);
-        site
+        let all = launches.iter();
+        let sites = all.map(|l| self.site(l.device, &l.name, l.bytes, l.flops));
+        let sites: Arc<[Site]> = sites.collect();
+        let known = self.launches.insert(launches, launches.len(), sites);
+        known.clone()
     }
 
-    fn replay(&mut self, replay: &Replay, at: u64, time: u64) {
-        let device = self.device(replay.device);
+    /// That of launches that are made at once.
+    fn replay(&mut self, replay: &Arc<Replay>) -> Site {
+        if let Some(site) = self.replays.get(replay) {
+            return site.clone();
+        }
+        if self.replays.is_full() {
+            self.replays.clear();
+        }
         let total = |each: fn(&LaunchInfo) -> u64| -> u64 {
             replay.launches.iter().map(|(launch, _)| each(launch)).sum()
         };
         let (bytes, flops) = (total(|l| l.bytes), total(|l| l.flops));
-        let name = match replay.launches.len() {
-            0 => "replay".to_owned(),
-            n => format!("replay of {n} launches"),
-        };
-        let track = self.free(device, Kind::Launches, at);
-        let label = Label {
-            name: self.sink.name(track, &name),
-            category: Category::Launch,
-            notes: &device.speed(bytes, flops, time),
-        };
-        self.slice(track, at, time, &label);
+        let site = self.site(replay.device, &replay_name(replay), bytes, flops);
+        let known = self.replays.insert(replay, replay.launches.len(), site);
+        known.clone()
+    }
+
+    /// Of what a device does for the first time.
+    fn site(&mut self, device: DeviceType, name: &str, bytes: u64, flops: u64) -> Site {
+        let limit = self.limits.of_device(device);
+        let least = limit.and_then(|limit| limit.least_seconds(bytes as f64, flops as f64));
+        let least = least.map(|seconds| (1e9 * 100.0 * seconds) as u64);
+        // Of more work than a number can hold, no speed is told.
+        let all = [
+            (NoteName::BytesRate, bytes.checked_mul(1000)),
+            (NoteName::FlopsRate, flops.checked_mul(1000)),
+            (NoteName::Share, least),
+        ];
+        let (mut work, mut notes) = ([0; NOTES], SmallVec::new());
+        let known = all.into_iter().filter_map(|(name, its)| Some((name, its?)));
+        for (place, (name, its)) in work.iter_mut().zip(known.filter(|(_, its)| *its > 0)) {
+            *place = its;
+            notes.push(name);
+        }
+        let device = self.device(device);
+        Site {
+            device,
+            form: self.sink.form(device.track, &launch_form(name, &notes)),
+            work,
+            notes,
+        }
     }
 
     /// The first track of a kind of slices on which nothing is then.
-    fn free(&mut self, device: Device, kind: Kind, at: u64) -> TrackId {
+    fn free(&mut self, device: &Device, kind: Kind, at: u64) -> TrackId {
         let mut track = match kind {
             Kind::Launches => device.track,
             Kind::Transfers => self.lane(device, kind, 0),
@@ -372,14 +387,14 @@ impl Timeline {
         track
     }
 
-    fn slice(&mut self, track: TrackId, at: u64, time: u64, label: &Label<'_>) {
+    fn slice(&mut self, track: TrackId, at: u64, time: u64, form: FormId, values: &[u64; NOTES]) {
         let end = at.saturating_add(time);
         self.ends[track as usize] = end;
-        self.sink.slice(track, at, end, label);
+        self.sink.slice(track, at, end, form, values);
     }
 
-    fn lane(&mut self, whole: Device, kind: Kind, lane: usize) -> TrackId {
-        let Device { device, track, .. } = whole;
+    fn lane(&mut self, whole: &Device, kind: Kind, lane: usize) -> TrackId {
+        let Device { device, track } = *whole;
         let name = || match (kind, lane) {
             (Kind::Launches, n) => format!("{device} ({})", n + 1),
             (Kind::Transfers, 0) => format!("{device} transfers"),
@@ -393,7 +408,6 @@ impl Timeline {
         Device {
             device,
             track: self.track(key, || device.to_string(), TrackKind::Device),
-            limit: self.limits.of_device(device).copied(),
         }
     }
 
@@ -441,33 +455,32 @@ impl Timeline {
     }
 }
 
-impl Device {
-    /// The notes of work that takes so many nanoseconds: how fast it is, and the share of the device's limit where
-    /// that was measured.
-    fn speed(self, bytes: u64, flops: u64, time: u64) -> SmallVec<[(NoteName, Note<'static>); 3]> {
-        let mut notes = SmallVec::new();
-        if bytes > 0 {
-            notes.push((NoteName::BytesRate, Note::Count(rate(bytes, time))));
-        }
-        if flops > 0 {
-            notes.push((NoteName::FlopsRate, Note::Count(rate(flops, time))));
-        }
-        let limit = self.limit.filter(|_| bytes > 0 || flops > 0);
-        let share = |limit: Limit| limit.share(bytes as f64, flops as f64, time as f64 / 1e9);
-        if let Some(share) = limit.and_then(share) {
-            notes.push((NoteName::Share, Note::Count((100.0 * share + 0.5) as u64)));
-        }
-        notes
+/// The form of launches, with their name.
+fn launch_form(name: &str, notes: &[NoteName]) -> Form {
+    Form {
+        name: name.to_owned(),
+        category: Category::Launch,
+        notes: notes.into(),
     }
 }
 
-/// Millions a second, of work that takes so many nanoseconds.
-fn rate(work: u64, time: u64) -> u64 {
-    match (time, work.checked_mul(1000)) {
-        (0, _) => 0,
-        (_, Some(work)) => work.saturating_add(time / 2) / time,
-        (_, None) => (work / time).saturating_mul(1000),
+fn replay_name(replay: &Replay) -> String {
+    match replay.launches.len() {
+        0 => "replay".to_owned(),
+        n => format!("replay of {n} launches"),
     }
+}
+
+/// Of each work, how much it is for each of so many nanoseconds, rounded.
+fn rates(work: &[u64; NOTES], time: u64) -> [u64; NOTES] {
+    let mut rates = [0; NOTES];
+    if let Some(nanoseconds) = NonZero::new(time) {
+        let each = work.iter().take_while(|work| **work > 0);
+        for (rate, work) in rates.iter_mut().zip(each) {
+            *rate = work.saturating_add(time / 2) / nanoseconds;
+        }
+    }
+    rates
 }
 
 fn category(work: HostWork) -> Category {
@@ -487,13 +500,12 @@ mod tests {
     use rustorch_runtime::{DeviceError, FailureClass, Fallback};
 
     use super::*;
-    use crate::names::Names;
 
     /// Notes what it is told to write, a line each.
     #[derive(Default)]
     struct Notes {
         tracks: Vec<String>,
-        names: Names,
+        forms: Vec<String>,
         out: Vec<u8>,
         lines: Arc<Mutex<Vec<String>>>,
     }
@@ -510,12 +522,7 @@ mod tests {
             self.tracks.push(track.name.clone());
         }
 
-        fn name(&mut self, _: TrackId, name: &str) -> NameId {
-            self.names.number(name).0
-        }
-
-        fn begin(&mut self, track: TrackId, at: u64, label: &Label<'_>) {
-            let name = self.names.name(label.name);
+        fn begin(&mut self, track: TrackId, at: u64, name: &str, _: Category) {
             self.note(track, format!("{at} begin {name}"));
         }
 
@@ -523,10 +530,27 @@ mod tests {
             self.note(track, format!("{at} end"));
         }
 
-        fn instant(&mut self, track: TrackId, at: u64, label: &Label<'_>) {
-            let notes = label.notes.iter().map(|(name, note)| (name.name(), note));
+        fn form(&mut self, _: TrackId, form: &Form) -> FormId {
+            self.forms.push(form.name.clone());
+            self.forms.len() - 1
+        }
+
+        fn slice(&mut self, track: TrackId, at: u64, end: u64, form: FormId, _: &[u64; NOTES]) {
+            let name = self.forms[form].clone();
+            self.begin(track, at, &name, Category::Launch);
+            self.end(track, end);
+        }
+
+        fn instant(
+            &mut self,
+            track: TrackId,
+            at: u64,
+            name: &str,
+            _: Category,
+            notes: &[(NoteName, &str)],
+        ) {
+            let notes = notes.iter().map(|(name, note)| (name.name(), note));
             let notes: Vec<_> = notes.collect();
-            let name = self.names.name(label.name);
             self.note(track, format!("{at} {name} {notes:?}"));
         }
 
@@ -617,6 +641,13 @@ mod tests {
     }
 
     #[test]
+    fn rates_are_rounded_and_end_where_no_work_is() {
+        assert_eq!(rates(&[5, 4, 0], 2), [3, 2, 0]);
+        assert_eq!(rates(&[5, 0, 4], 3), [2, 0, 0]);
+        assert_eq!(rates(&[5, 4, 3], 0), [0, 0, 0]);
+    }
+
+    #[test]
     fn launches_at_once_are_one_slice() {
         let replay = |count| {
             let launches = vec![(matmul(), Duration::ZERO); count];
@@ -685,9 +716,9 @@ mod tests {
                 },
             ),
         ]);
-        let reasons = format!(r#"("class", Text("{class}")), ("reason", Text("no room"))"#);
+        let reasons = format!(r#"("class", "{class}"), ("reason", "no room")"#);
         let expected = [
-            format!(r#"thread: 1 fallback: opencl:0 → cpu [{reasons}, ("op", Text("matmul"))]"#),
+            format!(r#"thread: 1 fallback: opencl:0 → cpu [{reasons}, ("op", "matmul")]"#),
             format!("thread: 2 fallback: opencl:0 → nobody [{reasons}]"),
             "card 00:01 gpu_temperature_celsius: 3 41.5".to_owned(),
             "opencl:0 memory: 4 64".to_owned(),
