@@ -253,7 +253,7 @@ impl Sequence {
         });
         let begun = noted.finish(start, self.event, step);
         let (start, step) = (begun.length, self.step(end));
-        begun.piece(&self.end).finish(start, self.event, step)
+        begun.piece(&self.end).timed(start, step)
     }
 }
 
@@ -348,8 +348,12 @@ impl<'a> Wire<'a> {
     /// The packet ends that began at `start`, with an event whose length is so far from there, so long after the one
     /// before.
     fn finish(self, start: u8, event: u8, step: u64) -> Self {
-        let ended = self.close(start.wrapping_add(event));
-        let timed = ended.put([key(TIMESTAMP, NUMBER)]).varint(step);
+        self.close(start.wrapping_add(event)).timed(start, step)
+    }
+
+    /// The packet ends that began at `start`, so long after the one before.
+    fn timed(self, start: u8, step: u64) -> Self {
+        let timed = self.put([key(TIMESTAMP, NUMBER)]).varint(step);
         timed.close(start.wrapping_add(1))
     }
 }
@@ -582,12 +586,17 @@ impl Sink for Perfetto {
         };
         self.packet(&begun);
         let id = sequence_id(id);
-        let end = Piece::new(|out| out.event(id, SLICE_END));
+        // Behind an event's length is its type.
+        let mut event = 0;
+        let end = Piece::new(|out| {
+            let begun = out.event(id, SLICE_END);
+            event = begun.length.wrapping_sub(3);
+            begun.close(event)
+        });
         self.sequences.push(Sequence {
             id,
             at: 0,
-            // Behind it is the type.
-            event: end.length.wrapping_sub(3),
+            event,
             end,
             forms: IndexMap::default(),
             names: Names::default(),

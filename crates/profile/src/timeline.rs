@@ -225,11 +225,7 @@ impl Timeline {
                 first,
                 times,
             } => {
-                let sites = self.sites(launches);
-                let each = launches.iter().zip(&*sites).skip(*first);
-                for ((launch, site), &(at, time)) in each.zip(times) {
-                    self.launch(site, || &launch.name, at, time);
-                }
+                self.launches(launches, *first, times);
             }
             What::Replayed { replay, time } => {
                 let site = self.replay(replay);
@@ -299,6 +295,15 @@ impl Timeline {
                 let name = format!("{count} events were not kept");
                 self.sink.instant(track, at, &name, Category::Profiler, &[]);
             }
+        }
+    }
+
+    /// Some of a list of launches.
+    fn launches(&mut self, all: &Arc<Vec<Arc<LaunchInfo>>>, first: usize, times: &[(u64, u64)]) {
+        let sites = self.sites(all);
+        let each = all.iter().zip(&*sites).skip(first).zip(times);
+        for ((launch, site), &(at, time)) in each {
+            self.launch(site, || &launch.name, at, time);
         }
     }
 
