@@ -35,14 +35,17 @@ impl<T, V> PerList<T, V> {
         self.known.get_mut(&address(list)).map(|(_, value)| value)
     }
 
-    /// Adds a list of so many launches that was not seen yet.
+    /// Adds a list of so many launches that was not seen yet, and forgets the others if they are too many.
     pub(crate) fn insert(&mut self, list: &Arc<T>, launches: usize, value: V) -> &mut V {
+        if self.is_full() {
+            self.clear();
+        }
         self.launches += launches;
         let place = self.known.entry(address(list));
         &mut place.insert_entry((list.clone(), value)).into_mut().1
     }
 
-    /// Are there so many that they have to be [forgotten](Self::clear) before another one comes?
+    /// Are there so many that they are [forgotten](Self::clear) when another one comes?
     pub(crate) fn is_full(&self) -> bool {
         self.launches.max(self.known.len()) >= MOST
     }

@@ -224,9 +224,7 @@ impl Timeline {
                 launches,
                 first,
                 times,
-            } => {
-                self.launches(launches, *first, times);
-            }
+            } => self.launches(launches, *first, times),
             What::Replayed { replay, time } => {
                 let site = self.replay(replay);
                 self.launch(&site, || replay_name(replay), at, *time);
@@ -325,9 +323,6 @@ impl Timeline {
         if let Some(sites) = self.launches.get(launches) {
             return sites.clone();
         }
-        if self.launches.is_full() {
-            self.launches.clear();
-        }
         let all = launches.iter();
         let sites = all.map(|l| self.site(l.device, &l.name, l.bytes, l.flops));
         let sites: Arc<[Site]> = sites.collect();
@@ -339,9 +334,6 @@ impl Timeline {
     fn replay(&mut self, replay: &Arc<Replay>) -> Site {
         if let Some(site) = self.replays.get(replay) {
             return site.clone();
-        }
-        if self.replays.is_full() {
-            self.replays.clear();
         }
         let total = |each: fn(&LaunchInfo) -> u64| -> u64 {
             replay.launches.iter().map(|(launch, _)| each(launch)).sum()

@@ -74,6 +74,11 @@ impl Ready {
     }
 }
 
+/// What the processor makes of a graph.
+fn of_cpu(graph: &Graph, inputs: &[Storage]) -> Vec<f32> {
+    Ready::new(Arc::new(rustorch_cpu::Cpu::new(0)), graph).run(inputs)
+}
+
 /// The sum of squared differences over that of squares.
 fn error(y: &[f32], expected: &[f32]) -> f64 {
     let pairs = y.iter().zip(expected);
@@ -124,8 +129,8 @@ fn attention_of_models_equals_that_of_the_cpu(gpus: &Gpus) {
                         floats(kv_heads * s * d, 3),
                         storage(&past),
                     ];
-                    let [y, expected] = [gpu.clone(), Arc::new(rustorch_cpu::Cpu::new(0))]
-                        .map(|backend: Arc<dyn Backend>| Ready::new(backend, &graph).run(&inputs));
+                    let y = Ready::new(gpu.clone(), &graph).run(&inputs);
+                    let expected = of_cpu(&graph, &inputs);
                     let error = error(&y, &expected);
                     // That of weights in the cache's type.
                     let limit = if dtype == DType::BF16 { 2e-5 } else { 1e-6 };
@@ -204,8 +209,7 @@ fn attention_of_batches_equals_that_of_the_cpu(gpus: &Gpus) {
                 });
                 let ready = Ready::new(gpu.clone(), &graph);
                 let y = ready.run(&inputs);
-                let cpu = Arc::new(rustorch_cpu::Cpu::new(0));
-                let expected = Ready::new(cpu, &graph).run(&inputs);
+                let expected = of_cpu(&graph, &inputs);
                 let error = error(&y, &expected);
                 // That of weights and results in this type.
                 let limit = if dtype == DType::BF16 { 2e-5 } else { 1e-6 };
@@ -279,8 +283,7 @@ fn gradients_of_attention_equal_those_of_the_cpu(gpus: &Gpus) {
                 ];
                 let ready = Ready::new(gpu.clone(), &graph);
                 let y = ready.run(&inputs);
-                let cpu = Arc::new(rustorch_cpu::Cpu::new(0));
-                let expected = Ready::new(cpu, &graph).run(&inputs);
+                let expected = of_cpu(&graph, &inputs);
                 let error = error(&y, &expected);
                 // That of weights and their gradients in this type.
                 let limit = if dtype == DType::BF16 { 5e-5 } else { 1e-6 };

@@ -94,7 +94,7 @@ pub struct TileMap {
     pub dtype: DType,
     /// `[batch, heads, rows, columns]`, with a multiple of 64 columns.
     pub shape: [usize; 4],
-    /// Elements from one to the next of each but of columns, which are neighbours: of 16 bytes, multiples.
+    /// Elements from one batch, head and row to the next, each a multiple of 16 bytes; columns are neighbours.
     pub strides: [usize; 3],
     /// Rows of a tile, up to 256, which has all columns.
     pub rows: usize,

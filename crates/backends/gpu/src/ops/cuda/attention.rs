@@ -41,6 +41,19 @@ macro_rules! text {
     };
 }
 
+/// The text of a kernel whose warpgroups make products, with what all of these share.
+macro_rules! text_of_warpgroups {
+    ($($name:literal),*) => {
+        text!(
+            "attention.h",
+            "cuda/async.h",
+            "cuda/attention.h",
+            "cuda/warpgroups.h",
+            $($name),*
+        )
+    };
+}
+
 /// Are there kernels for this attention? Rows of keys and values are loaded in pieces of 16 bytes.
 pub(crate) fn accepts(op: &Attention, [q, k, v]: [&TensorType; 3]) -> bool {
     let width = |ty: &TensorType| ty.shape.last().copied();
@@ -140,14 +153,7 @@ fn emit_many(
         (false, 64) => (3, 2, 2),
         _ => (2, 3, 1),
     };
-    let text = text!(
-        "attention.h",
-        "cuda/async.h",
-        "cuda/attention.h",
-        "cuda/warpgroups.h",
-        "cuda/tiles.h",
-        "cuda/attention_many.cu"
-    );
+    let text = text_of_warpgroups!("cuda/tiles.h", "cuda/attention_many.cu");
     // A warpgroup that loads, and those that compute.
     let group = WARPGROUP * (warpgroups + 1);
     let mut kernel = Kernel::new("attention_many", text, group as u32);
@@ -162,17 +168,14 @@ fn emit_many(
     ] {
         kernel.define(name, value);
     }
-    let tiles: [(_, _, usize); 3] = [
-        ("q", &q, if converts { 0 } else { rows }),
-        ("k", &k, KEYS),
-        ("v", &v, KEYS),
-    ];
-    for (name, place, rows) in tiles {
+    for (name, place) in [("q", &q), ("k", &k), ("v", &v)] {
         operand(&mut kernel, name, place);
-        if rows > 0 {
-            kernel.tiles(name, place, rows);
-        }
     }
+    if q_tiles > 0 {
+        kernel.tiles("q", &q, rows);
+    }
+    kernel.tiles("k", &k, KEYS);
+    kernel.tiles("v", &v, KEYS);
     // The tiles begin at a multiple of 1024.
     let row_bytes = d * size_of::<u16>();
     kernel.dynamic_local((q_tiles * rows + 2 * stages * KEYS) * row_bytes + 1024);
@@ -299,14 +302,7 @@ fn emit_single(op: &Attention, terms: usize, step: &Step, emitter: &mut Emitter)
     let (s, d) = (k.ty.shape[lead + 1], k.ty.shape[lead + 2]);
     let heads: usize = q.ty.shape[..=lead].iter().product();
     let each = q.ty.shape[lead] / k.ty.shape[lead];
-    let text = text!(
-        "attention.h",
-        "cuda/async.h",
-        "cuda/attention.h",
-        "cuda/warpgroups.h",
-        "cuda/attention_rows.h",
-        "cuda/attention_many_f32.cu"
-    );
+    let text = text_of_warpgroups!("cuda/attention_rows.h", "cuda/attention_many_f32.cu");
     // A warpgroup that loads and two that compute.
     let mut kernel = Kernel::new("attention_many_f32", text, 3 * WARPGROUP as u32);
     define(&mut kernel, [q, &of_halves(k), &of_halves(v)]);
@@ -417,14 +413,7 @@ pub(crate) fn emit_backward(step: &Step, emitter: &mut Emitter) {
     let (q_heads, t) = (q.ty.shape[lead], q.ty.shape[lead + 1]);
     let each = q_heads / heads;
     let batch: usize = q.ty.shape[..lead].iter().product();
-    let text = text!(
-        "attention.h",
-        "cuda/async.h",
-        "cuda/attention.h",
-        "cuda/warpgroups.h",
-        "cuda/attention_rows.h",
-        "cuda/attention_backward.cu"
-    );
+    let text = text_of_warpgroups!("cuda/attention_rows.h", "cuda/attention_backward.cu");
     let row_bytes = d * size_of::<u16>();
     // Tiles of columns in local memory.
     let stages = if d == 64 { 4 } else { 3 };
