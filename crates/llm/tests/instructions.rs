@@ -287,7 +287,9 @@ fn count(case: &str) -> u64 {
         .arg(env::current_exe().unwrap())
         .env(VARIABLE, case)
         // Valgrind knows no AVX-512, and processors without it are to count alike.
-        .env("RUSTORCH_CPU_LEVEL", "avx2");
+        .env("RUSTORCH_CPU_LEVEL", "avx2")
+        // Nor is a copy to be counted by the bytes that a processor's caches make it repeat one instruction for.
+        .env("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-ERMS,-FSRM");
     let ran = valgrind.output().unwrap();
     let told = String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success(), "{told}");
@@ -323,17 +325,14 @@ fn nothing_takes_more_instructions_than_it_did(known: &Counts) {
 }
 
 /// Fails if a run takes more instructions than one of a process in which nobody ever looked on.
-fn a_profiler_that_is_off_costs_nothing(known: &Counts) {
+fn a_profiler_that_is_off_costs_nothing(_: &Counts) {
     let never = count("replay");
     let (once, _) = ONCE_PROFILED;
     let (more, told) = change(once, count(once), never);
     assert!(more.abs() < NOTHING, "{told}");
     // It was looked on: that is what the others do without.
-    let during = known.instructions["profiled"];
-    assert!(
-        during as f64 > (1.0 + 10.0 * NOTHING) * never as f64,
-        "{during}"
-    );
+    let (during, told) = change("profiled", count("profiled"), never);
+    assert!(during > 5.0 * NOTHING, "{told}");
 }
 
 /// Counts all cases, prints them beside what they were, and writes them down.

@@ -231,8 +231,8 @@ impl Totals {
                         self.launches.insert(launches, count, known)
                     }
                 };
-                for (launched, (_, time)) in known.iter_mut().skip(*first).zip(times) {
-                    launched.add(*time);
+                for (launched, launch) in known.iter_mut().skip(*first).zip(times) {
+                    launched.add(launch.time);
                 }
             }
             What::Replayed { replay, time } => {

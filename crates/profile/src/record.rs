@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustorch_runtime::{DeviceType, Event, Fallback, HostWork, LaunchInfo, Replay};
+use rustorch_runtime::{DeviceType, Event, Fallback, HostWork, LaunchInfo, LaunchTime, Replay};
 
 /// Something that was seen.
 #[derive(Clone, Debug)]
@@ -24,8 +24,8 @@ pub(crate) enum What {
     Launched {
         launches: Arc<Vec<Arc<LaunchInfo>>>,
         first: usize,
-        /// Since when and for how long.
-        times: Box<[(u64, u64)]>,
+        /// Counted from when the record is of.
+        times: Box<[LaunchTime]>,
     },
     Replayed {
         replay: Arc<Replay>,
@@ -82,17 +82,12 @@ impl Record {
         let now = || since(start, Instant::now());
         let (at, what) = match event {
             Event::Launched(launched) => {
-                let times = launched.times.iter();
-                let times: Box<[_]> = times
-                    .map(|&(begin, time)| (since(start, begin), nanoseconds(time)))
-                    .collect();
-                let at = times.first().map_or(0, |(at, _)| *at);
-                let launched = What::Launched {
+                let what = What::Launched {
                     launches: launched.launches.clone(),
                     first: launched.first,
-                    times,
+                    times: launched.times.into(),
                 };
-                (at, launched)
+                (since(start, launched.begin), what)
             }
             Event::Replayed {
                 replay,

@@ -19,8 +19,8 @@ use crate::perfetto::Perfetto;
 use crate::record::{Gpu, Record, What, since, this_thread};
 use crate::timeline::{Sink, Timeline};
 
-/// How long what was seen waits to be written, at most. It is told of ten milliseconds late at most.
-const PERIOD: Duration = Duration::from_millis(90);
+/// How long what was seen waits to be written, at most. Mostly it is told of some forty milliseconds late at most.
+const PERIOD: Duration = Duration::from_millis(60);
 
 /// Events that are written sooner.
 const BATCH: usize = 1 << 13;

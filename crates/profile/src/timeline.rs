@@ -6,7 +6,7 @@
 use std::num::NonZero;
 use std::sync::Arc;
 
-use rustorch_runtime::{DeviceType, HostWork, LaunchInfo, Replay};
+use rustorch_runtime::{DeviceType, HostWork, LaunchInfo, LaunchTime, Replay};
 use smallvec::{SmallVec, smallvec};
 
 use crate::Map;
@@ -224,7 +224,7 @@ impl Timeline {
                 launches,
                 first,
                 times,
-            } => self.launches(launches, *first, times),
+            } => self.launches(launches, *first, at, times),
             What::Replayed { replay, time } => {
                 let site = self.replay(replay);
                 self.launch(&site, || replay_name(replay), at, *time);
@@ -296,12 +296,18 @@ impl Timeline {
         }
     }
 
-    /// Some of a list of launches.
-    fn launches(&mut self, all: &Arc<Vec<Arc<LaunchInfo>>>, first: usize, times: &[(u64, u64)]) {
+    /// Some of a list of launches, in a run that began then.
+    fn launches(
+        &mut self,
+        all: &Arc<Vec<Arc<LaunchInfo>>>,
+        first: usize,
+        begin: u64,
+        times: &[LaunchTime],
+    ) {
         let sites = self.sites(all);
         let each = all.iter().zip(&*sites).skip(first).zip(times);
-        for ((launch, site), &(at, time)) in each {
-            self.launch(site, || &launch.name, at, time);
+        for ((launch, site), &LaunchTime { since, time }) in each {
+            self.launch(site, || &launch.name, begin.saturating_add(since), time);
         }
     }
 
@@ -593,10 +599,13 @@ mod tests {
 
     /// Products, of which those before the `first` were told of before.
     fn launches(first: usize, times: &[(u64, u64)]) -> What {
+        let times = times
+            .iter()
+            .map(|&(since, time)| LaunchTime { since, time });
         What::Launched {
             launches: Arc::new(vec![matmul(); first + times.len()]),
             first,
-            times: times.into(),
+            times: times.collect(),
         }
     }
 
@@ -614,9 +623,9 @@ mod tests {
     fn what_a_device_does_at_the_same_time_is_on_further_tracks() {
         let cpu = DeviceType::Cpu;
         let lines = written(vec![
-            (10, launches(1, &[(10, 20)])),
-            (15, launches(0, &[(15, 20)])),
-            (30, launches(0, &[(30, 5), (36, 2)])),
+            (10, launches(1, &[(0, 20)])),
+            (15, launches(0, &[(0, 20)])),
+            (27, launches(0, &[(3, 5), (9, 2)])),
             (40, moved(cpu, GPU, 10)),
             (45, moved(GPU, cpu, 10)),
         ]);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustorch_ir::order::sort_by_key;
 use rustorch_ir::{DType, Graph, Layout, Op, OpKind, Signature};
 
-use crate::{DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, HostBuffer};
+use crate::{DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, HostBuffer, LaunchTime, Nodes};
 
 /// A device that compiles graphs.
 pub trait Backend: Send + Sync {
@@ -221,17 +221,18 @@ pub trait Probe {
     /// Whatever the run is to end with.
     fn before(&self, node: usize, op: &Op) -> Result<(), DeviceError>;
 
-    /// Shall the program tell what each launch [took](Probe::took)? It may then be slower.
-    fn is_timed(&self) -> bool {
-        false
+    /// When the run began, if the program is to tell what each launch [took](Probe::took). It may then be slower.
+    fn timed_since(&self) -> Option<Instant> {
+        None
     }
 
-    /// Called when it is known since when and how long the device worked on a launch, which computed
-    /// these nodes.
-    fn took(&self, _nodes: &[usize], _begin: Instant, _time: Duration) {}
+    /// Called when it is known when the device worked on some launches of the run. `launches` are all that the program
+    /// makes, in their order, each with the nodes that it computes: the same list in every run. Those that `times` are
+    /// of have the numbers from `first` on, and come once each, in order.
+    fn took(&self, _launches: &Arc<[Nodes]>, _first: usize, _times: &[LaunchTime]) {}
 
-    /// Who wants to know how long the device works on all launches together, where it is not
-    /// [timed](Self::is_timed), [returns](Program::is_queued) before its work is done, and can tell.
+    /// Who wants to know how long the device works on all launches together, where they are not
+    /// [timed](Self::timed_since), [returns](Program::is_queued) before its work is done, and can tell.
     fn watcher(&self) -> Option<Watcher> {
         None
     }

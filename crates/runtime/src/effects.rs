@@ -6,14 +6,15 @@
 //! a counter, may not. All of those come last, so that whatever can fail does so before, and a
 //! failure behind the first of them is the loss of the states.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustorch_ir::order::sort_by_key;
 use rustorch_ir::{Graph, Node, Op, OpError};
 
 use crate::placement::Assignment;
-use crate::{DeviceError, Probe, Watcher};
+use crate::{DeviceError, LaunchTime, Nodes, Probe, Watcher};
 
 /// For each node, does it write over a state that other nodes, or the node itself, read before?
 fn unrepeatable(graph: &Graph) -> Vec<bool> {
@@ -102,12 +103,12 @@ impl Probe for Watch<'_> {
         Ok(())
     }
 
-    fn is_timed(&self) -> bool {
-        self.probe.is_timed()
+    fn timed_since(&self) -> Option<Instant> {
+        self.probe.timed_since()
     }
 
-    fn took(&self, nodes: &[usize], begin: Instant, time: Duration) {
-        self.probe.took(nodes, begin, time);
+    fn took(&self, launches: &Arc<[Nodes]>, first: usize, times: &[LaunchTime]) {
+        self.probe.took(launches, first, times);
     }
 
     fn watcher(&self) -> Option<Watcher> {

@@ -30,6 +30,9 @@ pub struct Place {
     pub ty: TensorType,
 }
 
+/// The nodes that a launch computes, by their indices in the graph: several if elementwise ones are fused.
+pub type Nodes = SmallVec<[usize; 2]>;
+
 /// One kernel launch: an operation, or several fused: elementwise ones, with a reduction among them
 /// or none.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -120,8 +123,8 @@ impl Step {
     }
 
     /// The nodes that it computes, each once.
-    pub fn nodes(&self) -> SmallVec<[usize; 2]> {
-        let mut nodes: SmallVec<[usize; 2]> = self.parts.iter().map(|part| part.node).collect();
+    pub fn nodes(&self) -> Nodes {
+        let mut nodes: Nodes = self.parts.iter().map(|part| part.node).collect();
         nodes.dedup();
         nodes
     }

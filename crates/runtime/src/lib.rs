@@ -85,13 +85,13 @@ pub use error::{Call, DeviceError, FailureClass, Fallback, RunError};
 pub use executor::{Executable, Loaded, Preference, PreferredUnits, WorkingMemory};
 pub use host_pool::{HostPool, HostPoolCounters};
 pub use journal::{AccessCounters, FaultStatistics, Moved, PlanCounters};
-pub use launch::{Lowered, Operand, Part, Place, Reduction, Slot, Step};
+pub use launch::{Lowered, Nodes, Operand, Part, Place, Reduction, Slot, Step};
 pub use lower::{Kernels, lower};
 pub use memory::{
     Contents, DeviceBuffer, DeviceMemory, Fetch, HOST_ALIGNMENT, HostBuffer, HostMemory,
 };
 pub use moment::Moment;
-pub use observer::{Event, HostWork, LaunchInfo, LaunchTimes, Observer, Replay, Span};
+pub use observer::{Event, HostWork, LaunchInfo, LaunchTime, LaunchTimes, Observer, Replay, Span};
 pub use outline::Outline;
 pub use placement::Reason;
 pub use planner::Estimate;

@@ -29,8 +29,27 @@ pub struct LaunchTimes<'a> {
     pub launches: &'a Arc<Vec<Arc<LaunchInfo>>>,
     /// The first of them that is told of.
     pub first: usize,
+    /// When the run began.
+    pub begin: Instant,
     /// Since when and for how long the device worked on that one and those behind it.
-    pub times: &'a [(Instant, Duration)],
+    pub times: &'a [LaunchTime],
+}
+
+/// When a device worked on a launch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LaunchTime {
+    /// Since when: nanoseconds since the run began.
+    pub since: u64,
+    /// For how many nanoseconds.
+    pub time: u64,
+}
+
+impl LaunchTime {
+    /// A launch that took `time`, since `since` after the run began.
+    pub fn new(since: Duration, time: Duration) -> Self {
+        let [since, time] = [since, time].map(|d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
+        Self { since, time }
+    }
 }
 
 impl<'a> LaunchTimes<'a> {
@@ -38,7 +57,10 @@ impl<'a> LaunchTimes<'a> {
     pub fn iter(self) -> impl Iterator<Item = (&'a Arc<LaunchInfo>, Instant, Duration)> {
         let launches = self.launches.iter().skip(self.first);
         let each = launches.zip(self.times);
-        each.map(|(launch, &(begin, time))| (launch, begin, time))
+        each.map(move |(launch, at)| {
+            let [since, time] = [at.since, at.time].map(Duration::from_nanos);
+            (launch, self.begin + since, time)
+        })
     }
 }
 

@@ -9,25 +9,19 @@ use rustorch_ir::{Graph, Op, Role};
 use smallvec::SmallVec;
 
 use crate::costs::work::Work;
-use crate::observer::{Event, LaunchInfo, LaunchTimes, Observers, Replay};
-use crate::{DeviceError, DeviceType, Probe, Watcher};
+use crate::observer::{Event, LaunchInfo, LaunchTime, LaunchTimes, Observers, Replay};
+use crate::{DeviceError, DeviceType, Nodes, Probe, Watcher};
 
 /// Runs of a plan whose launches are made one by one for who looks on, where a device else makes
 /// them at once: the first one, which may be the only one, and the second, which compiles and loads
 /// nothing any more.
 const ONE_BY_ONE: u32 = 2;
 
-/// How long launches of a run that goes on are kept before those who look on are told of them.
-const LATE: Duration = Duration::from_millis(10);
-
-/// The nodes that a launch computes, by their indices in the plan's graph: several if elementwise
-/// ones are fused.
-pub(crate) type Launched = SmallVec<[usize; 2]>;
-
 /// Times of a plan's launches over its runs.
 #[derive(Default)]
 pub(crate) struct Profile {
-    times: BTreeMap<Launched, Duration>,
+    /// By the nodes' indices in the plan's graph.
+    times: BTreeMap<Nodes, Duration>,
     runs: u32,
 }
 
@@ -38,7 +32,7 @@ impl Profile {
     }
 
     /// The launches that were timed, with the mean time of each.
-    pub(crate) fn launches(&self) -> impl Iterator<Item = (&Launched, Duration)> {
+    pub(crate) fn launches(&self) -> impl Iterator<Item = (&Nodes, Duration)> {
         let runs = self.runs.max(1);
         self.times
             .iter()
@@ -49,12 +43,12 @@ impl Profile {
 /// What those who look on are told of a segment's launches.
 #[derive(Default)]
 pub(crate) struct Launches {
-    /// The nodes of each, in the order in which they are made.
-    nodes: Vec<Launched>,
+    /// The nodes of each, as the program has told them, in the order in which they are made.
+    nodes: Option<Arc<[Nodes]>>,
     /// What each is.
     known: Arc<Vec<Arc<LaunchInfo>>>,
-    /// Since when and for how long the device worked on each in the last run that was timed.
-    times: Vec<(Instant, Duration)>,
+    /// When the device worked on each in the last run that was timed.
+    times: Vec<LaunchTime>,
     timed_runs: u32,
     replay: Option<Arc<Replay>>,
 }
@@ -68,7 +62,8 @@ impl Launches {
     /// Who tells `observers` how long the device works on all of them together.
     pub(crate) fn watcher(&mut self, device: DeviceType, observers: &Observers) -> Watcher {
         let replay = self.replay.get_or_insert_with(|| {
-            let times = self.times.iter().map(|&(_, time)| time);
+            let times = self.times.iter();
+            let times = times.map(|launch| Duration::from_nanos(launch.time));
             let launches = self.known.iter().cloned().zip(times).collect();
             Arc::new(Replay { device, launches })
         });
@@ -89,7 +84,7 @@ pub(crate) struct Timer<'a> {
     first: usize,
     /// When the run began.
     begin: Instant,
-    times: Option<RefCell<&'a mut BTreeMap<Launched, Duration>>>,
+    times: Option<RefCell<&'a mut BTreeMap<Nodes, Duration>>>,
     told: Option<RefCell<Telling<'a>>>,
 }
 
@@ -99,10 +94,6 @@ struct Telling<'a> {
     graph: &'a Graph,
     device: DeviceType,
     launches: &'a mut Launches,
-    /// How many of this run's were told of.
-    count: usize,
-    /// From when on those that were not are late.
-    late: Instant,
 }
 
 impl<'a> Timer<'a> {
@@ -133,14 +124,11 @@ impl<'a> Timer<'a> {
         launches.timed_runs = launches.timed_runs.saturating_add(1);
         launches.times.clear();
         launches.replay = None;
-        let late = self.begin + LATE;
         let told = Some(RefCell::new(Telling {
             observers,
             graph,
             device,
             launches,
-            count: 0,
-            late,
         }));
         Self { told, ..self }
     }
@@ -151,56 +139,52 @@ impl<'a> Timer<'a> {
         let Some(told) = self.told else { return };
         let mut told = told.into_inner();
         if let (Some(nodes), true) = (ran, told.launches.times.is_empty()) {
-            let nodes = self.first..self.first + nodes;
-            let computing = |&at: &usize| told.graph.nodes()[at].op.def().role() == Role::Compute;
-            let nodes: Launched = nodes.filter(computing).collect();
+            let computes = |&at: &usize| {
+                let op = &told.graph.nodes()[self.first + at].op;
+                op.def().role() == Role::Compute
+            };
+            let nodes: Nodes = (0..nodes).filter(computes).collect();
             if !nodes.is_empty() {
-                told.add(nodes.iter().copied(), self.begin, self.begin.elapsed());
+                let known = told.launches.nodes.clone();
+                let known = known.filter(|known| **known == [nodes.clone()]);
+                let nodes = known.unwrap_or_else(|| Arc::new([nodes]));
+                let whole = LaunchTime::new(Duration::ZERO, self.begin.elapsed());
+                told.tell(&nodes, 0, &[whole], self.first, self.begin);
             }
         }
-        told.tell();
     }
 }
 
 impl Telling<'_> {
-    /// A launch is over.
-    fn add(&mut self, nodes: impl Iterator<Item = usize> + Clone, begin: Instant, time: Duration) {
-        let Launches {
-            nodes: all,
-            known,
+    /// Tells of some of `launches`, of a segment whose first node has the index `segment`, in a run that began then.
+    fn tell(
+        &mut self,
+        launches: &Arc<[Nodes]>,
+        first: usize,
+        times: &[LaunchTime],
+        segment: usize,
+        begin: Instant,
+    ) {
+        let Launches { nodes, known, .. } = &mut *self.launches;
+        // Mostly they are those of the run before.
+        if !nodes
+            .as_ref()
+            .is_some_and(|nodes| Arc::ptr_eq(nodes, launches))
+        {
+            let described = launches.iter().map(|launch| {
+                let nodes: Nodes = launch.iter().map(|node| segment + node).collect();
+                Arc::new(describe(self.graph, &nodes, self.device))
+            });
+            *known = Arc::new(described.collect());
+            *nodes = Some(launches.clone());
+        }
+        self.launches.times.extend_from_slice(times);
+        self.observers.saw(Event::Launched(LaunchTimes {
+            launches: &self.launches.known,
+            first,
+            begin,
             times,
-            ..
-        } = &mut *self.launches;
-        let at = times.len();
-        // Mostly they are the same in each run: no list is made of them.
-        let is_known = |its: &Launched| its.iter().copied().eq(nodes.clone());
-        if !all.get(at).is_some_and(is_known) {
-            let nodes: Launched = nodes.collect();
-            let launch = Arc::new(describe(self.graph, &nodes, self.device));
-            all.truncate(at);
-            all.push(nodes);
-            let known = Arc::make_mut(known);
-            known.truncate(at);
-            known.push(launch);
-        }
-        times.push((begin, time));
-        if begin > self.late || time > LATE {
-            self.late = begin + time + LATE;
-            self.tell();
-        }
-    }
-
-    /// Tells of those that were not told of.
-    fn tell(&mut self) {
-        let Launches { known, times, .. } = &*self.launches;
-        if self.count < times.len() {
-            self.observers.saw(Event::Launched(LaunchTimes {
-                launches: known,
-                first: self.count,
-                times: &times[self.count..],
-            }));
-            self.count = times.len();
-        }
+        }));
     }
 }
 
@@ -209,20 +193,21 @@ impl Probe for Timer<'_> {
         Ok(())
     }
 
-    fn is_timed(&self) -> bool {
-        true
+    fn timed_since(&self) -> Option<Instant> {
+        Some(self.begin)
     }
 
-    fn took(&self, nodes: &[usize], begin: Instant, time: Duration) {
-        let nodes = nodes.iter().map(|node| self.first + node);
-        if let Some(times) = &self.times {
-            *times
-                .borrow_mut()
-                .entry(nodes.clone().collect())
-                .or_default() += time;
+    fn took(&self, launches: &Arc<[Nodes]>, first: usize, times: &[LaunchTime]) {
+        if let Some(sums) = &self.times {
+            let mut sums = sums.borrow_mut();
+            for (nodes, launch) in launches.iter().skip(first).zip(times) {
+                let nodes = nodes.iter().map(|node| self.first + node);
+                *sums.entry(nodes.collect()).or_default() += Duration::from_nanos(launch.time);
+            }
         }
         if let Some(told) = &self.told {
-            told.borrow_mut().add(nodes, begin, time);
+            let mut told = told.borrow_mut();
+            told.tell(launches, first, times, self.first, self.begin);
         }
     }
 }

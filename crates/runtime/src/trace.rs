@@ -13,8 +13,8 @@ use crate::devices::Devices;
 use crate::estimate::{HOST, Locations, bit, duration};
 use crate::placement::{Assignment, DeviceId, Reason};
 use crate::planner::Plan;
-use crate::profile::{Launched, Profile, describe_names};
-use crate::{Costs, DeviceType, TransferMethod};
+use crate::profile::{Profile, describe_names};
+use crate::{Costs, DeviceType, Nodes, TransferMethod};
 
 /// A row of `explain`: operations that go to one device for one reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -166,9 +166,9 @@ pub(crate) fn explain(plan: &Plan, devices: &Devices, known: &Known) -> Vec<Expl
 }
 
 /// The nodes of each launch, with its time; in the order of what comes last in them. Views are none.
-fn launches(plan: &Plan, profile: Option<&Profile>) -> Vec<(Launched, Option<Duration>)> {
+fn launches(plan: &Plan, profile: Option<&Profile>) -> Vec<(Nodes, Option<Duration>)> {
     let timed = profile.into_iter().flat_map(Profile::launches);
-    let mut all: Vec<(Launched, Option<Duration>)> = timed
+    let mut all: Vec<(Nodes, Option<Duration>)> = timed
         .map(|(nodes, time)| (nodes.clone(), Some(time)))
         .collect();
     let known: HashSet<usize> = all

@@ -22,14 +22,15 @@
 //! runs several times in one program, what a timed run tells of one, and what it takes by itself in
 //! a program of its own, whose runs on the same operands are queued behind each other.
 
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use half::{bf16, f16};
 use rustorch_ir::{DType, Op, TensorType};
 use rustorch_runtime::{
-    Backend, DeviceBuffer, DeviceError, DeviceType, HostBuffer, NoProbe, Probe, Program, Routing,
-    Runtime, Storage,
+    Backend, DeviceBuffer, DeviceError, DeviceType, HostBuffer, LaunchTime, NoProbe, Nodes, Probe,
+    Program, Routing, Runtime, Storage,
 };
 use rustorch_tensor::nn::ConvOptions;
 use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor, Trace, backends, with_runtime};
@@ -252,20 +253,23 @@ fn together(device: &dyn Backend, subject: &Subject) {
 }
 
 /// The time that a run tells of all its launches.
-#[derive(Default)]
-struct Told(Mutex<Duration>);
+struct Told {
+    begin: Instant,
+    nanoseconds: AtomicU64,
+}
 
 impl Probe for Told {
     fn before(&self, _: usize, _: &Op) -> Result<(), DeviceError> {
         Ok(())
     }
 
-    fn is_timed(&self) -> bool {
-        true
+    fn timed_since(&self) -> Option<Instant> {
+        Some(self.begin)
     }
 
-    fn took(&self, _: &[usize], _: Instant, time: Duration) {
-        *self.0.lock().expect("no panic before") += time;
+    fn took(&self, _: &Arc<[Nodes]>, _: usize, times: &[LaunchTime]) {
+        let sum = times.iter().map(|launch| launch.time).sum();
+        self.nanoseconds.fetch_add(sum, Ordering::Relaxed);
     }
 }
 
@@ -293,11 +297,13 @@ fn told(device: &dyn Backend, subject: &Subject, mib: Option<usize>) {
     }) / TIMES as f64;
     let mut times: Vec<f64> = (0..RUNS)
         .map(|_| {
-            let told = Told::default();
+            let told = Told {
+                begin: Instant::now(),
+                nanoseconds: AtomicU64::new(0),
+            };
             let ran = several.run(&inputs, &results, &told);
             ran.expect("no faults");
-            let sum = *told.0.lock().expect("no panic before");
-            sum.as_secs_f64() / TIMES as f64
+            1e-9 * told.nanoseconds.into_inner() as f64 / TIMES as f64
         })
         .collect();
     times.sort_by(f64::total_cmp);

@@ -15,6 +15,7 @@ mod half_precision;
 mod index;
 mod kernel;
 mod kernels;
+mod laps;
 mod launch;
 mod lines;
 mod math;

@@ -1,15 +1,15 @@
 //! A lowered graph as launches on host memory.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use rustorch_runtime::{
-    DeviceBuffer, DeviceError, DeviceType, FailureClass, HostBuffer, Lowered, Part, Place, Probe,
-    Program, Scratch, Slot, Step,
+    DeviceBuffer, DeviceError, DeviceType, FailureClass, HostBuffer, Lowered, Nodes, Part, Place,
+    Probe, Program, Scratch, Slot, Step,
 };
 use smallvec::SmallVec;
 
 use crate::kernel::{Args, Misuse};
+use crate::laps::Laps;
 use crate::launch::Prepared;
 use crate::pool::Pool;
 use crate::view::{Target, View};
@@ -21,7 +21,7 @@ pub(crate) struct CpuProgram {
     /// One for each step.
     launches: Vec<Prepared>,
     /// The nodes that each step computes, for who has it timed.
-    nodes: Vec<SmallVec<[usize; 2]>>,
+    nodes: Arc<[Nodes]>,
     /// Memory of intermediate values, kept between runs.
     arena: Mutex<Option<Vec<HostBuffer>>>,
 }
@@ -150,10 +150,9 @@ impl Program for CpuProgram {
             outputs,
             arena: &arena,
         };
-        let launches = self.launches.iter().zip(&self.nodes);
-        // A launch begins when the one before is over: the clock is read once for each.
-        let mut begin = probe.is_timed().then(Instant::now);
-        for (step, (prepared, nodes)) in self.lowered.steps.iter().zip(launches) {
+        let begin = probe.timed_since();
+        let mut laps = begin.map(|begin| Laps::new(begin, &self.nodes, probe));
+        for (step, prepared) in self.lowered.steps.iter().zip(&self.launches) {
             for part in &step.parts {
                 probe.before(part.node, &part.op)?;
             }
@@ -162,10 +161,8 @@ impl Program for CpuProgram {
                 DeviceError::new(DeviceType::Cpu, FailureClass::Caller, misuse.0)
                     .at(*node, op.name())
             })?;
-            if let Some(begin) = &mut begin {
-                let end = Instant::now();
-                probe.took(nodes, *begin, end - *begin);
-                *begin = end;
+            if let Some(laps) = &mut laps {
+                laps.lap();
             }
         }
         if !arena.is_empty() {

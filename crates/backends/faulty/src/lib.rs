@@ -10,13 +10,13 @@ use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustorch_ir::ops::philox;
 use rustorch_ir::{Graph, Op, OpKind, Signature};
 use rustorch_runtime::{
     Backend, Compilation, DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, DeviceType,
-    FailureClass, Fetch, HostBuffer, Probe, Program, Scratch, Watcher,
+    FailureClass, Fetch, HostBuffer, LaunchTime, Nodes, Probe, Program, Scratch, Watcher,
 };
 
 pub use fault::{Fault, FaultError, FaultKind, Faults, When};
@@ -253,12 +253,12 @@ impl Probe for Striking<'_> {
         self.next.before(node, op)
     }
 
-    fn is_timed(&self) -> bool {
-        self.next.is_timed()
+    fn timed_since(&self) -> Option<Instant> {
+        self.next.timed_since()
     }
 
-    fn took(&self, nodes: &[usize], begin: Instant, time: Duration) {
-        self.next.took(nodes, begin, time);
+    fn took(&self, launches: &Arc<[Nodes]>, first: usize, times: &[LaunchTime]) {
+        self.next.took(launches, first, times);
     }
 
     fn watcher(&self) -> Option<Watcher> {

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustorch_runtime::{
-    DeviceBuffer, DeviceError, FailureClass, Lowered, NoProbe, Probe, Program, Scratch, Step,
+    DeviceBuffer, DeviceError, FailureClass, LaunchTime, Lowered, NoProbe, Nodes, Probe, Program,
+    Scratch, Step,
 };
 use smallvec::SmallVec;
 
@@ -26,6 +27,8 @@ const RECORDINGS: usize = 4;
 pub(crate) struct GpuProgram<D: Driver> {
     pool: Arc<Pool<D>>,
     steps: Vec<Step>,
+    /// The nodes that each step computes, for who has it timed.
+    nodes: Arc<[Nodes]>,
     /// For each step, the number of launches up to its end.
     ends: Vec<usize>,
     launches: Vec<Ready<D::Kernel>>,
@@ -106,6 +109,7 @@ impl<D: Driver> GpuProgram<D> {
     ) -> Self {
         Self {
             pool,
+            nodes: lowered.steps.iter().map(Step::nodes).collect(),
             steps: lowered.steps,
             ends: emitted.ends,
             launches: (kernels.into_iter().zip(emitted.work))
@@ -199,8 +203,13 @@ impl<D: Driver> GpuProgram<D> {
         Ok(())
     }
 
-    /// Runs every launch, and tells `probe` what each step took.
-    fn time(&self, buffers: &Buffers<'_, D>, probe: &dyn Probe) -> Result<(), DeviceError> {
+    /// Runs every launch, and tells `probe` what each step of the run took, which began then.
+    fn time(
+        &self,
+        buffers: &Buffers<'_, D>,
+        probe: &dyn Probe,
+        begin: Instant,
+    ) -> Result<(), DeviceError> {
         let mut queue = |step| self.queue_step(step, buffers, probe);
         let driver = &self.pool.driver;
         let start = Instant::now();
@@ -217,11 +226,13 @@ impl<D: Driver> GpuProgram<D> {
             });
             return Ok(());
         }
-        let mut begin = start;
-        for (step, time) in self.steps.iter().zip(times) {
-            probe.took(&step.nodes(), begin, time);
-            begin += time;
-        }
+        let mut since = start.saturating_duration_since(begin);
+        let times = times.into_iter().map(|time| {
+            let launch = LaunchTime::new(since, time);
+            since += time;
+            launch
+        });
+        probe.took(&self.nodes, 0, &times.collect::<Vec<_>>());
         Ok(())
     }
 
@@ -406,9 +417,9 @@ impl<D: Driver> GpuProgram<D> {
             status,
             counters: self.counters(counters)?,
         };
-        let mut result = match probe.is_timed() {
-            true => self.time(&buffers, probe),
-            false => match probe.watcher() {
+        let mut result = match probe.timed_since() {
+            Some(begin) => self.time(&buffers, probe, begin),
+            None => match probe.watcher() {
                 Some(watcher) => {
                     let mut start = || self.start(&buffers, recorded, probe);
                     self.pool.driver.span(&mut start, watcher)

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rustorch_ir::{Graph, Node, Role, TensorType, ValueId};
-use rustorch_runtime::{DeviceBuffer, DeviceError, DeviceType, FailureClass, Probe, Program};
+use rustorch_runtime::{
+    DeviceBuffer, DeviceError, DeviceType, FailureClass, LaunchTime, Nodes, Probe, Program,
+};
+use smallvec::smallvec;
 
 use crate::Values;
 use crate::kernels::{Launch, Results};
@@ -15,6 +18,8 @@ use crate::operand::{Call, Operand};
 pub(crate) struct Interpreter {
     graph: Graph,
     launches: Vec<Launch>,
+    /// Each node that is no view, by itself: what a launch computes.
+    nodes: Arc<[Nodes]>,
     /// For each value, the last node that reads it; past the end for outputs.
     last_use: Vec<usize>,
 }
@@ -31,12 +36,20 @@ impl Interpreter {
         for output in graph.outputs() {
             last_use[output.index()] = usize::MAX;
         }
+        let nodes = graph.nodes().iter().enumerate();
+        let nodes = nodes.filter(|(_, node)| !is_view(node));
         Self {
+            nodes: nodes.map(|(at, _)| smallvec![at]).collect(),
             graph,
             launches,
             last_use,
         }
     }
+}
+
+/// Is nothing computed for it?
+fn is_view(node: &Node) -> bool {
+    node.op.def().role() == Role::View
 }
 
 impl Program for Interpreter {
@@ -51,16 +64,21 @@ impl Program for Interpreter {
             inputs,
             values: vec![None; self.graph.len()],
         };
+        let mut launched = 0;
         for (index, (node, &launch)) in self.graph.nodes().iter().zip(&self.launches).enumerate() {
-            if node.op.def().role() != Role::View {
+            let is_view = is_view(node);
+            if !is_view {
                 probe.before(index, &node.op)?;
             }
-            let start = probe.is_timed().then(Instant::now);
+            let start = Instant::now();
             let results = run
                 .evaluate(node, launch)
                 .map_err(|e| e.at(index, node.op.name()))?;
-            if let Some(start) = start.filter(|_| node.op.def().role() != Role::View) {
-                probe.took(&[index], start, start.elapsed());
+            if let (Some(begin), false) = (probe.timed_since(), is_view) {
+                let since = start.saturating_duration_since(begin);
+                let time = LaunchTime::new(since, start.elapsed());
+                probe.took(&self.nodes, launched, &[time]);
+                launched += 1;
             }
             for (value, result) in node.results().zip(results) {
                 run.values[value.index()] = Some(result);
