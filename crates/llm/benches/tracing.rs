@@ -2,8 +2,9 @@
 //! `cargo bench -p rustorch-llm --bench tracing -- [THREADS [ROUNDS [MODEL.gguf]]]`.
 //!
 //! A turn decodes the same tokens; where it is traced, its time begins before the trace's file is made, and ends when
-//! the trace is written. Medians are by the clock;
-//! processor time is that of all threads, on Linux, of all turns together.
+//! the trace is written. What a trace takes is the median of the rounds, each of which compares a turn with the one
+//! beside it, as machines become faster and slower; in every other round the traced one comes first. Processor time is
+//! that of all threads, on Linux, of all turns together.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -37,10 +38,16 @@ struct Turns {
 }
 
 impl Turns {
-    fn median(&mut self) -> f64 {
-        self.times.sort_unstable();
-        self.times[self.times.len() / 2].as_secs_f64()
+    /// The times in seconds.
+    fn seconds(&self) -> impl Iterator<Item = f64> {
+        self.times.iter().map(Duration::as_secs_f64)
     }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -75,8 +82,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = folder.path().join("trace.pftrace");
     let (mut plain, mut traced) = (Turns::default(), Turns::default());
     decode()?;
-    for _ in 0..rounds {
-        for (turns, is_traced) in [(&mut plain, false), (&mut traced, true)] {
+    for round in 0..rounds {
+        for is_traced in [round % 2 == 1, round % 2 == 0] {
+            let turns = if is_traced { &mut traced } else { &mut plain };
             if is_traced && path.exists() {
                 // To empty a file would take time of its own.
                 fs::remove_file(&path)?;
@@ -95,12 +103,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     let percent = |plain: f64, traced: f64| 100.0 * (traced / plain - 1.0);
-    let (without, with) = (plain.median(), traced.median());
+    let (without, with) = (median(plain.seconds()), median(traced.seconds()));
+    let rounds = plain.seconds().zip(traced.seconds());
+    let change = median(rounds.map(|(plain, traced)| percent(plain, traced)));
     println!(
-        "{threads} threads, {rounds} rounds of {TOKENS} tokens: {:.1} µs a token, {:.1} with a trace: {:+.2} %",
+        "{threads} threads, {} rounds of {TOKENS} tokens: {:.1} µs a token, {:.1} with a trace: {change:+.2} %",
+        plain.times.len(),
         1e6 * without / TOKENS as f64,
         1e6 * with / TOKENS as f64,
-        percent(without, with),
     );
     if plain.ticks > 0 {
         let change = percent(plain.ticks as f64, traced.ticks as f64);

@@ -5,7 +5,7 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustorch_runtime::{DeviceType, LaunchInfo, Replay};
+use rustorch_runtime::{DeviceType, LaunchInfo, LaunchTime, Replay};
 use serde::Serialize;
 
 use crate::Map;
@@ -208,19 +208,18 @@ impl Launched {
 
 /// Something that a thread has begun.
 struct Open {
-    name: String,
+    name: Arc<str>,
     since: u64,
     /// What was begun and ended inside of it took so long.
     inner: u64,
 }
 
 impl Totals {
-    pub(crate) fn add(&mut self, record: &Record) {
+    /// Adds a record; `times` are those of its launches, if it is of some.
+    pub(crate) fn add(&mut self, record: &Record, times: &[LaunchTime]) {
         match &record.what {
             What::Launched {
-                launches,
-                first,
-                times,
+                launches, first, ..
             } => {
                 let known = match self.launches.get(launches) {
                     Some(known) => known,
@@ -258,7 +257,7 @@ impl Totals {
             }
             What::Begun { name, .. } => {
                 self.open.entry(record.thread).or_default().push(Open {
-                    name: name.to_string(),
+                    name: name.clone(),
                     since: record.at,
                     inner: 0,
                 });

@@ -10,7 +10,7 @@ use rustorch_runtime::{Observer, Runtime, Span};
 
 use crate::averages::KeyAverages;
 use crate::limits::Limits;
-use crate::record::{Record, nanoseconds};
+use crate::record::{Records, nanoseconds};
 use crate::recorder::{Recorded, Recorder, Target, sink, unwritten};
 use crate::timeline::Timeline;
 
@@ -220,7 +220,7 @@ impl Drop for Profiler {
 /// What a [`Profiler`] has seen.
 pub struct Profile {
     averages: KeyAverages,
-    records: Vec<Record>,
+    records: Records,
     time: Duration,
     failure: Option<io::Error>,
     limits: Limits,
@@ -250,7 +250,9 @@ impl Profile {
     pub fn save(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = path.as_ref();
         let mut timeline = Timeline::new(sink(path), self.limits.clone());
-        self.records.iter().for_each(|record| timeline.add(record));
+        for (record, times) in self.records.iter() {
+            timeline.add(record, times);
+        }
         timeline.finish(nanoseconds(self.time));
         std::fs::write(path, timeline.written()).map_err(|e| unwritten(path, e))
     }

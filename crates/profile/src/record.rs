@@ -20,12 +20,12 @@ pub(crate) struct Record {
 /// What it was. Times are in nanoseconds.
 #[derive(Clone, Debug)]
 pub(crate) enum What {
-    /// As [`LaunchTimes`](rustorch_runtime::LaunchTimes) are.
+    /// As [`LaunchTimes`](rustorch_runtime::LaunchTimes) are, whose times count from when the record is of.
     Launched {
         launches: Arc<Vec<Arc<LaunchInfo>>>,
         first: usize,
-        /// Counted from when the record is of.
-        times: Box<[LaunchTime]>,
+        /// How many were told of.
+        count: usize,
     },
     Replayed {
         replay: Arc<Replay>,
@@ -77,15 +77,15 @@ pub(crate) fn copier(from: DeviceType, to: DeviceType) -> DeviceType {
 }
 
 impl Record {
-    /// `event`, told now on this thread; `None` for what is not known here.
-    pub(crate) fn of(event: Event<'_>, start: Instant) -> Option<Self> {
+    /// `event`, told now on this thread, without the times of launches; `None` for what is not known here.
+    pub(crate) fn of(event: &Event<'_>, start: Instant) -> Option<Self> {
         let now = || since(start, Instant::now());
-        let (at, what) = match event {
+        let (at, what) = match *event {
             Event::Launched(launched) => {
                 let what = What::Launched {
                     launches: launched.launches.clone(),
                     first: launched.first,
-                    times: launched.times.into(),
+                    count: launched.times.len(),
                 };
                 (since(start, launched.begin), what)
             }
@@ -128,10 +128,47 @@ impl Record {
 
     /// How many events it is of.
     pub(crate) fn count(&self) -> usize {
-        match &self.what {
-            What::Launched { times, .. } => times.len(),
+        match self.what {
+            What::Launched { count, .. } => count,
             _ => 1,
         }
+    }
+}
+
+/// What was seen, in order. Times of launches are beside it, so that there is no memory of each record's own.
+#[derive(Default)]
+pub(crate) struct Records {
+    all: Vec<Record>,
+    times: Vec<LaunchTime>,
+}
+
+impl Records {
+    /// Adds a record; `times` are those of its launches, if it is of some.
+    pub(crate) fn push(&mut self, record: Record, times: &[LaunchTime]) {
+        self.times.extend_from_slice(times);
+        self.all.push(record);
+    }
+
+    /// Each record, with the times of its launches.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Record, &[LaunchTime])> {
+        let mut left = &self.times[..];
+        self.all.iter().map(move |record| {
+            let count = match record.what {
+                What::Launched { count, .. } => count,
+                _ => 0,
+            };
+            let (times, others) = left.split_at(count);
+            left = others;
+            (record, times)
+        })
+    }
+
+    /// Forgets all, and gives memory back beyond that of so many events.
+    pub(crate) fn clear(&mut self, events: usize) {
+        self.all.clear();
+        self.times.clear();
+        self.all.shrink_to(events);
+        self.times.shrink_to(events);
     }
 }
 

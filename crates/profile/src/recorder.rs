@@ -9,14 +9,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustorch_runtime::{DeviceType, Event, Observer};
+use rustorch_runtime::{DeviceType, Event, LaunchTime, Observer};
 
 use crate::averages::Totals;
 use crate::chrome::Chrome;
 use crate::limits::Limits;
 use crate::metrics::GpuBenchmarkMetrics;
 use crate::perfetto::Perfetto;
-use crate::record::{Gpu, Record, What, since, this_thread};
+use crate::record::{Gpu, Record, Records, What, since, this_thread};
 use crate::timeline::{Sink, Timeline};
 
 /// How long what was seen waits to be written, at most. Mostly it is told of some forty milliseconds late at most.
@@ -72,7 +72,7 @@ pub(crate) fn unwritten(path: &Path, error: io::Error) -> io::Error {
 pub(crate) struct Recorded {
     pub(crate) totals: Totals,
     /// What was kept in memory.
-    pub(crate) records: Vec<Record>,
+    pub(crate) records: Records,
     /// From the beginning to the end.
     pub(crate) time: Duration,
     /// Why the trace could not be written.
@@ -93,7 +93,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Buffer {
-    records: Vec<Record>,
+    records: Records,
     /// How many events these are of.
     events: usize,
     dropped: u64,
@@ -107,7 +107,8 @@ impl Shared {
         self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, record: Record) {
+    /// As [`Records::push`].
+    fn push(&self, record: Record, times: &[LaunchTime]) {
         let mut buffer = self.buffer();
         if buffer.pauses {
             return;
@@ -118,7 +119,7 @@ impl Shared {
             return;
         }
         buffer.events += count;
-        buffer.records.push(record);
+        buffer.records.push(record, times);
         let is_much = before < BATCH && buffer.events >= BATCH;
         drop(buffer);
         if is_much {
@@ -129,8 +130,12 @@ impl Shared {
 
 impl Observer for Recorder {
     fn saw(&self, event: Event<'_>) {
-        if let Some(record) = Record::of(event, self.start) {
-            self.shared.push(record);
+        let times = match &event {
+            Event::Launched(launched) => launched.times,
+            _ => &[],
+        };
+        if let Some(record) = Record::of(&event, self.start) {
+            self.shared.push(record, times);
         }
     }
 }
@@ -161,11 +166,7 @@ impl Recorder {
 
     /// Something happens now, on this thread.
     fn note(&self, what: What) {
-        self.shared.push(Record {
-            at: since(self.start, Instant::now()),
-            thread: this_thread(),
-            what,
-        });
+        self.shared.push(record(self.start, what), &[]);
     }
 
     /// Forgets what comes, or no longer.
@@ -199,12 +200,21 @@ impl Recorder {
     }
 }
 
+/// What happens now, on this thread.
+fn record(start: Instant, what: What) -> Record {
+    Record {
+        at: since(start, Instant::now()),
+        thread: this_thread(),
+        what,
+    }
+}
+
 /// Writes what was seen.
 struct Writer {
     start: Instant,
     totals: Totals,
     /// What is kept, if it is.
-    kept: Option<Vec<Record>>,
+    kept: Option<Records>,
     /// How many more events may be.
     room: usize,
     file: Option<(Timeline, File, PathBuf)>,
@@ -216,7 +226,7 @@ impl Writer {
         let mut writer = Self {
             start,
             totals: Totals::default(),
-            kept: matches!(target, Target::Memory).then(Vec::new),
+            kept: matches!(target, Target::Memory).then(Records::default),
             room: KEPT,
             file: None,
             failure: None,
@@ -243,8 +253,8 @@ impl Writer {
 
     /// Writes until nothing comes any more.
     fn work(&mut self, shared: &Shared) {
-        // Two vectors take turns: those who compute never meet memory that is not theirs yet.
-        let mut records = Vec::with_capacity(BATCH);
+        // Two take turns: those who compute never meet memory that is not theirs yet.
+        let mut records = Records::default();
         loop {
             let (dropped, is_over) = {
                 let is_quiet = |buffer: &mut Buffer| !buffer.is_over && buffer.events < BATCH;
@@ -256,15 +266,11 @@ impl Writer {
             };
             if dropped > 0 {
                 tracing::warn!("{dropped} events came faster than they could be written");
-                records.push(Record {
-                    at: since(self.start, Instant::now()),
-                    thread: this_thread(),
-                    what: What::Dropped(dropped),
-                });
+                records.push(record(self.start, What::Dropped(dropped)), &[]);
             }
-            self.add(&mut records);
+            self.add(&records);
             // What a slow disk has made it is given back.
-            records.shrink_to(2 * BATCH);
+            records.clear(2 * BATCH);
             self.flush();
             if is_over {
                 return;
@@ -273,22 +279,20 @@ impl Writer {
     }
 
     /// Takes all records.
-    fn add(&mut self, records: &mut Vec<Record>) {
-        for record in records.iter() {
-            self.totals.add(record);
+    fn add(&mut self, records: &Records) {
+        for (record, times) in records.iter() {
+            self.totals.add(record, times);
             if let Some((timeline, ..)) = &mut self.file {
-                timeline.add(record);
+                timeline.add(record, times);
             }
-        }
-        if let Some(kept) = &mut self.kept {
-            let fits = |record: &Record| {
+            if let Some(kept) = &mut self.kept {
                 let left = self.room.checked_sub(record.count());
                 self.room = left.unwrap_or(0);
-                left.is_some()
-            };
-            kept.extend(records.drain(..).take_while(fits));
+                if left.is_some() {
+                    kept.push(record.clone(), times);
+                }
+            }
         }
-        records.clear();
     }
 
     fn flush(&mut self) {

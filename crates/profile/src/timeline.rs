@@ -163,6 +163,16 @@ struct Site {
     notes: SmallVec<[NoteName; NOTES]>,
 }
 
+impl Site {
+    /// The same on another track.
+    fn on(&self, track: TrackId, name: &str, sink: &mut dyn Sink) -> Self {
+        Self {
+            form: sink.form(track, &launch_form(name, &self.notes)),
+            ..self.clone()
+        }
+    }
+}
+
 /// A device of the runtime's.
 #[derive(Clone, Copy)]
 struct Device {
@@ -216,18 +226,20 @@ impl Timeline {
         }
     }
 
-    /// Adds a record.
-    pub(crate) fn add(&mut self, record: &Record) {
+    /// Adds a record; `times` are those of its launches, if it is of some.
+    pub(crate) fn add(&mut self, record: &Record, times: &[LaunchTime]) {
         let Record { at, thread, .. } = *record;
         match &record.what {
             What::Launched {
-                launches,
-                first,
-                times,
+                launches, first, ..
             } => self.launches(launches, *first, at, times),
             What::Replayed { replay, time } => {
-                let site = self.replay(replay);
-                self.launch(&site, || replay_name(replay), at, *time);
+                let mut site = self.replay(replay);
+                let track = self.free(&site.device, Kind::Launches, at);
+                if track != site.device.track {
+                    site = site.on(track, &replay_name(replay), &mut *self.sink);
+                }
+                self.slice(track, at, *time, site.form, &rates(&site.work, *time));
             }
             What::Moved {
                 from,
@@ -304,24 +316,21 @@ impl Timeline {
         begin: u64,
         times: &[LaunchTime],
     ) {
-        let sites = self.sites(all);
-        let each = all.iter().zip(&*sites).skip(first).zip(times);
-        for ((launch, site), &LaunchTime { since, time }) in each {
-            self.launch(site, || &launch.name, begin.saturating_add(since), time);
-        }
-    }
-
-    /// What a site's device has worked on, once.
-    fn launch<N: AsRef<str>>(&mut self, site: &Site, name: impl FnOnce() -> N, at: u64, time: u64) {
-        let track = self.free(&site.device, Kind::Launches, at);
-        let form = match track == site.device.track {
-            true => site.form,
-            false => {
-                let form = launch_form(name().as_ref(), &site.notes);
-                self.sink.form(track, &form)
-            }
+        let mut sites = self.sites(all);
+        let (Some(site), [head, ..]) = (sites.get(first), times) else {
+            return;
         };
-        self.slice(track, at, time, form, &rates(&site.work, time));
+        let device = site.device;
+        let track = self.free(&device, Kind::Launches, begin.saturating_add(head.since));
+        if track != device.track {
+            let named = all.iter().zip(&*sites);
+            let there = named.map(|(launch, site)| site.on(track, &launch.name, &mut *self.sink));
+            sites = there.collect();
+        }
+        for (site, &LaunchTime { since, time }) in sites[first..].iter().zip(times) {
+            let at = begin.saturating_add(since);
+            self.slice(track, at, time, site.form, &rates(&site.work, time));
+        }
     }
 
     /// Those of a list of launches.
@@ -572,12 +581,18 @@ mod tests {
 
     /// What is written of records, each with its moment, all of one thread that nobody has named.
     fn written(records: Vec<(u64, What)>) -> Vec<String> {
+        let records = records.into_iter().map(|(at, what)| (at, what, vec![]));
+        written_with_times(records.collect())
+    }
+
+    /// The same, each with the times of its launches.
+    fn written_with_times(records: Vec<(u64, What, Vec<LaunchTime>)>) -> Vec<String> {
         let notes = Notes::default();
         let lines = notes.lines.clone();
         let mut timeline = Timeline::new(Box::new(notes), Limits::default());
-        for (at, what) in records {
+        for (at, what, times) in records {
             let thread = u32::MAX;
-            timeline.add(&Record { at, thread, what });
+            timeline.add(&Record { at, thread, what }, &times);
         }
         timeline.finish(1000);
         let lines = lines.lock().unwrap();
@@ -598,15 +613,15 @@ mod tests {
     }
 
     /// Products, of which those before the `first` were told of before.
-    fn launches(first: usize, times: &[(u64, u64)]) -> What {
-        let times = times
-            .iter()
-            .map(|&(since, time)| LaunchTime { since, time });
-        What::Launched {
+    fn launches(at: u64, first: usize, times: &[(u64, u64)]) -> (u64, What, Vec<LaunchTime>) {
+        let what = What::Launched {
             launches: Arc::new(vec![matmul(); first + times.len()]),
             first,
-            times: times.collect(),
-        }
+            count: times.len(),
+        };
+        let times = times.iter();
+        let times = times.map(|&(since, time)| LaunchTime { since, time });
+        (at, what, times.collect())
     }
 
     fn moved(from: DeviceType, to: DeviceType, time: u64) -> What {
@@ -622,12 +637,12 @@ mod tests {
     #[test]
     fn what_a_device_does_at_the_same_time_is_on_further_tracks() {
         let cpu = DeviceType::Cpu;
-        let lines = written(vec![
-            (10, launches(1, &[(0, 20)])),
-            (15, launches(0, &[(0, 20)])),
-            (27, launches(0, &[(3, 5), (9, 2)])),
-            (40, moved(cpu, GPU, 10)),
-            (45, moved(GPU, cpu, 10)),
+        let lines = written_with_times(vec![
+            launches(10, 1, &[(0, 20)]),
+            launches(15, 0, &[(0, 20)]),
+            launches(27, 0, &[(3, 5), (9, 2)]),
+            (40, moved(cpu, GPU, 10), vec![]),
+            (45, moved(GPU, cpu, 10), vec![]),
         ]);
         let expected = [
             "opencl:0: 10 begin matmul",
