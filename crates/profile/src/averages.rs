@@ -179,7 +179,7 @@ fn time(ns: u64) -> String {
 }
 
 /// What rows are told apart by.
-type Key = (Kind, Option<DeviceType>, String);
+type Key = (Kind, Option<DeviceType>, Arc<str>);
 
 /// Adds up what is seen.
 #[derive(Default)]
@@ -253,7 +253,8 @@ impl Totals {
             } => {
                 let device = copier(*from, *to);
                 let name = format!("{from} → {to}");
-                row(&mut self.rows, Kind::Transfer, Some(device), &name).add(1, *time, *bytes, 0);
+                let row = row(&mut self.rows, Kind::Transfer, Some(device), name.into());
+                row.add(1, *time, *bytes, 0);
             }
             What::Begun { name, .. } => {
                 self.open.entry(record.thread).or_default().push(Open {
@@ -269,7 +270,7 @@ impl Totals {
                 if let Some(outer) = open.last_mut() {
                     outer.inner += total;
                 }
-                let row = row(&mut self.rows, Kind::Host, None, &ended.name);
+                let row = row(&mut self.rows, Kind::Host, None, ended.name);
                 row.add(1, total, 0, 0);
                 row.self_ns -= ended.inner.min(total);
             }
@@ -292,7 +293,12 @@ impl Totals {
 
     fn add_launches(&self, rows: &mut Map<Key, KeyAverage>) {
         let add = |rows: &mut _, launch: &LaunchInfo, calls, time| {
-            let row = row(rows, Kind::Launch, Some(launch.device), &launch.name);
+            let row = row(
+                rows,
+                Kind::Launch,
+                Some(launch.device),
+                launch.name.as_str().into(),
+            );
             row.add(calls, time, calls * launch.bytes, calls * launch.flops);
         };
         for (launches, known) in self.launches.iter() {
@@ -303,7 +309,7 @@ impl Totals {
             let Launched { calls, time } = *known;
             let all: u128 = replay.launches.iter().map(|(_, t)| t.as_nanos()).sum();
             if all == 0 {
-                let row = row(rows, Kind::Launch, Some(replay.device), "replay");
+                let row = row(rows, Kind::Launch, Some(replay.device), "replay".into());
                 row.add(calls, time, 0, 0);
                 continue;
             }
@@ -343,11 +349,11 @@ fn row<'a>(
     rows: &'a mut Map<Key, KeyAverage>,
     kind: Kind,
     device: Option<DeviceType>,
-    name: &str,
+    name: Arc<str>,
 ) -> &'a mut KeyAverage {
-    let key = (kind, device, name.to_owned());
-    rows.entry(key).or_insert_with(|| KeyAverage {
-        name: name.to_owned(),
+    let row = rows.entry((kind, device, name));
+    row.or_insert_with_key(|(_, _, name)| KeyAverage {
+        name: name.to_string(),
         kind,
         device,
         calls: 0,

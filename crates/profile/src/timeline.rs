@@ -3,6 +3,7 @@
 //! A device is a track, and so is each thread of the host. Slices of a track do not overlap: what
 //! a device does at the same time, because several threads give it work, is on further tracks.
 
+use std::mem;
 use std::num::NonZero;
 use std::sync::Arc;
 
@@ -139,7 +140,6 @@ enum Key {
     Device(DeviceType),
     /// The second and further tracks of slices of a kind.
     Lane(DeviceType, Kind, usize),
-    Thread(u32),
     /// A GPU that is none of the runtime's devices, as far as is known.
     Other(Arc<str>),
     Counter(Gpu, &'static str),
@@ -189,8 +189,15 @@ pub(crate) struct Timeline {
     replays: PerList<Replay, Site>,
     /// For each track, when what is on it ends.
     ends: Vec<u64>,
-    /// For each thread's track, how many slices are open.
-    open: Map<TrackId, u32>,
+    /// Of each thread by its number, if it was seen.
+    threads: Vec<Option<Thread>>,
+}
+
+/// What is known of a thread of the host.
+struct Thread {
+    track: TrackId,
+    /// How many slices are open.
+    open: u32,
 }
 
 impl Timeline {
@@ -202,7 +209,7 @@ impl Timeline {
             launches: PerList::default(),
             replays: PerList::default(),
             ends: Vec::new(),
-            open: Map::default(),
+            threads: Vec::new(),
         }
     }
 
@@ -218,9 +225,15 @@ impl Timeline {
     }
 
     fn close(&mut self, at: u64) {
-        let mut open: Vec<_> = self.open.drain().collect();
+        let all = self.threads.iter_mut().flatten();
+        let mut open: Vec<_> = all
+            .map(|its| (its.track, mem::take(&mut its.open)))
+            .collect();
         open.sort_unstable();
         for (track, count) in open {
+            if count == 0 {
+                continue;
+            }
             let at = self.not_before(track, at);
             (0..count).for_each(|_| self.sink.end(track, at));
         }
@@ -259,17 +272,19 @@ impl Timeline {
                 self.slice(track, at, *time, form, &[*bytes, rate, 0]);
             }
             What::Begun { work, name } => {
-                let track = self.thread(thread);
+                let its = self.thread(thread);
+                its.open += 1;
+                let track = its.track;
                 let at = self.not_before(track, at);
                 self.sink.begin(track, at, name, category(*work));
-                *self.open.entry(track).or_default() += 1;
             }
             What::Ended => {
-                let track = self.thread(thread);
-                let at = self.not_before(track, at);
+                let its = self.thread(thread);
                 // What began before anybody looked on has no beginning here.
-                if let Some(open) = self.open.get_mut(&track).filter(|open| **open > 0) {
-                    *open -= 1;
+                if let Some(open) = its.open.checked_sub(1) {
+                    its.open = open;
+                    let track = its.track;
+                    let at = self.not_before(track, at);
                     self.sink.end(track, at);
                 }
             }
@@ -285,7 +300,7 @@ impl Timeline {
                 self.counter(gpu.clone(), name, unit, at, *value);
             }
             What::FellBack(fallback) => {
-                let track = self.thread(thread);
+                let track = self.thread(thread).track;
                 let at = self.not_before(track, at);
                 let error = &fallback.error;
                 let (device, class) = (error.device.to_string(), error.class.to_string());
@@ -300,7 +315,7 @@ impl Timeline {
             }
             What::Cut => self.close(at),
             What::Dropped(count) => {
-                let track = self.thread(thread);
+                let track = self.thread(thread).track;
                 let at = self.not_before(track, at);
                 let name = format!("{count} events were not kept");
                 self.sink.instant(track, at, &name, Category::Profiler, &[]);
@@ -423,9 +438,20 @@ impl Timeline {
         }
     }
 
-    fn thread(&mut self, thread: u32) -> TrackId {
-        let key = Key::Thread(thread);
-        self.track(key, || thread_name(thread), TrackKind::Thread(thread))
+    fn thread(&mut self, thread: u32) -> &mut Thread {
+        let at = thread as usize;
+        if self.threads.len() <= at {
+            self.threads.resize_with(at + 1, || None);
+        }
+        self.threads[at].get_or_insert_with(|| Thread {
+            track: add_track(
+                &mut *self.sink,
+                &mut self.ends,
+                thread_name(thread),
+                TrackKind::Thread(thread),
+            ),
+            open: 0,
+        })
     }
 
     fn counter(&mut self, gpu: Gpu, name: &'static str, unit: Unit, at: u64, value: f64) {
@@ -448,14 +474,8 @@ impl Timeline {
 
     /// The track of a key; if it is new, with what `name` says.
     fn track(&mut self, key: Key, name: impl FnOnce() -> String, kind: TrackKind) -> TrackId {
-        let next = self.ends.len() as TrackId;
-        let track = *self.tracks.entry(key).or_insert(next);
-        if track == next {
-            self.ends.push(0);
-            let name = name();
-            self.sink.track(&Track { name, kind });
-        }
-        track
+        let known = self.tracks.entry(key);
+        *known.or_insert_with(|| add_track(&mut *self.sink, &mut self.ends, name(), kind))
     }
 
     /// The moment, or the last one on the track if that is later: clocks are read before what they
@@ -465,6 +485,14 @@ impl Timeline {
         *end = at.max(*end);
         *end
     }
+}
+
+/// Another track, behind those whose `ends` are known.
+fn add_track(sink: &mut dyn Sink, ends: &mut Vec<u64>, name: String, kind: TrackKind) -> TrackId {
+    let track = ends.len() as TrackId;
+    ends.push(0);
+    sink.track(&Track { name, kind });
+    track
 }
 
 /// The form of launches, with their name.
@@ -591,15 +619,15 @@ mod tests {
         let lines = notes.lines.clone();
         let mut timeline = Timeline::new(Box::new(notes), Limits::default());
         for (at, what, times) in records {
-            let thread = u32::MAX;
+            // Threads are counted from 1 on.
+            let thread = 0;
             timeline.add(&Record { at, thread, what }, &times);
         }
         timeline.finish(1000);
         let lines = lines.lock().unwrap();
-        let thread = format!("thread {}", u32::MAX);
         lines
             .iter()
-            .map(|line| line.replace(&thread, "thread"))
+            .map(|line| line.replace("thread 0", "thread"))
             .collect()
     }
 
