@@ -131,7 +131,7 @@ pub struct Compilation {
 /// A compiled graph.
 pub trait Program: Send + Sync {
     /// Runs the graph and waits for it. `probe` is asked before each kernel, and told the time of
-    /// each if it [asks](Probe::is_timed) for that and the device can tell.
+    /// each if it [asks](Probe::timed_since) for that and the device can tell.
     ///
     /// Inputs and outputs are in the graph's order, in this device's memory; inputs that
     /// the graph updates as state are written to, others are not.

@@ -123,7 +123,57 @@ fn counter(begin: Instant) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::thread::sleep;
+
+    use rustorch_ir::Op;
+    use rustorch_runtime::DeviceError;
+    use smallvec::smallvec;
+
     use super::*;
+
+    /// The number of the first launch, and the times, of each call.
+    #[derive(Default)]
+    struct Told(RefCell<Vec<(usize, Vec<LaunchTime>)>>);
+
+    impl Probe for Told {
+        fn before(&self, _: usize, _: &Op) -> Result<(), DeviceError> {
+            Ok(())
+        }
+
+        fn took(&self, _: &Arc<[Nodes]>, first: usize, times: &[LaunchTime]) {
+            self.0.borrow_mut().push((first, times.to_vec()));
+        }
+    }
+
+    #[test]
+    fn launches_are_told_of_before_a_long_run_is_over() {
+        let launches: Arc<[Nodes]> = (0..3).map(|node| smallvec![node]).collect();
+        let (told, begin) = (Told::default(), Instant::now());
+        let mut laps = Laps::new(begin, &launches, &told);
+        laps.lap();
+        sleep(Duration::from_millis(50));
+        laps.lap();
+        assert!(!told.0.borrow().is_empty());
+        laps.lap();
+        drop(laps);
+        let whole = begin.elapsed();
+        let told = told.0.into_inner();
+        assert!(told.len() > 1, "{told:?}");
+        let mut all = Vec::new();
+        for (first, times) in told {
+            assert_eq!(first, all.len());
+            all.extend(times);
+        }
+        assert_eq!(all.len(), launches.len());
+        assert!(all[1].time >= 25_000_000, "{all:?}");
+        for pair in all.windows(2) {
+            let end = pair[0].since + pair[0].time;
+            assert!(end <= pair[1].since, "{all:?}");
+        }
+        let end = Duration::from_nanos(all[2].since + all[2].time);
+        assert!(end <= whole, "{all:?}");
+    }
 
     fn at(since: u64, count: u64) -> Reading {
         Reading {
