@@ -345,12 +345,12 @@ impl Totals {
     }
 }
 
-fn row<'a>(
-    rows: &'a mut Map<Key, KeyAverage>,
+fn row(
+    rows: &mut Map<Key, KeyAverage>,
     kind: Kind,
     device: Option<DeviceType>,
     name: Arc<str>,
-) -> &'a mut KeyAverage {
+) -> &mut KeyAverage {
     let row = rows.entry((kind, device, name));
     row.or_insert_with_key(|(_, _, name)| KeyAverage {
         name: name.to_string(),
