@@ -33,6 +33,8 @@ use serde::{Deserialize, Serialize};
 const VARIABLE: &str = "RUSTORCH_INSTRUCTIONS";
 /// By how much a count may differ, as a part of it. Maps are hashed by other numbers in each run, which is a hundredth of that.
 const TOLERANCE: f64 = 0.01;
+/// The same of a run that is profiled: it tells of its launches every few milliseconds, so that a slow machine does so more often.
+const TOLERANCE_BY_TIME: f64 = 0.03;
 
 /// What is counted: its name, and what makes ready, and returns, what is to be counted.
 type Case = (&'static str, fn() -> Box<dyn FnMut()>);
@@ -311,12 +313,15 @@ fn change(case: &str, is: u64, was: u64) -> (f64, String) {
 
 /// Fails if a case takes more instructions than it did, or fewer, which is to be kept.
 fn nothing_takes_more_instructions_than_it_did(known: &Counts) {
-    let cases = CASES.map(|(case, _)| change(case, count(case), known.instructions[case]));
-    let changed = cases
-        .iter()
-        .filter(|(change, _)| change.abs() > TOLERANCE)
-        .map(|(_, line)| line.as_str());
-    let changed: Vec<&str> = changed.collect();
+    let changed = CASES.into_iter().filter_map(|(case, _)| {
+        let (change, line) = change(case, count(case), known.instructions[case]);
+        let tolerance = match case {
+            "profiled" => TOLERANCE_BY_TIME,
+            _ => TOLERANCE,
+        };
+        (change.abs() > tolerance).then_some(line)
+    });
+    let changed: Vec<String> = changed.collect();
     assert!(
         changed.is_empty(),
         "{}\nIf that is meant: {VARIABLE}=write cargo test --release --workspace --test instructions",
