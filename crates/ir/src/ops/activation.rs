@@ -115,7 +115,9 @@ impl OpDef for Activation {
                 g.mul(y, rest)?
             }
             ActivationKind::Silu => {
-                let s = sigmoid(g, x)?;
+                // Not by its parts, of whose derivatives some are infinite where the function is flat.
+                let kind = ActivationKind::Sigmoid;
+                let s = g.push(Self { kind }, &[x])?;
                 let rest = one_minus(g, s)?;
                 let change = g.mul(x, rest)?;
                 let change = g.add_scalar(change, 1.0)?;

@@ -152,8 +152,10 @@ impl UnaryOp {
             Self::Lgamma => g.unary(Self::Digamma, x)?,
             // The trigamma function.
             Self::Digamma => {
-                let two = g.constant(2.0, dtype)?;
-                g.binary(BinaryOp::Zeta, two, x)?
+                let (two, infinity) = (g.constant(2.0, dtype)?, g.constant(f64::INFINITY, dtype)?);
+                let zeta = g.binary(BinaryOp::Zeta, two, x)?;
+                let is_finite = g.compare(CompareOp::Ne, x, infinity)?;
+                masked(g, is_finite, zeta)?
             }
             Self::I0e => {
                 let i1e = g.unary(Self::I1e, x)?;
@@ -260,12 +262,14 @@ impl BinaryOp {
                 g.mul(ct, slope)
             }
             Self::Pow if is_first => {
+                // Of a power of 0 it is 0, also where that of a would be infinite, and so are those of higher order.
+                let (zero, one) = (g.constant(0.0, dtype)?, g.constant(1.0, dtype)?);
+                let counts = g.compare(CompareOp::Ne, b, zero)?;
+                let base = g.select(counts, a, one)?;
                 let less = g.add_scalar(b, -1.0)?;
-                let power = g.binary(Self::Pow, a, less)?;
+                let power = g.binary(Self::Pow, base, less)?;
                 let slope = g.mul(b, power)?;
                 let product = g.mul(ct, slope)?;
-                let zero = g.constant(0.0, dtype)?;
-                let counts = g.compare(CompareOp::Ne, b, zero)?;
                 masked(g, counts, product)
             }
             Self::Pow => {
@@ -370,32 +374,40 @@ impl BinaryOp {
     }
 }
 
-/// The gradient of `min(max(x, low), high)`'s operand, by its number: of `x` inside of the bounds, those
-/// included.
+/// The gradient of `min(max(x, low), high)`'s operand, by its number: `x` has it inside of the bounds, shares it
+/// with a bound that it is equal to, and has it alone where both bounds are.
 pub(super) fn clamp(
     g: &mut Graph,
     [x, low, high]: [ValueId; 3],
     ct: ValueId,
     operand: usize,
 ) -> Value {
-    let counts = match operand {
+    let mut is = |op, a, b| g.compare(op, a, b);
+    let is_apart = is(CompareOp::Lt, low, high)?;
+    let (is_below, is_above) = (is(CompareOp::Lt, x, low)?, is(CompareOp::Gt, x, high)?);
+    let (is_low, is_high) = (is(CompareOp::Eq, x, low)?, is(CompareOp::Eq, x, high)?);
+    let is_in_order = is(CompareOp::Le, low, high)?;
+    let is_crossed = is(CompareOp::Gt, low, high)?;
+    let mut both = |op, a, b| g.binary(op, a, b);
+    let (counts, at_bound) = match operand {
         0 => {
-            let above = g.compare(CompareOp::Ge, x, low)?;
-            let below = g.compare(CompareOp::Le, x, high)?;
-            g.binary(BinaryOp::And, above, below)?
+            let is_outside = both(BinaryOp::Or, is_below, is_above)?;
+            (is_outside, both(BinaryOp::Or, is_low, is_high)?)
         }
-        1 => {
-            let below = g.compare(CompareOp::Lt, x, low)?;
-            let in_order = g.compare(CompareOp::Lt, low, high)?;
-            g.binary(BinaryOp::And, below, in_order)?
-        }
+        1 => (both(BinaryOp::And, is_below, is_in_order)?, is_low),
         _ => {
-            let above = g.compare(CompareOp::Gt, x, high)?;
-            let crossed = g.compare(CompareOp::Gt, low, high)?;
-            g.binary(BinaryOp::Or, above, crossed)?
+            let passes = both(BinaryOp::And, is_above, is_in_order)?;
+            (both(BinaryOp::Or, passes, is_crossed)?, is_high)
         }
     };
-    masked(g, counts, ct)
+    let shares = both(BinaryOp::And, at_bound, is_apart)?;
+    let half = g.mul_scalar(ct, 0.5)?;
+    let zero = g.constant(0.0, g.ty(ct).dtype)?;
+    let whole = match operand {
+        0 => g.select(counts, zero, ct)?,
+        _ => g.select(counts, ct, zero)?,
+    };
+    g.select(shares, half, whole)
 }
 
 /// The gradient of `a + c (b - a)`'s operand, by its number.
