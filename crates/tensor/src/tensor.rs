@@ -173,6 +173,12 @@ impl Tensor {
     }
 
     /// The same value, with another track.
+    /// These elements, whose gradient is that of `other`, a tensor of the same type. The elements of `other` are
+    /// never computed.
+    pub(crate) fn with_gradient_of(&self, other: &Self) -> Self {
+        Self::of(self.value.clone(), other.track())
+    }
+
     pub(crate) fn with_track(&self, track: Option<Arc<Track>>) -> Self {
         let base = self.shared().beside(&self.value, track.clone()).into();
         let value = self.value.clone();

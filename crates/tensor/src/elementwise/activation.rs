@@ -91,7 +91,7 @@ impl Tensor {
                 true => x.mul(&Self::uniform(lower, upper, x.shape(), x.dtype())?)?,
                 false => x.mul(0.5 * (lower + upper))?,
             };
-            Self::where_(&x.ge(0)?, x, &sloped)
+            Self::where_(&x.gt(0)?, x, &sloped)
         })
     }
 
@@ -115,7 +115,9 @@ impl Tensor {
             shape[channel] = weight.numel();
         }
         let weight = weight.reshape(shape)?;
-        Self::where_(&x.gt(0)?, x, &x.mul(&weight)?)
+        let above = x.gt(0)?;
+        let below = Self::where_(&above, 0.0, x)?;
+        Self::where_(&above, x, &below.mul(&weight)?)
     }
 
     /// The first half along `dim` times the sigmoid of the second. Floats.
@@ -163,8 +165,11 @@ impl Tensor {
         )?;
         let cut = |x: f64| if self.dtype().is_int() { x.trunc() } else { x };
         let (low, high) = (self.bound(NAME, cut(low))?, self.bound(NAME, cut(high))?);
-        self.binary(NAME, BinaryOp::Maximum, (&low).into(), |d| d)?
-            .binary(NAME, BinaryOp::Minimum, (&high).into(), |d| d)
+        let y = self
+            .binary(NAME, BinaryOp::Maximum, (&low).into(), |d| d)?
+            .binary(NAME, BinaryOp::Minimum, (&high).into(), |d| d)?;
+        // NaN is not outside.
+        self.kept_inside(&y, |x| x.le(&low)?.logical_or(&x.ge(&high)?)?.logical_not())
     }
 
     /// `min(max(x, 0), 6)`. Real numbers.
@@ -183,7 +188,7 @@ impl Tensor {
         const NAME: &str = "celu";
         require(NAME, alpha != 0.0, "an alpha other than 0", alpha)?;
         self.composed(NAME, |x| {
-            Self::where_(&x.gt(0)?, x, &x.div(alpha)?.expm1()?.mul(alpha)?)
+            x.bent_below([1.0; 2], |x| x.div(alpha)?.expm1()?.mul(alpha))
         })
     }
 
@@ -197,45 +202,77 @@ impl Tensor {
         let legal = lambda >= 0.0 && lambda.is_finite();
         require(NAME, legal, "a finite lambda from 0 on", lambda)?;
         self.composed(NAME, |x| {
-            let nearer = x.abs()?.sub(lambda)?.clamp_min(0.0)?;
-            Self::where_(&nearer.eq(0)?, 0.0, &nearer.copysign(x)?)
+            let above = Self::where_(&x.gt(lambda)?, &x.sub(lambda)?, x)?;
+            let outside = Self::where_(&x.lt(-lambda)?, &x.add(lambda)?, &above)?;
+            Self::where_(&x.abs()?.le(lambda)?, 0.0, &outside)
         })
+    }
+
+    /// What `f` gives below 0, a line of the second slope above, and at 0 one of the first, as PyTorch has it.
+    fn bent_below(
+        &self,
+        [at_zero, above]: [f64; 2],
+        f: impl FnOnce(&Self) -> RusTorchResult<Self>,
+    ) -> RusTorchResult<Self> {
+        let is_below = self.lt(0)?;
+        // Elsewhere `f` is of 0: an infinite slope would make NaN of a gradient that does not count.
+        let bent = f(&Self::where_(&is_below, self, 0.0)?)?;
+        let line = match (at_zero == above, above == 1.0) {
+            (true, true) => self.clone(),
+            (true, false) => self.mul(above)?,
+            (false, _) => {
+                let above = Self::scalar(above, self.dtype())?;
+                self.mul(&Self::where_(&self.eq(0)?, at_zero, &above)?)?
+            }
+        };
+        Self::where_(&is_below, &bent, &line)
+    }
+
+    /// `ln(1 + eˣ)`, computed without overflow.
+    pub(crate) fn log1p_exp(&self) -> RusTorchResult<Self> {
+        // Not by |x|, which has no slope at 0: that of the whole has one.
+        let above = self.gt(0)?;
+        let rest = Self::where_(&above, &self.neg()?, self)?.exp()?.log1p()?;
+        Self::where_(&above, self, 0.0)?.add(&rest)
     }
 }
 
 composed_methods! {
     "`x`, or `alpha · (eˣ - 1)` below 0."
-    elu(alpha: f64) = |x| Tensor::where_(&x.gt(0)?, x, &x.expm1()?.mul(alpha)?);
+    elu(alpha: f64) = |x| x.bent_below([alpha, 1.0], |x| x.expm1()?.mul(alpha));
     "`1.0507 x`, or `1.7581 (eˣ - 1)` below 0 (Klambauer et al. 2017, arXiv 1706.02515)."
     selu() = |x| {
         let (scale, alpha) = (1.050_700_987_355_480_5, 1.673_263_242_354_377_2);
-        Tensor::where_(&x.gt(0)?, &x.mul(scale)?, &x.expm1()?.mul(alpha * scale)?)
+        x.bent_below([alpha * scale, scale], |x| x.expm1()?.mul(alpha * scale))
     };
     "`x`, or `slope · x` below 0."
     leaky_relu(slope: f64) = |x| Tensor::where_(&x.gt(0)?, x, &x.mul(slope)?);
     "`ln(1 + exp(beta x)) / beta`, or `x` where `beta x` is above `threshold`."
     softplus(beta: f64, threshold: f64) = |x| {
         let scaled = x.mul(beta)?;
-        let soft = scaled.exp()?.log1p()?.div(beta)?;
-        Tensor::where_(&scaled.gt(threshold)?, x, &soft)
+        Tensor::where_(&scaled.gt(threshold)?, x, &scaled.log1p_exp()?.div(beta)?)
     };
     "`min(max(x + 3, 0), 6) / 6`."
-    hardsigmoid() = |x| x.add(3)?.clamp(0, 6)?.div(6);
+    hardsigmoid() = |x| x.clamp(-3, 3)?.add(3)?.div(6);
     "`x · min(max(x + 3, 0), 6) / 6`."
     hardswish() = |x| {
-        // From 3 on it is x itself, whose slope at 3 is 1, as in PyTorch.
-        let low = x.clamp_max(3)?;
-        let bent = low.mul(&low.add(3)?.clamp_min(0)?)?.div(6)?;
-        Tensor::where_(&x.lt(3)?, &bent, x)
+        // At the ends it is as beyond them, as in PyTorch.
+        let bends = x.abs()?.lt(3)?;
+        let inside = Tensor::where_(&bends, x, 0.0)?;
+        let bent = inside.mul(&inside.add(3)?)?.div(6)?;
+        let beyond = Tensor::where_(&x.le(-3)?, &x.mul(0)?, x)?;
+        Tensor::where_(&bends, &bent, &beyond)
     };
     "0 from `-lambda` to `lambda`, `x` outside."
     hardshrink(lambda: f64) = |x| Tensor::where_(&x.abs()?.le(lambda)?, 0.0, x);
     "`x · tanh(ln(1 + eˣ))`."
     mish() = |x| {
-        // Without overflow.
-        let soft = x.abs()?.neg()?.exp()?.log1p()?.add(&x.clamp_min(0)?)?;
-        x.mul(&soft.tanh()?)
+        // Beyond, it is x but for what is far below the last digit.
+        const STRAIGHT: f64 = 30.0;
+        let is_straight = x.gt(STRAIGHT)?;
+        let bent = Tensor::where_(&is_straight, 0.0, x)?;
+        Tensor::where_(&is_straight, x, &bent.mul(&bent.log1p_exp()?.tanh()?)?)
     };
     "`ln(sigmoid(x))`, computed without overflow."
-    logsigmoid() = |x| x.clamp_max(0)?.sub(&x.abs()?.neg()?.exp()?.log1p()?);
+    logsigmoid() = |x| x.neg()?.log1p_exp()?.neg();
 }

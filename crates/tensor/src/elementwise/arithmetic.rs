@@ -46,10 +46,6 @@ binary_methods! {
     maximum = Maximum, |d| d;
     "The smaller; NaN where one is NaN. Real numbers and booleans."
     minimum = Minimum, |d| d;
-    "`self` where that is larger, else the bound. Real numbers and booleans."
-    clamp_min = Maximum, |d| d;
-    "`self` where that is smaller, else the bound. Real numbers and booleans."
-    clamp_max = Minimum, |d| d;
     "`self` with the sign of `other`. Real numbers; integers as `f32`."
     copysign = CopySign, float_of;
     "Greatest common divisor, which is not negative. Integers."
@@ -249,7 +245,8 @@ impl Tensor {
         Ok(self.clone())
     }
 
-    /// `min(max(self, low), high)`; the bounds are tensors that broadcast, or numbers.
+    /// `min(max(self, low), high)`; the bounds are tensors that broadcast, or numbers. At a bound that is a
+    /// number the gradient is 0; with one that is a tensor `self` shares it.
     ///
     /// # Errors
     /// A dtype without order; shapes that do not broadcast.
@@ -257,9 +254,55 @@ impl Tensor {
         const NAME: &str = "clamp";
         let operands = [self.into(), low.as_operand()?, high.as_operand()?];
         let dtype = result_dtype(NAME, &operands)?;
-        let [x, low, high] = operands.map(|x| x.as_tensor(NAME, dtype));
+        let [_, low, high] = operands;
+        let [x, least, most] = operands.map(|x| x.as_tensor(NAME, dtype));
         let op = TernaryOp::Clamp;
-        Self::apply(NAME, Ternary { op }, &[&*x?, &*low?, &*high?])
+        let y = Self::apply(NAME, Ternary { op }, &[&*x?, &*least?, &*most?])?;
+        match (low, high) {
+            (Operand::Scalar(low), Operand::Scalar(high)) => {
+                self.kept_inside(&y, |x| x.gt(low)?.logical_and(&x.lt(high)?))
+            }
+            _ => Ok(y),
+        }
+    }
+
+    /// `self` where that is larger, else the bound: a number, at which the gradient is 0, or a tensor, with which
+    /// `self` shares it. Real numbers and booleans.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast; a dtype without order.
+    pub fn clamp_min(&self, bound: impl AsOperand) -> RusTorchResult<Self> {
+        let bound = bound.as_operand()?;
+        let y = self.binary("clamp_min", BinaryOp::Maximum, bound, |d| d)?;
+        match bound {
+            Operand::Scalar(bound) => self.kept_inside(&y, |x| x.gt(bound)),
+            Operand::Tensor(_) => Ok(y),
+        }
+    }
+
+    /// `self` where that is smaller, else the bound: otherwise as [`Tensor::clamp_min`].
+    ///
+    /// # Errors
+    /// As [`Tensor::clamp_min`].
+    pub fn clamp_max(&self, bound: impl AsOperand) -> RusTorchResult<Self> {
+        let bound = bound.as_operand()?;
+        let y = self.binary("clamp_max", BinaryOp::Minimum, bound, |d| d)?;
+        match bound {
+            Operand::Scalar(bound) => self.kept_inside(&y, |x| x.lt(bound)),
+            Operand::Tensor(_) => Ok(y),
+        }
+    }
+
+    /// `bounded`, which is `self` inside of bounds: its gradient is that of `self` there, and 0 elsewhere.
+    pub(super) fn kept_inside(
+        &self,
+        bounded: &Self,
+        is_inside: impl FnOnce(&Self) -> RusTorchResult<Self>,
+    ) -> RusTorchResult<Self> {
+        match self.requires_grad() {
+            true => Ok(bounded.with_gradient_of(&Self::where_(&is_inside(self)?, self, 0.0)?)),
+            false => Ok(bounded.clone()),
+        }
     }
 
     /// `self + weight · (end - self)`. Floats and complex numbers of one dtype, which broadcast;

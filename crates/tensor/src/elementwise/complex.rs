@@ -114,7 +114,8 @@ impl Tensor {
         }
         self.composed("angle", |x| {
             let angle = Self::where_(&x.lt(0)?, std::f64::consts::PI, 0.0)?;
-            Self::where_(&x.isnan()?, x, &angle.cast("angle", x.dtype())?)
+            // Of NaN it is NaN, by a function without a slope.
+            Self::where_(&x.isnan()?, &x.floor()?, &angle.cast("angle", x.dtype())?)
         })
     }
 

@@ -91,7 +91,12 @@ composed_methods! {
             }
             None => x.clone(),
         };
-        x.div(&x.rsub(1)?)?.log()
+        let odds = x.div(&x.rsub(1)?)?.log()?;
+        match x.requires_grad() {
+            // The quotient has no slope at the ends, where that of the whole is infinite.
+            true => Ok(odds.with_gradient_of(&x.log()?.sub(&x.neg()?.log1p()?)?)),
+            false => Ok(odds),
+        }
     };
 }
 
@@ -102,10 +107,29 @@ impl Tensor {
     /// # Errors
     /// A block format.
     pub fn sinc(&self) -> RusTorchResult<Self> {
-        self.composed_of_numbers("sinc", |x| {
-            let angle = x.mul(std::f64::consts::PI)?;
-            Self::where_(&x.eq(0)?, &x.ones_like()?, &angle.sin()?.div(&angle)?)
-        })
+        self.composed_of_numbers("sinc", |x| x.mul(std::f64::consts::PI)?.sine_ratio())
+    }
+
+    /// `sin(x) / x`, 1 at 0; near 0 by its series, of which derivatives are as exact.
+    pub(super) fn sine_ratio(&self) -> RusTorchResult<Self> {
+        // The factors of the next power of x² over those of the last one.
+        const STEPS: [f64; 6] = [
+            2.0 * 3.0,
+            4.0 * 5.0,
+            6.0 * 7.0,
+            8.0 * 9.0,
+            10.0 * 11.0,
+            12.0 * 13.0,
+        ];
+        let is_near = self.abs()?.lt(0.5)?;
+        let near = Self::where_(&is_near, self, 0.0)?;
+        let far = Self::where_(&is_near, 1.0, self)?;
+        let square = near.square()?;
+        let mut series = square.ones_like()?;
+        for step in STEPS.into_iter().rev() {
+            series = square.mul(&series)?.div(-step)?.add(1)?;
+        }
+        Self::where_(&is_near, &series, &far.sin()?.div(&far)?)
     }
 
     /// `ln(eᵃ + eᵇ)`, computed without overflow. Real (integers as `f32`) or complex.

@@ -84,16 +84,30 @@ composed_methods! {
     log_ndtr() = |x| {
         let t = x.mul(std::f64::consts::FRAC_1_SQRT_2)?;
         // Each side is computed where it is finite, or its slope would be NaN on the other one.
-        let (below, above) = (t.clamp_max(0)?, t.clamp_min(-1)?);
+        let is_below = x.lt(-1.0)?;
+        let (below, above) = (
+            Tensor::where_(&is_below, &t, 0.0)?,
+            Tensor::where_(&is_below, 0.0, &t)?,
+        );
         // The tail times `exp(t²)`, whose logarithm is known.
         let tail = below.neg()?.erfcx()?.mul(0.5)?.log()?.sub(&below.square()?)?;
-        Tensor::where_(&x.lt(-1.0)?, &tail, &above.erfc()?.mul(-0.5)?.log1p()?)
+        Tensor::where_(&is_below, &tail, &above.erfc()?.mul(-0.5)?.log1p()?)
     };
     "`-x ln x`: 0 at 0, −∞ below. Real; integers as `f32`."
     entr() = |x| {
         let entropy = x.neg()?.mul(&x.log()?)?;
         let entropy = Tensor::where_(&x.eq(0)?, 0.0, &entropy)?;
-        Tensor::where_(&x.lt(0)?, f64::NEG_INFINITY, &entropy)
+        let entropy = Tensor::where_(&x.lt(0)?, f64::NEG_INFINITY, &entropy)?;
+        if !x.requires_grad() {
+            return Ok(entropy);
+        }
+        // At 0 and at infinity a line has the infinite slope that a product with an infinity has not.
+        let at_end = x.eq(0)?.logical_or(&x.eq(f64::INFINITY)?)?;
+        let inside = Tensor::where_(&at_end, 1.0, x)?;
+        let falls = Tensor::where_(&at_end, f64::NEG_INFINITY, &x.ones_like()?)?;
+        let line = x.mul(&Tensor::where_(&x.eq(0)?, f64::INFINITY, &falls)?)?;
+        let curve = inside.neg()?.mul(&inside.log()?)?;
+        Ok(entropy.with_gradient_of(&Tensor::where_(&at_end, &line, &curve)?))
     };
     "Modified Bessel function of the first kind of order 0. Real; integers as `f32`."
     i0() = |x| x.i0e()?.mul(&x.abs()?.exp()?);
@@ -109,21 +123,20 @@ composed_methods! {
     modified_bessel_k1() = |x| x.scaled_modified_bessel_k1()?.mul(&x.neg()?.exp()?);
     "Spherical Bessel function of the first kind of order 0. Real; integers as `f32`."
     spherical_bessel_j0() = |x| {
-        let wave = Tensor::where_(&x.eq(0)?, 1.0, &x.sin()?.div(x)?)?;
-        Tensor::where_(&x.isinf()?, 0.0, &wave)
+        let is_infinite = x.isinf()?;
+        let wave = Tensor::where_(&is_infinite, 0.0, x)?.sine_ratio()?;
+        Tensor::where_(&is_infinite, 0.0, &wave)
     };
 }
 
 composed_methods_of_two! {
     "`self · ln(other)`, 0 where `self` is 0 and `other` is not NaN. Real; integers as `f32`."
     xlogy = |x, y| {
-        let product = Tensor::where_(&x.eq(0)?, 0.0, &x.mul(&y.log()?)?)?;
-        Tensor::where_(&y.isnan()?, y, &product)
+        x.times_log(y, 0.0, Tensor::log)
     };
     "`self · ln(1 + other)`, 0 where `self` is 0 and `other` is not NaN. Real; integers as `f32`."
     xlog1py = |x, y| {
-        let product = Tensor::where_(&x.eq(0)?, 0.0, &x.mul(&y.log1p()?)?)?;
-        Tensor::where_(&y.isnan()?, y, &product)
+        x.times_log(y, -1.0, Tensor::log1p)
     };
     "Shifted Chebyshev polynomial of the first kind of degree `other`. Real; integers as `f32`."
     shifted_chebyshev_polynomial_t = |x, n| x.mul(2)?.sub(1)?.chebyshev_polynomial_t(n);
@@ -133,6 +146,24 @@ composed_methods_of_two! {
     shifted_chebyshev_polynomial_v = |x, n| x.mul(2)?.sub(1)?.chebyshev_polynomial_v(n);
     "Shifted Chebyshev polynomial of the fourth kind of degree `other`. Real; integers as `f32`."
     shifted_chebyshev_polynomial_w = |x, n| x.mul(2)?.sub(1)?.chebyshev_polynomial_w(n);
+}
+
+impl Tensor {
+    /// `self · log(y)`: 0 where `self` is 0 and the logarithm, of what is above `pole`, infinite or none.
+    fn times_log(
+        &self,
+        y: &Self,
+        pole: f64,
+        log: impl FnOnce(&Self) -> RusTorchResult<Self>,
+    ) -> RusTorchResult<Self> {
+        let is_zero = self.eq(0)?;
+        let has_none = is_zero.logical_and(&y.le(pole)?)?;
+        let product = self.mul(&log(&Self::where_(&has_none, 1.0, y)?)?)?;
+        let sloped = Self::where_(&has_none, 0.0, &product)?;
+        let is_nothing = is_zero.logical_and(&y.isnan()?.logical_not()?)?;
+        let value = Self::where_(&is_nothing, 0.0, &sloped)?;
+        Ok(value.with_gradient_of(&sloped))
+    }
 }
 
 #[track_calls]
@@ -150,19 +181,24 @@ impl Tensor {
             let order = Self::number(NAME, (f64::from(n) + 1.0).into(), x.dtype(), None)?;
             let zeta = |x: &Self| order.binary(NAME, BinaryOp::Zeta, x.into(), |d| d);
             if n == 1 {
-                // By reflection where the sum would begin below 0.
-                let sine = x
-                    .sub(&x.add(0.5)?.floor()?)?
+                // By reflection where the sum would begin below 0. Each side is computed where it is finite, or its
+                // slope would be NaN on the other one.
+                let is_below = x.lt(0.5)?;
+                let below = Self::where_(&is_below, x, 0.25)?;
+                let sine = below
+                    .sub(&below.add(0.5)?.floor()?)?
                     .mul(std::f64::consts::PI)?
                     .sin()?;
                 let whole = sine
                     .square()?
                     .reciprocal()?
                     .mul(std::f64::consts::PI.powi(2))?;
-                let reflected = whole.sub(&zeta(&x.rsub(1)?)?)?;
+                let reflected = whole.sub(&zeta(&below.rsub(1)?)?)?;
                 // The sum's remainder is no number at infinity.
-                let direct = Self::where_(&x.eq(f64::INFINITY)?, 0.0, &zeta(x)?)?;
-                return Self::where_(&x.lt(0.5)?, &reflected, &direct);
+                let is_end = x.eq(f64::INFINITY)?;
+                let above = Self::where_(&is_below.logical_or(&is_end)?, 1.0, x)?;
+                let direct = Self::where_(&is_end, 0.0, &zeta(&above)?)?;
+                return Self::where_(&is_below, &reflected, &direct);
             }
             let sign = if n.is_multiple_of(2) { -1.0 } else { 1.0 };
             zeta(x)?.mul(sign * libm::tgamma(f64::from(n) + 1.0))

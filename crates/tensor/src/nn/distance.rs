@@ -40,7 +40,9 @@ impl Tensor {
         let shape = broadcast_shapes(NAME, self.shape(), other.shape())?;
         let unit = |x: &Self| {
             let x = x.cast(NAME, wide)?.expand(&shape)?;
-            x.div(&x.norm(2.0, dim, true)?.maximum(eps)?)
+            let length = x.norm(2.0, dim, true)?;
+            // As PyTorch, whose gradient takes no notice of the bound.
+            x.div(&length.maximum(eps)?.with_gradient_of(&length))
         };
         let product = unit(self)?.mul(&unit(other)?)?;
         product.sum(dim, false)?.cast(NAME, sum.dtype())
@@ -120,7 +122,7 @@ impl Tensor {
         let squares = |x: &Self| x.square()?.sum(-1, true);
         let lengths = squares(&x)?.add(&squares(&y)?.transpose(-2, -1)?)?;
         let product = x.matmul(&y.transpose(-2, -1)?)?.mul(2.0)?;
-        let distance = lengths.sub(&product)?.maximum(0.0)?.sqrt()?;
+        let distance = lengths.sub(&product)?.clamp_min(0.0)?.root()?;
         distance.cast(name, self.dtype())
     }
 

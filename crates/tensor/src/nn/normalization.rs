@@ -534,7 +534,7 @@ impl Tensor {
     pub fn normalize(&self, p: f64, dims: impl IntoDims, eps: f64) -> RusTorchResult<Self> {
         const NAME: &str = "normalize";
         let x = self.widened(NAME)?;
-        let norm = x.norm(p, dims, true)?.maximum(eps)?;
+        let norm = x.norm(p, dims, true)?.clamp_min(eps)?;
         x.div(&norm)?.cast(NAME, self.dtype())
     }
 }

@@ -322,16 +322,7 @@ impl Tensor {
         let expected = "elements, of which this order has an extreme one";
         require(name, some, expected, self.ty())?;
         let sum = |x: Self| x.reduce(name, ReduceOp::Sum, dims, keepdim);
-        // The gradient where the norm is 0 is 0, as PyTorch has it, not that of a root at 0, or of
-        // a negative power.
-        let masked = |x: Self, at: f64, is: f64, f: &dyn Fn(&Self) -> RusTorchResult<Self>| {
-            if !x.requires_grad() {
-                return f(&x);
-            }
-            let is_there = x.eq(at)?;
-            Self::where_(&is_there, is, &f(&Self::where_(&is_there, 1.0, &x)?)?)
-        };
-        let root = |sum: Self, f: &dyn Fn(&Self) -> RusTorchResult<Self>| masked(sum, 0.0, 0.0, f);
+        let root = |sum: Self, f: &dyn Fn(&Self) -> RusTorchResult<Self>| sum.flat(0.0, 0.0, f);
         let norm = match p {
             f64::INFINITY => length.reduce(name, ReduceOp::Max, dims, keepdim)?,
             f64::NEG_INFINITY => length.reduce(name, ReduceOp::Min, dims, keepdim)?,
@@ -340,19 +331,38 @@ impl Tensor {
             2.0 => {
                 let op = BinaryOp::Mul;
                 let square = Self::apply(name, Binary { op }, &[&length, &length])?;
-                root(sum(square)?, &Self::sqrt)?
+                sum(square)?.root()?
             }
-            // The slope of such a power at 0 is infinite, and that of the norm is none.
-            _ if p > 0.0 && p < 1.0 => {
-                let powers = masked(length, 0.0, 0.0, &|x| x.pow(p))?;
+            // At 0 a derivative of such a power is infinite, and that of the norm is none.
+            _ if p > 0.0 && p < 2.0 => {
+                let powers = length.flat(0.0, 0.0, |x| x.pow(p))?;
                 root(sum(powers)?, &|sum| sum.pow(1.0 / p))?
             }
             _ if p > 0.0 => root(sum(length.pow(p)?)?, &|sum| sum.pow(1.0 / p))?,
             _ => {
-                let powers = masked(length, 0.0, f64::INFINITY, &|x| x.pow(p))?;
-                masked(sum(powers)?, f64::INFINITY, 0.0, &|sum| sum.pow(1.0 / p))?
+                let powers = length.flat(0.0, f64::INFINITY, |x| x.pow(p))?;
+                sum(powers)?.flat(f64::INFINITY, 0.0, |sum| sum.pow(1.0 / p))?
             }
         };
         norm.cast(name, self.dtype().real())
+    }
+
+    /// The root, whose gradient at 0 is 0, as PyTorch has it for what is at its least there: a norm, a deviation.
+    pub(crate) fn root(&self) -> RusTorchResult<Self> {
+        self.flat(0.0, 0.0, Self::sqrt)
+    }
+
+    /// What `f` gives, which is `value` where `self` is `place`, with a gradient of 0 there in place of an infinite one.
+    fn flat(
+        &self,
+        place: f64,
+        value: f64,
+        f: impl Fn(&Self) -> RusTorchResult<Self>,
+    ) -> RusTorchResult<Self> {
+        if !self.requires_grad() {
+            return f(self);
+        }
+        let is_there = self.eq(place)?;
+        Self::where_(&is_there, value, &f(&Self::where_(&is_there, 1.0, self)?)?)
     }
 }

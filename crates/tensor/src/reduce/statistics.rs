@@ -52,7 +52,7 @@ impl Tensor {
         keepdim: bool,
     ) -> RusTorchResult<Self> {
         let (var, _) = self.moments("std", &dims.into_dims(), correction.into(), keepdim)?;
-        var.sqrt()?.cast("std", self.dtype().real())
+        var.root()?.cast("std", self.dtype().real())
     }
 
     /// [`Tensor::var`] and [`Tensor::mean`].
@@ -85,7 +85,7 @@ impl Tensor {
         let (var, mean) = self.moments(NAME, &dims.into_dims(), correction.into(), keepdim)?;
         let dtype = self.dtype();
         Ok((
-            var.sqrt()?.cast(NAME, dtype.real())?,
+            var.root()?.cast(NAME, dtype.real())?,
             mean.cast(NAME, dtype)?,
         ))
     }
@@ -122,7 +122,7 @@ impl Tensor {
     }
 
     /// The median of all elements, the lower one of two; NaN where one is NaN, or where there are
-    /// none. Integers and floats.
+    /// none. Elements that are equal to it share its gradient. Integers and floats.
     ///
     /// # Errors
     /// Another dtype; integers without elements.
@@ -142,10 +142,19 @@ impl Tensor {
         if self.numel() == 0 && self.dtype().is_float() {
             return Self::scalar(f64::NAN, self.dtype());
         }
-        let (median, _) = self
-            .reshape([-1])?
-            .median_along(name, 0, false, skips_nan)?;
-        Ok(median)
+        let x = self.reshape([-1])?;
+        let (median, _) = x.detach().median_along(name, 0, false, skips_nan)?;
+        if !x.requires_grad() {
+            return Ok(median);
+        }
+        // All that are equal share the gradient.
+        let are_none = x.isnan()?.logical_and(&median.isnan()?)?;
+        let are_equal = x.eq(&median)?.logical_or(&are_none)?;
+        let count = are_equal.sum(None, false)?.cast(name, x.dtype())?;
+        let mean = Self::where_(&are_equal, &x, 0.0)?
+            .sum(None, false)?
+            .div(&count)?;
+        Ok(median.with_gradient_of(&mean))
     }
 
     /// The median along `dim`, the lower one of two, and its index (`i64`); NaN where one is NaN.

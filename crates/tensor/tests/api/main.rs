@@ -9,6 +9,7 @@ mod data;
 mod devices;
 mod display;
 mod dtypes;
+mod edges;
 mod elementwise;
 mod evaluation;
 mod extremes;

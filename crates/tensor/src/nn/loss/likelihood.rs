@@ -26,8 +26,8 @@ impl Tensor {
         let [x, y] = self.pair(NAME, target)?;
         let (x, y) = (x.probabilities(NAME)?, y.probabilities(NAME)?);
         let (yes, no) = (
-            x.log()?.maximum(-100.0)?,
-            x.neg()?.log1p()?.maximum(-100.0)?,
+            bounded_log(&x, &x, Tensor::log)?,
+            bounded_log(&x.rsub(1)?, &x, |x| x.neg()?.log1p())?,
         );
         let losses = y.mul(&yes)?.add(&y.neg()?.add(1.0)?.mul(&no)?)?.neg()?;
         let losses = times(NAME, &losses, weight)?;
@@ -51,7 +51,7 @@ impl Tensor {
         self.require_shape_of(NAME, target)?;
         let [x, y] = self.pair(NAME, target)?;
         // -ln sigmoid(x)
-        let loss = softplus_of_minus(&x)?;
+        let loss = x.neg()?.log1p_exp()?;
         let loss = match pos_weight {
             Some(weight) => {
                 let factor = weight.widened(NAME)?.sub(1.0)?.mul(&y)?.add(1.0)?;
@@ -81,7 +81,7 @@ impl Tensor {
         let [x, y] = self.pair(NAME, target)?;
         let losses = match log_target {
             true => y.exp()?.mul(&y.sub(&x)?)?,
-            false => y_log_y(&y)?.sub(&y.mul(&x)?)?,
+            false => y.xlogy(&y)?.sub(&y.mul(&x)?)?,
         };
         reduction.of_like(NAME, &losses, promoted(NAME, &[self, target])?)
     }
@@ -164,7 +164,9 @@ impl Tensor {
             false => var.clone(),
         };
         let variances = var.within(NAME, 0.0, f64::INFINITY, true)?;
-        let variances = variances.widened(NAME)?.maximum(eps)?;
+        // As PyTorch, whose gradient takes no notice of the bound.
+        let own = variances.widened(NAME)?;
+        let variances = own.maximum(eps)?.with_gradient_of(&own);
         let squares = x.sub(&y)?.square()?.div(&variances)?;
         let losses = variances.log()?.add(&squares)?.mul(0.5)?;
         let losses = match full {
@@ -182,7 +184,7 @@ impl Tensor {
         const NAME: &str = "soft_margin_loss";
         self.require_float(NAME)?;
         let [x, y] = self.pair(NAME, target)?;
-        reduction.of_like(NAME, &softplus_of_minus(&x.mul(&y)?)?, self)
+        reduction.of_like(NAME, &x.mul(&y)?.neg()?.log1p_exp()?, self)
     }
 
     /// The mean over classes of `-(y ln sigmoid(x) + (1 - y) ln sigmoid(-x))`, times `weight`, which
@@ -205,22 +207,29 @@ impl Tensor {
             self.ty(),
         )?;
         let [x, y] = self.pair(NAME, target)?;
-        let (yes, no) = (softplus_of_minus(&x)?, softplus_of_minus(&x.neg()?)?);
+        let (yes, no) = (x.neg()?.log1p_exp()?, x.log1p_exp()?);
         let losses = y.mul(&yes)?.add(&y.neg()?.add(1.0)?.mul(&no)?)?;
         let losses = times(NAME, &losses, weight)?.mean(-1, false)?;
         reduction.of_like(NAME, &losses, promoted(NAME, &[self, target])?)
     }
 }
 
-/// `ln(1 + e⁻ˣ)`, which is `-ln sigmoid(x)`.
-fn softplus_of_minus(x: &Tensor) -> RusTorchResult<Tensor> {
-    let small = x.abs()?.neg()?.exp()?;
-    x.neg()?.maximum(0.0)?.add(&small.log1p()?)
-}
-
-/// `y ln y`, 0 where `y` is.
-fn y_log_y(y: &Tensor) -> RusTorchResult<Tensor> {
-    Tensor::where_(&y.eq(0.0)?, 0.0, &y.mul(&y.log()?)?)
+/// The logarithm of a probability, which `log` gives of `x`: at least −100, with a slope that is as finite, as in
+/// PyTorch.
+fn bounded_log(
+    probability: &Tensor,
+    x: &Tensor,
+    log: impl Fn(&Tensor) -> RusTorchResult<Tensor>,
+) -> RusTorchResult<Tensor> {
+    const STEEPEST: f64 = 1e12;
+    let bounded = log(x)?.maximum(-100.0)?;
+    if !x.requires_grad() {
+        return Ok(bounded);
+    }
+    let is_steep = probability.lt(1.0 / STEEPEST)?;
+    let usual = log(&Tensor::where_(&is_steep, 0.5, x)?)?;
+    let sloped = Tensor::where_(&is_steep, &probability.mul(STEEPEST)?, &usual)?;
+    Ok(bounded.with_gradient_of(&sloped))
 }
 
 fn times(name: &'static str, losses: &Tensor, weight: Option<&Tensor>) -> RusTorchResult<Tensor> {

@@ -62,7 +62,7 @@ impl Tensor {
         const NAME: &str = "hinge_embedding_loss";
         self.require_float(NAME)?;
         let [x, y] = self.pair(NAME, target)?;
-        let apart = x.neg()?.add(margin)?.maximum(0.0)?;
+        let apart = x.neg()?.add(margin)?.clamp_min(0.0)?;
         let losses =
             Self::where_(&y.ne(1)?, &apart, 0.0)?.add(&Self::where_(&y.ne(-1)?, &x, 0.0)?)?;
         reduction.of_like(NAME, &losses, self)
@@ -99,7 +99,7 @@ impl Tensor {
         let squares = |x: &Self| x.square()?.sum(-1, false)?.add(EPS);
         let lengths = squares(&x)?.mul(&squares(&y)?)?.sqrt()?;
         let cos = x.mul(&y)?.sum(-1, false)?.div(&lengths)?;
-        let (near, far) = (cos.neg()?.add(1.0)?, cos.sub(margin)?.maximum(0.0)?);
+        let (near, far) = (cos.neg()?.add(1.0)?, cos.sub(margin)?.clamp_min(0.0)?);
         let near = Self::where_(&target.eq(1)?, &near, 0.0)?;
         let losses = near.add(&Self::where_(&target.eq(-1)?, &far, 0.0)?)?;
         reduction.of_like(NAME, &losses, promoted(NAME, &[self, other])?)
@@ -123,7 +123,7 @@ impl Tensor {
         require(NAME, fits, "tensors of one rank", got)?;
         let [x, y] = self.pair(NAME, other)?;
         let order = target.widened(NAME)?.neg()?;
-        let losses = order.mul(&x.sub(&y)?)?.add(margin)?.maximum(0.0)?;
+        let losses = order.mul(&x.sub(&y)?)?.add(margin)?.clamp_min(0.0)?;
         reduction.of_like(NAME, &losses, promoted(NAME, &[self, other, target])?)
     }
 
@@ -186,7 +186,7 @@ impl Tensor {
         if options.swap {
             to_far = to_far.minimum(&distance(&near, &far)?)?;
         }
-        let losses = to_near.sub(&to_far)?.add(options.margin)?.maximum(0.0)?;
+        let losses = to_near.sub(&to_far)?.add(options.margin)?.clamp_min(0.0)?;
         match self.dtype().is_float() && losses.dtype().is_float() {
             true => options
                 .reduction
@@ -232,7 +232,7 @@ impl Tensor {
         let x = self.widened(NAME)?.reshape([rows, classes])?;
         let place = target.reshape([rows, 1])?;
         let own = Self::apply(NAME, Gather { dim: 1 }, &[&x, &place])?;
-        let apart = x.sub(&own)?.add(margin)?.maximum(0.0)?;
+        let apart = x.sub(&own)?.add(margin)?.clamp_min(0.0)?;
         let apart = if p == 2 { apart.square()? } else { apart };
         let apart = match weight {
             Some(weight) => {
@@ -301,7 +301,7 @@ impl Tensor {
             .unsqueeze(1)?
             .sub(&own.unsqueeze(2)?)?
             .add(1.0)?
-            .maximum(0.0)?;
+            .clamp_min(0.0)?;
         let counted = counts
             .unsqueeze(2)?
             .logical_and(&times.eq(0)?.unsqueeze(1)?)?;

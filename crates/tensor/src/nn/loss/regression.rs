@@ -59,10 +59,12 @@ impl Tensor {
             return self.l1_loss(target, None, reduction);
         }
         let [x, y] = self.pair(NAME, target)?;
-        let distance = x.sub(&y)?.abs()?;
-        let near = distance.square()?.mul(0.5 / beta)?;
+        let difference = x.sub(&y)?;
+        let distance = difference.abs()?;
+        let is_far = distance.ge(beta)?;
+        let near = difference.squared_unless(&is_far)?.mul(0.5 / beta)?;
         let far = distance.sub(0.5 * beta)?;
-        let losses = Self::where_(&distance.lt(beta)?, &near, &far)?;
+        let losses = Self::where_(&is_far, &far, &near)?;
         self.weighted(NAME, target, &losses, None, reduction)
     }
 
@@ -82,15 +84,22 @@ impl Tensor {
         const NAME: &str = "huber_loss";
         require(NAME, delta > 0.0, "delta > 0", delta)?;
         let [x, y] = self.pair(NAME, target)?;
-        let distance = x.sub(&y)?.abs()?;
-        let near = distance.square()?.mul(0.5)?;
+        let difference = x.sub(&y)?;
+        let distance = difference.abs()?;
+        let is_far = distance.ge(delta)?;
+        let near = difference.squared_unless(&is_far)?.mul(0.5)?;
         let far = distance.sub(0.5 * delta)?.mul(delta)?;
-        let losses = Self::where_(&distance.le(delta)?, &near, &far)?;
+        let losses = Self::where_(&is_far, &far, &near)?;
         let loss = self.weighted(NAME, target, &losses, weight, reduction)?;
         match self.dtype().is_float() && weight.is_none() {
             true => loss.cast(NAME, self.dtype()),
             false => Ok(loss),
         }
+    }
+
+    /// The square, or 0 where `condition`: an infinite slope would make NaN of a gradient that does not count.
+    fn squared_unless(&self, condition: &Self) -> RusTorchResult<Self> {
+        Self::where_(condition, 0.0, self)?.square()
     }
 
     /// Losses reduced with weights, in the dtype that `self` and `target` promote to.
