@@ -5,12 +5,14 @@
 //! leaves the list. `modules.tar.gz` and `failing-modules.json` are likewise of `scripts/module-goldens.py` (seed 0,
 //! `--sample 3 --max-kib 3`), `gradients.tar.gz` and `failing-gradients.json` of some operations' gradients (seed 0,
 //! `--grad --sample 4 --max-kib 1 --ops` those of its manifest). `onnx.tar.gz` is a sample of ONNX's own tests by
-//! `scripts/onnx-sample.py`.
+//! `scripts/onnx-sample.py`. `edges.tar.gz` is a dump of `scripts/edge-goldens.py` (`--dtypes f64`), of whose functions
+//! tests try some; `failing-edges.json` and `failing-edge-gradients.json` list what fails of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use rustorch_conformance::Extent;
 use serde::Deserialize;
 
 /// What fails.
@@ -27,6 +29,20 @@ struct Group {
     reason: String,
     /// Names of samples, by operation.
     samples: BTreeMap<String, Vec<String>>,
+}
+
+impl Group {
+    /// Its samples of these operations.
+    fn of(mut self, ops: &[String]) -> Self {
+        self.samples.retain(|op, _| ops.contains(op));
+        self
+    }
+}
+
+/// The part of a folder's manifest that is read here.
+#[derive(Deserialize)]
+struct Manifest {
+    files: BTreeMap<String, String>,
 }
 
 /// What `replay --format json` prints, as far as it is read here.
@@ -105,12 +121,47 @@ fn of_gradients_what_fails_is_what_is_listed() {
     );
 }
 
+#[test]
+fn at_kinks_ties_and_limits_what_fails_is_what_is_listed() {
+    let folder = unpacked("edges.tar.gz", "goldens-edges");
+    let manifest = std::fs::read_to_string(folder.join("manifest.json")).unwrap();
+    let manifest: Manifest = serde_json::from_str(&manifest).unwrap();
+    let chosen = Extent::of_tests().choose(manifest.files.into_keys(), 60);
+    check_some(&folder, &[], "failing-edges.json", &chosen);
+    let list = "failing-edge-gradients.json";
+    check_some(&folder, &["--grad"], list, &chosen);
+}
+
+/// Replays some operations of a folder, of which what is in a list fails, and nothing else.
+fn check_some(folder: &Path, arguments: &[&str], list: &str, chosen: &[String]) {
+    let ops = chosen.join(",");
+    check_known(
+        folder,
+        &[&["--ops", &ops], arguments].concat(),
+        Known {
+            passed: 0,
+            failing: known(list)
+                .failing
+                .into_iter()
+                .map(|group| group.of(chosen))
+                .collect(),
+        },
+    );
+}
+
 /// Replays a folder, of which what is in a list fails, and nothing else.
 fn check(folder: &Path, arguments: &[&str], list: &str) {
+    check_known(folder, arguments, known(list));
+}
+
+fn known(list: &str) -> Known {
+    let known = std::fs::read_to_string(goldens().join(list)).unwrap();
+    serde_json::from_str(&known).unwrap()
+}
+
+fn check_known(folder: &Path, arguments: &[&str], known: Known) {
     let output = replay(folder, &[&["--format", "json"], arguments].concat());
     let report: Report = serde_json::from_slice(&output.stdout).unwrap();
-    let known = std::fs::read_to_string(goldens().join(list)).unwrap();
-    let known: Known = serde_json::from_str(&known).unwrap();
     let mut listed = BTreeSet::new();
     for group in &known.failing {
         assert!(!group.reason.is_empty());

@@ -70,6 +70,8 @@ pub(crate) struct Gradients {
     /// Where the arguments are.
     pub(crate) of: Vec<Vec<Json>>,
     pub(crate) grads: Vec<Json>,
+    /// Those of the sum of all gradients.
+    pub(crate) second: Option<Vec<Json>>,
 }
 
 /// A call that is refused.

@@ -35,7 +35,11 @@ fn replay(
     }
     let cotangents = gradients.cotangents.iter().map(|json| tensors.tensor(json));
     let cotangents: Vec<Tensor> = cotangents.collect::<Result<_>>()?;
-    let expected = gradients.grads.iter().map(|json| tensors.expected(json));
+    let expected = (gradients
+        .grads
+        .iter()
+        .chain(gradients.second.iter().flatten()))
+    .map(|json| tensors.expected(json));
     let expected: Vec<Expected> = expected.collect::<Result<_>>()?;
     let found = call(entry, given).and_then(|output| {
         let mut results = Vec::new();
@@ -43,31 +47,53 @@ fn replay(
         let chosen = gradients.from.iter().map(|&i| results.get(i).copied());
         let chosen = chosen.collect::<Option<Vec<&Tensor>>>();
         let chosen = chosen.ok_or_else(|| Stop::Missing("other results".into()))?;
-        let (mut ends, mut options) = (Vec::new(), GradOptions::default().allow_unused(true));
+        let usual = || GradOptions::default().allow_unused(true);
+        let (mut ends, mut options) = (Vec::new(), usual());
+        options = options.create_graph(gradients.second.is_some());
         for (end, cotangent) in chosen.into_iter().zip(&cotangents) {
             if end.requires_grad() {
                 ends.push(end);
                 options = options.gradient(cotangent);
             }
         }
-        let found = grad_with(&ends, &leaves.iter().collect::<Vec<_>>(), &options);
-        // A gradient that nothing leads to is as good as zeros.
-        let materialized = found?
-            .into_iter()
-            .zip(&leaves)
-            .map(|(found, leaf)| match found {
-                Some(gradient) => Ok(gradient),
-                None => leaf.detach().zeros_like(),
-            });
-        let found = materialized.collect::<Result<Vec<Tensor>, RusTorchError>>()?;
+        let mut found = found_for(&ends, &leaves, &options)?;
+        if gradients.second.is_some() {
+            let firsts: Vec<&Tensor> = found.iter().filter(|x| x.requires_grad()).collect();
+            let ones = firsts.iter().map(|x| x.detach().ones_like());
+            let ones = ones.collect::<Result<Vec<Tensor>, RusTorchError>>()?;
+            let options = ones.iter().fold(usual(), GradOptions::gradient);
+            let second = found_for(&firsts, &leaves, &options)?;
+            found.extend(second);
+        }
         Ok(Output::List(
             found.into_iter().map(Output::Tensor).collect(),
         ))
     });
-    judge(found, |found| compare(&expected, &found))
+    judge(found, |found| compare(&expected, &found, leaves.len()))
 }
 
-fn compare(expected: &[Expected], found: &Output) -> Result<(), String> {
+/// The gradients of leaves; one that nothing leads to is as good as zeros.
+fn found_for(
+    ends: &[&Tensor],
+    leaves: &[Tensor],
+    options: &GradOptions,
+) -> Result<Vec<Tensor>, RusTorchError> {
+    let found = match ends {
+        [] => vec![None; leaves.len()],
+        _ => grad_with(ends, &leaves.iter().collect::<Vec<_>>(), options)?,
+    };
+    let materialized = found
+        .into_iter()
+        .zip(leaves)
+        .map(|(found, leaf)| match found {
+            Some(gradient) => Ok(gradient),
+            None => leaf.detach().zeros_like(),
+        });
+    materialized.collect()
+}
+
+/// Gradients of so many leaves, and behind them second derivatives, if there are any.
+fn compare(expected: &[Expected], found: &Output, leaves: usize) -> Result<(), String> {
     let Output::List(found) = found else {
         return Err("no list".into());
     };
@@ -76,7 +102,12 @@ fn compare(expected: &[Expected], found: &Output) -> Result<(), String> {
             (Expected::Value(Value::None), Output::Tensor(found)) => is_zero(found),
             _ => expected.compare(found, How::Close),
         };
-        compared.map_err(|e| format!("gradient {i}: {e}"))?;
+        let kind = if i < leaves {
+            "gradient"
+        } else {
+            "second derivative"
+        };
+        compared.map_err(|e| format!("{kind} {}: {e}", i % leaves))?;
     }
     Ok(())
 }
