@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 """PyTorch's answers to the samples of its own operator tests, in files that `replay` reads.
 
-scripts/torch-goldens.py --seed N --out DIR [--ops add,mm] [--grad] [--max-kib M] [--sample N]
+scripts/torch-goldens.py --seed N --out DIR [--ops add,mm] [--grad | --numbers] [--max-kib M] [--sample N]
 (pip install torch numpy scipy expecttest safetensors)
 
 Of every entry of `op_db`, of every dtype that both libraries have, of every sample: arguments,
 results, and how near to them an answer has to be. DIR gets NAME.json and NAME.safetensors for each
 operation, and manifest.json. The same seed gives the same files, whether all operations are asked
 for or some.
+
+`--numbers` has other samples: each number that an operation takes as a parameter is, for each dtype,
+one of those around the ends of every dtype's range, a fraction, infinite, NaN or -0.0. Calls that PyTorch
+refuses are kept as errors, unless it has no kernel for the dtype.
 
 A value in JSON is a number, string, boolean, null or list, or an object whose first key says what
 it is: `tensor` (its name in the safetensors file, where its memory is a run of elements of `dtype`;
@@ -43,6 +47,7 @@ from torch.testing._internal.common_device_type import (  # noqa: E402
     precisionOverride,
     toleranceOverride,
 )
+from torch.testing._internal.opinfo.core import SampleInput  # noqa: E402
 
 DTYPES = {
     torch.float64: "f64",
@@ -100,6 +105,87 @@ RESULT_TESTS = {
     "TestReductions",
     "TestUnaryUfuncs",
 }
+
+# Numbers around the ends of the dtypes' ranges, and those that are no usual ones.
+NUMBERS = (
+    *(0, 1, -1, 2, 127, 128, 200, -128, -129, 255, 256, 300, -255, -256, 32767, 32768, -32769),
+    *(65504, 65505, 65535, 65536, 70000, 2**31 - 1, 2**31, -(2**31) - 1, 2**32 - 1, 2**32),
+    *(2**63 - 1, -(2**63), True, 0.5, -0.5, 1.5, -0.0, 127.5, 255.5, 300.0, -128.5),
+    *(3e38, 3.4028235677973366e38, 1e39, -1e39, 1e300, math.inf, -math.inf, math.nan, 1 + 2j),
+)
+
+# The operations with numbers as parameters: what they are called with, of a vector `x` of three and
+# a number `n`. Several calls are a list.
+NUMBER_CALLS = {
+    **dict.fromkeys(
+        "add sub rsub mul div.no_rounding_mode true_divide floor_divide remainder fmod pow "
+        "float_power eq ne lt le gt ge bitwise_and bitwise_or bitwise_xor bitwise_left_shift "
+        "bitwise_right_shift copysign xlogy special.xlog1py special.zeta __radd__ __rsub__ __rmul__ "
+        "__rdiv__ __rmod__ __rpow__ clamp_min clamp_max fill full_like nan_to_num "
+        "nn.functional.leaky_relu nn.functional.elu nn.functional.celu nn.functional.softplus "
+        "nn.functional.hardshrink nn.functional.softshrink logit isin".split(),
+        lambda x, n: (x, n),
+    ),
+    "div.floor_rounding": lambda x, n: (x, n, {"rounding_mode": "floor"}),
+    "div.trunc_rounding": lambda x, n: (x, n, {"rounding_mode": "trunc"}),
+    "clamp": [lambda x, n: (x, n, 100), lambda x, n: (x, 0, n), lambda x, n: (x, n, n)],
+    "nn.functional.hardtanh": [lambda x, n: (x, n, 100), lambda x, n: (x, -1, n)],
+    "nn.functional.threshold": [lambda x, n: (x, n, 1), lambda x, n: (x, 1, n)],
+    "nn.functional.rrelu": lambda x, n: (x, 0.1, n),
+    "where": [lambda x, n: (x, HALF, n), lambda x, n: (n, HALF, x)],
+    "masked_fill": lambda x, n: (x, HALF, n),
+    "index_fill": lambda x, n: (x, 0, FIRST, n),
+    "scatter": [
+        lambda x, n: (x, 0, FIRST, n),
+        lambda x, n: (x, 0, FIRST, n, {"reduce": "add"}),
+        lambda x, n: (x, 0, FIRST, n, {"reduce": "multiply"}),
+    ],
+    "index_put": [lambda x, n: (x, (FIRST,), n), lambda x, n: (x, (HALF,), n)],
+    "nn.functional.pad.constant": lambda x, n: (x, (1, 1), "constant", n),
+    "constant_pad_nd": lambda x, n: (x, (1, 1), n),
+    "full": [lambda x, n: ((2,), n, {"dtype": x.dtype}), lambda x, n: ((), n, {"dtype": x.dtype})],
+    "new_full": lambda x, n: (x, (2,), n),
+    "scalar_tensor": lambda x, n: (n, {"dtype": x.dtype}),
+    "arange": lambda x, n: (n, n + 2, {"dtype": x.dtype}),
+    "linspace": [lambda x, n: (0, n, 3, {"dtype": x.dtype}), lambda x, n: (n, 1, 3, {"dtype": x.dtype})],
+    "logspace": lambda x, n: (0, 1, 3, n, {"dtype": x.dtype}),
+    "eye": lambda x, n: (n, {"dtype": x.dtype}),
+    "randint": lambda x, n: (-1, n, (2,), {"dtype": x.dtype}),
+    "randint_like": lambda x, n: (x, n),
+    "uniform": lambda x, n: (x, -1, n),
+    "normal.in_place": [lambda x, n: (x, n, 1), lambda x, n: (x, 0, n)],
+    "cauchy": lambda x, n: (x, 0, n),
+    "exponential": lambda x, n: (x, n),
+    "geometric": lambda x, n: (x, n),
+    "log_normal": lambda x, n: (x, 0, n),
+    "lerp": lambda x, n: (x, x.flip(0), n),
+    "addcmul": lambda x, n: (x, x, x, {"value": n}),
+    "addcdiv": lambda x, n: (x, x, x.flip(0), {"value": n}),
+    "index_add": lambda x, n: (x, 0, FIRST, x[:1], {"alpha": n}),
+    "addmv": [
+        lambda x, n: (x, x.expand(3, 3), x, {"alpha": n}),
+        lambda x, n: (x, x.expand(3, 3), x, {"beta": n}),
+    ],
+    "addr": lambda x, n: (x.expand(3, 3), x, x, {"alpha": n}),
+    "addmm": lambda x, n: (x.expand(3, 3), x.expand(3, 3), x.expand(3, 3), {"alpha": n}),
+    "renorm": [lambda x, n: (x[None], 2, 0, n), lambda x, n: (x[None], n, 0, 1)],
+    "cumsum": lambda x, n: (torch.full((2,), n), 0, {"dtype": x.dtype}),
+    "quantile": lambda x, n: (x, n),
+    "histc": [lambda x, n: (x, 4, 0, n), lambda x, n: (x, 4, n, 9)],
+    "searchsorted": lambda x, n: (x.sort().values, n),
+    "nn.functional.one_hot": lambda x, n: (x, n),
+    "bincount": lambda x, n: (x, None, n),
+    "nn.functional.smooth_l1_loss": lambda x, n: (x, x.flip(0), {"beta": n}),
+    "nn.functional.huber_loss": lambda x, n: (x, x.flip(0), {"delta": n}),
+    "trapezoid": lambda x, n: (x, {"dx": n}),
+}
+
+# What these are called with beside it: where a mask is true, and the first index.
+HALF = torch.tensor([True, False, True])
+FIRST = torch.tensor([0])
+
+# More rows or classes are not asked for, whose results would fill memory.
+MOST = 1000
 
 # Elements before a view that starts inside its memory: so many of them are kept.
 OFFSET = 8
@@ -351,6 +437,61 @@ def spread(rows, count):
     return [rows[i * len(rows) // count] for i in range(count)]
 
 
+def number_calls(op):
+    """The calls of an operation with numbers as parameters, by dtype."""
+    calls = NUMBER_CALLS[full_name(op)]
+    calls = calls if isinstance(calls, list) else [calls]
+    sizes = full_name(op) in ("eye", "nn.functional.one_hot", "bincount")
+    for dtype in DTYPES:
+        x = torch.tensor([1.0, 0.0, 3.0]).to(dtype)
+        for call in calls:
+            for n in NUMBERS:
+                if sizes and isinstance(n, int) and n > MOST:
+                    continue
+                try:
+                    first, *rest = call(x, n)
+                except Exception:
+                    # A vector that the call needs cannot be made in this dtype.
+                    continue
+                kwargs = rest.pop() if rest and isinstance(rest[-1], dict) else {}
+                yield dtype, SampleInput(first, args=tuple(rest), kwargs=kwargs)
+
+
+def put_number(x, indices, value):
+    """`index_put` of a number, for which PyTorch has an operator alone."""
+    x = x.clone()
+    x[indices] = value
+    return x
+
+
+def dump_numbers(op, options):
+    """The same of the calls with numbers."""
+    function = put_number if op.name == "index_put" else op
+    cases, errors, skipped = [], [], []
+    for i, (dtype, sample) in enumerate(number_calls(op)):
+        case, about = Case(options.max_kib * 1024), {"dtype": DTYPES[dtype]}
+        try:
+            row = case.sample(sample)
+            before = torch.get_rng_state()
+            out = function(sample.input, *sample.args, **sample.kwargs)
+        except (NotImplementedError, TypeError, Unsupported) as e:
+            skipped.append(about | {"sample": i, "reason": reason(e)})
+            continue
+        except Exception as e:
+            row |= {"error": i, "type": type(e).__name__, "regex": reason(e)}
+            errors.append((case, about | row))
+            continue
+        try:
+            is_random = not torch.equal(before, torch.get_rng_state())
+            row["output"] = case.output(out, tolerance_of(op, dtype))
+            row |= {"sample": i} | how_to_compare(op, sample, is_random)
+        except Unsupported as e:
+            skipped.append(about | {"sample": i, "reason": reason(e)})
+            continue
+        cases.append((case, about | row))
+    return stored(op, options, cases, errors, skipped)
+
+
 def dump(op, options):
     """The samples of an operation: what goes to JSON, and its tensors."""
     seed, limit, grad = options.seed, options.max_kib * 1024, options.grad
@@ -387,6 +528,11 @@ def dump(op, options):
     if grad:
         cases = [(case, row) for case, row in cases if "grad" in row]
         errors = []
+    return stored(op, options, cases, errors, skipped)
+
+
+def stored(op, options, cases, errors, skipped):
+    """What goes to JSON, with the names of the tensors in the store."""
     store = Store()
     chosen = [spread(rows, options.sample) for rows in (cases, errors)]
     cases, errors = ([case.named(row, store) for case, row in rows] for rows in chosen)
@@ -409,6 +555,8 @@ def arguments():
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     parser.add_argument("--ops", help="names, with or without their variants, by commas")
     parser.add_argument("--grad", action="store_true", help="samples that have gradients, with those")
+    help = "calls with numbers as parameters, around the ends of the dtypes' ranges"
+    parser.add_argument("--numbers", action="store_true", help=help)
     help = "samples that are larger are left out (default 2048)"
     parser.add_argument("--max-kib", type=int, default=2048, metavar="M", help=help)
     help = "at most so many samples of each operation, and as many errors"
@@ -435,12 +583,15 @@ def main():
     torch.set_num_threads(1)
     options.out.mkdir(parents=True, exist_ok=True)
     left_out = sorted({full_name(op) for op in op_db if LEFT_OUT.search(op.name)})
-    ops = chosen([op for op in op_db if not LEFT_OUT.search(op.name)], options.ops)
+    ops = [op for op in op_db if not LEFT_OUT.search(op.name)]
+    if options.numbers:
+        ops = [op for op in ops if full_name(op) in NUMBER_CALLS]
+    ops = chosen(ops, options.ops)
     files = {}
     for i, op in enumerate(ops):
         name = full_name(op)
         print(f"{i + 1}/{len(ops)} {name}", file=sys.stderr, flush=True)
-        row, tensors = dump(op, options)
+        row, tensors = dump_numbers(op, options) if options.numbers else dump(op, options)
         files[name] = stem(name)
         save_file(tensors, options.out / f"{stem(name)}.safetensors")
         (options.out / f"{stem(name)}.json").write_text(json.dumps(row))

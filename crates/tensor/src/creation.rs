@@ -8,6 +8,7 @@ use rustorch_runtime::{HostBuffer, Storage};
 use crate::dims::IntoShape;
 use crate::error::{RusTorchError, RusTorchResult, require, with_room};
 use crate::manager::current_pin;
+use crate::numbers::{require_held, require_rounded};
 use crate::promote::{AsOperand, Number};
 use crate::tensor::check_type;
 use crate::value::View;
@@ -110,30 +111,17 @@ impl Tensor {
         Self::filled("full", &shape.into_shape()[..], value.to_number(), dtype)
     }
 
-    /// A number beside this tensor's elements, in their dtype; one without a fraction is an integer.
-    pub(crate) fn bound(&self, name: &'static str, value: f64) -> RusTorchResult<Self> {
-        let is_whole = value.fract() == 0.0 && value.abs() < 2f64.powi(63);
-        let value = match is_whole && self.dtype().is_int() {
-            true => Scalar::from(value as i64),
-            false => value.into(),
-        };
-        let dtype = self.dtype();
-        let expected = format_args!("a number that {dtype} holds");
-        require(name, is_held(value, dtype), expected, value)?;
-        Self::number(name, value, dtype, None)
-    }
-
     fn filled(
         name: &'static str,
         shape: &[usize],
         value: Scalar,
         dtype: DType,
     ) -> RusTorchResult<Self> {
-        let expected = format_args!("a value that {dtype} holds");
-        require(name, is_held(value, dtype), expected, value)?;
         if shape.is_empty() {
+            require_rounded(name, value, dtype)?;
             return Self::number(name, value, dtype, current_pin());
         }
+        require_held(name, value, dtype)?;
         let shape = shape.into();
         let full = Full {
             shape,
@@ -432,33 +420,6 @@ impl Tensor {
         let line = |n: usize| Self::arange(0, n as i64, 1, DType::I64);
         line(n)?.unsqueeze(1)?.eq(&line(m)?)?.cast("eye", dtype)
     }
-}
-
-/// Can a tensor be filled with a value, by PyTorch's rule? Fractions are cut, negative integers wrap
-/// in unsigned ones, halves may become infinite, and 8-bit floats
-/// infinite or the largest number.
-pub(crate) fn is_held(value: Scalar, dtype: DType) -> bool {
-    let bounds = match dtype {
-        DType::I64 => (i64::MIN as f64, i64::MAX as f64),
-        DType::I32 => (i32::MIN.into(), i32::MAX.into()),
-        DType::I16 => (i16::MIN.into(), i16::MAX.into()),
-        DType::I8 => (i8::MIN.into(), i8::MAX.into()),
-        DType::U8 => (-f64::from(u8::MAX), u8::MAX.into()),
-        DType::U16 => (-f64::from(u16::MAX), u16::MAX.into()),
-        DType::U32 => (-f64::from(u32::MAX), u32::MAX.into()),
-        DType::U64 => (-(u64::MAX as f64), u64::MAX as f64),
-        DType::F32 | DType::Complex64 => (f32::MIN.into(), f32::MAX.into()),
-        _ => (f64::NEG_INFINITY, f64::INFINITY),
-    };
-    let is_inside = |x: f64| match dtype.is_int() {
-        true => (bounds.0..=bounds.1).contains(&x.trunc()),
-        false => !x.is_finite() || (bounds.0..=bounds.1).contains(&x),
-    };
-    let is_wide = matches!(value, Scalar::UInt(_)) && dtype == DType::I64;
-    let is_real = value.imag() == 0.0 || dtype.is_complex() || dtype == DType::Bool;
-    let is_unsigned = matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64);
-    let wraps = !is_unsigned || value.as_f64() >= 0.0 || matches!(value, Scalar::Int(_));
-    is_real && wraps && !is_wide && is_inside(value.as_f64()) && is_inside(value.imag())
 }
 
 /// A number as a dtype has it: integers cut, real halves and singles rounded.

@@ -6,6 +6,7 @@ use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::numbers::require_held;
 use crate::random::wide;
 
 /// The bins of a [`Tensor::histogram`].
@@ -93,7 +94,12 @@ impl Tensor {
         let x = self.ravel()?.cast(NAME, wide(self.dtype()))?;
         let [low, high] = match low == high {
             true => x.bounds(NAME, 1.0)?,
-            false => checked_bounds(NAME, [low, high])?,
+            false => {
+                for bound in [low, high] {
+                    require_held(NAME, bound.into(), self.dtype())?;
+                }
+                checked_bounds(NAME, [low, high])?
+            }
         };
         let place = x.sub(low)?.mul(bins as f64)?.div(high - low)?;
         // The last bin has its upper end, too.

@@ -84,7 +84,7 @@ impl Tensor {
         let source = match source {
             Operand::Tensor(source) => source.front_of(name, index)?,
             Operand::Scalar(_) => source
-                .to_tensor(name, self.dtype())?
+                .as_element(name, self.dtype())?
                 .expand(index.shape())?,
         };
         if self.rank() == 0 && index.rank() == 0 {

@@ -81,6 +81,7 @@ mod manager;
 pub mod masked;
 mod names;
 pub mod nn;
+mod numbers;
 mod ops_traits;
 mod padding;
 mod parts;

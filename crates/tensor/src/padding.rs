@@ -7,6 +7,7 @@ use rustorch_macros::track_calls;
 use crate::Tensor;
 use crate::dims::IntoSizes;
 use crate::error::{RusTorchResult, require};
+use crate::numbers::require_inside;
 
 /// What [`Tensor::pad`] puts around a tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,7 +43,7 @@ impl Tensor {
     ///
     /// # Errors
     /// An odd number of entries, or more than two for each dimension; more taken away than there
-    /// is. Of the other modes, also: a block format; a padding that is not smaller than the
+    /// is; a constant out of the dtype's range. Of the other modes, also: a block format; a padding that is not smaller than the
     /// dimension (reflect), larger than it (circular), or around an empty one (replicate).
     pub fn pad(&self, padding: impl IntoSizes, mode: impl Into<PadMode>) -> RusTorchResult<Self> {
         const NAME: &str = "pad";
@@ -85,6 +86,7 @@ impl Tensor {
     }
 
     fn padded(&self, pairs: &[[isize; 2]], value: Scalar) -> RusTorchResult<Self> {
+        require_inside("pad", value, self.dtype())?;
         let kept = self.rank() - pairs.len();
         let around =
             |&[before, after]: &[isize; 2]| (before.max(0) as usize, after.max(0) as usize);

@@ -1,7 +1,7 @@
 //! Activation functions.
 
-use rustorch_ir::Scalar;
 use rustorch_ir::ops::{ActivationKind, BinaryOp};
+use rustorch_ir::{DType, Scalar};
 use rustorch_macros::track_calls;
 
 use super::{composed_methods, float_of, unary_methods};
@@ -9,6 +9,7 @@ use crate::Tensor;
 use crate::amp::lowered;
 use crate::dims::Integer;
 use crate::error::{RusTorchResult, require};
+use crate::numbers::{Side, beside_elements, require_held, require_inside};
 use crate::promote::Operand;
 
 unary_methods! {
@@ -86,6 +87,7 @@ impl Tensor {
         let got = format_args!("{lower} and {upper}");
         let legal = lower <= upper && lower.is_finite() && upper.is_finite();
         require(NAME, legal, "finite bounds, lower up to upper", got)?;
+        self.require_parameter(NAME, upper)?;
         self.composed(NAME, |x| {
             let sloped = match training && lower < upper {
                 true => x.mul(&Self::uniform(lower, upper, x.shape(), x.dtype())?)?,
@@ -145,14 +147,17 @@ impl Tensor {
     /// A complex dtype or a block format; numbers out of the dtype's range.
     pub fn threshold(&self, threshold: f64, value: f64) -> RusTorchResult<Self> {
         const NAME: &str = "threshold";
-        let (threshold, value) = (self.bound(NAME, threshold)?, self.bound(NAME, value)?);
+        let dtype = self.dtype();
+        let element = |x| Operand::Scalar(beside_elements(x, dtype)).as_element(NAME, dtype);
+        let (threshold, value) = (element(threshold)?, element(value)?);
         Self::where_(&self.le(&threshold)?, &value, self)
     }
 
     /// `min(max(x, low), high)`. Real numbers.
     ///
     /// # Errors
-    /// A dtype without order; `low` above `high`; bounds out of the dtype's range.
+    /// A dtype without order; `low` above `high`; a bound that no element meets, or that is no
+    /// number of a float dtype.
     pub fn hardtanh(&self, low: f64, high: f64) -> RusTorchResult<Self> {
         const NAME: &str = "hardtanh";
         // A bound that is NaN makes all of it NaN.
@@ -163,13 +168,24 @@ impl Tensor {
             "low up to high",
             format!("{low} and {high}"),
         )?;
-        let cut = |x: f64| if self.dtype().is_int() { x.trunc() } else { x };
-        let (low, high) = (self.bound(NAME, cut(low))?, self.bound(NAME, cut(high))?);
+        let dtype = self.dtype();
+        let bound = |x: f64, side| {
+            let bound = match dtype.is_int() {
+                // As PyTorch, which cuts bounds of integers to `i64`.
+                true => beside_elements(x.trunc(), DType::I64),
+                false => x.into(),
+            };
+            if dtype.is_int() {
+                require_inside(NAME, bound, DType::I64)?;
+            }
+            Operand::Scalar(bound).as_bound(NAME, dtype, side)
+        };
+        let (low, high) = (bound(low, Side::Lower)?, bound(high, Side::Upper)?);
         let y = self
-            .binary(NAME, BinaryOp::Maximum, (&low).into(), |d| d)?
-            .binary(NAME, BinaryOp::Minimum, (&high).into(), |d| d)?;
+            .binary(NAME, BinaryOp::Maximum, (&*low).into(), |d| d)?
+            .binary(NAME, BinaryOp::Minimum, (&*high).into(), |d| d)?;
         // NaN is not outside.
-        self.kept_inside(&y, |x| x.le(&low)?.logical_or(&x.ge(&high)?)?.logical_not())
+        self.kept_inside(&y, |x| x.le(&*low)?.logical_or(&x.ge(&*high)?)?.logical_not())
     }
 
     /// `min(max(x, 0), 6)`. Real numbers.
@@ -187,6 +203,7 @@ impl Tensor {
     pub fn celu(&self, alpha: f64) -> RusTorchResult<Self> {
         const NAME: &str = "celu";
         require(NAME, alpha != 0.0, "an alpha other than 0", alpha)?;
+        self.require_parameter(NAME, alpha)?;
         self.composed(NAME, |x| {
             x.bent_below([1.0; 2], |x| x.div(alpha)?.expm1()?.mul(alpha))
         })
@@ -201,6 +218,7 @@ impl Tensor {
         self.require_float(NAME)?;
         let legal = lambda >= 0.0 && lambda.is_finite();
         require(NAME, legal, "a finite lambda from 0 on", lambda)?;
+        require_held(NAME, lambda.into(), self.dtype())?;
         self.composed(NAME, |x| {
             let above = Self::where_(&x.gt(lambda)?, &x.sub(lambda)?, x)?;
             let outside = Self::where_(&x.lt(-lambda)?, &x.add(lambda)?, &above)?;

@@ -4,9 +4,10 @@ use rustorch_ir::ops::{Binary, BinaryOp, Ternary, TernaryOp, UnaryOp};
 use rustorch_ir::{DType, Scalar};
 use rustorch_macros::track_calls;
 
-use super::{binary_methods, float_of, unary_methods};
+use super::{binary_methods, bounding_methods, float_of, unary_methods};
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::numbers::Side;
 use crate::promote::{AsOperand, Number};
 use crate::promote::{Operand, result_dtype};
 
@@ -42,14 +43,17 @@ binary_methods! {
     "`self - other · ⌊self / other⌋`, with `other`'s sign, as Python's `%`. Real numbers; an \
      integer division by zero is an error of evaluation."
     remainder = Remainder, |d| d;
-    "The larger; NaN where one is NaN. Real numbers and booleans."
-    maximum = Maximum, |d| d;
-    "The smaller; NaN where one is NaN. Real numbers and booleans."
-    minimum = Minimum, |d| d;
     "`self` with the sign of `other`. Real numbers; integers as `f32`."
     copysign = CopySign, float_of;
     "Greatest common divisor, which is not negative. Integers."
     gcd = Gcd, |d| d;
+}
+
+bounding_methods! {
+    "The larger; NaN where one is NaN. Real numbers and booleans."
+    maximum = Maximum;
+    "The smaller; NaN where one is NaN. Real numbers and booleans."
+    minimum = Minimum;
 }
 
 #[track_calls]
@@ -80,15 +84,17 @@ impl Tensor {
     /// `self + alpha · other`: PyTorch's `add` with `alpha`.
     ///
     /// # Errors
-    /// As [`Tensor::add`].
+    /// As [`Tensor::add`]; an `alpha` that the common dtype does not hold, or a float beside integers.
     pub fn add_scaled(&self, other: impl AsOperand, alpha: impl Number) -> RusTorchResult<Self> {
         let other = other.as_operand()?;
-        let dtype = result_dtype("add_scaled", &[self.into(), other])?;
-        self.add(
-            &other
-                .to_tensor("add_scaled", dtype)?
-                .mul(alpha.to_number())?,
-        )
+        const NAME: &str = "add_scaled";
+        let alpha = alpha.to_number();
+        let dtype = result_dtype(NAME, &[self.into(), other])?;
+        let is_fraction = matches!(alpha, Scalar::Float(_)) && float_of(dtype) != dtype;
+        let expected = format_args!("an alpha that is an integer beside {dtype}");
+        require(NAME, !is_fraction, expected, alpha)?;
+        let alpha = Operand::Scalar(alpha).as_element(NAME, dtype)?;
+        self.add(&other.to_tensor(NAME, dtype)?.mul(&alpha)?)
     }
 
     /// `other - self`.
@@ -184,12 +190,12 @@ impl Tensor {
 
     fn choose(&self, name: &'static str, op: BinaryOp, other: Operand) -> RusTorchResult<Self> {
         let dtype = result_dtype(name, &[self.into(), other])?;
+        if !dtype.is_float() {
+            return self.bounded(name, op, other);
+        }
         let (a, b) = (self.cast(name, dtype)?, other.to_tensor(name, dtype)?);
         let chosen = a.binary(name, op, (&b).into(), |d| d)?;
-        match dtype.is_float() {
-            true => Self::where_(&b.isnan()?, &a, &Self::where_(&a.isnan()?, &b, &chosen)?),
-            false => Ok(chosen),
-        }
+        Self::where_(&b.isnan()?, &a, &Self::where_(&a.isnan()?, &b, &chosen)?)
     }
 
     /// The next number from `self` towards `other` that the dtype has. Floats.
@@ -245,22 +251,25 @@ impl Tensor {
         Ok(self.clone())
     }
 
-    /// `min(max(self, low), high)`; the bounds are tensors that broadcast, or numbers. At a bound that is a
-    /// number the gradient is 0; with one that is a tensor `self` shares it.
+    /// `min(max(self, low), high)`; the bounds are tensors that broadcast, or numbers. Numbers beyond
+    /// all integers of the dtype leave the elements as they are. At a bound that is a number the
+    /// gradient is 0. With one that is a tensor `self` shares it.
     ///
     /// # Errors
-    /// A dtype without order; shapes that do not broadcast.
+    /// A dtype without order; shapes that do not broadcast; a number that would be the result, but that
+    /// the dtype does not hold, such as a lower bound of 200 of `i8`.
     pub fn clamp(&self, low: impl AsOperand, high: impl AsOperand) -> RusTorchResult<Self> {
         const NAME: &str = "clamp";
-        let operands = [self.into(), low.as_operand()?, high.as_operand()?];
-        let dtype = result_dtype(NAME, &operands)?;
-        let [_, low, high] = operands;
-        let [x, least, most] = operands.map(|x| x.as_tensor(NAME, dtype));
+        let (least, most) = (low.as_operand()?, high.as_operand()?);
+        let dtype = result_dtype(NAME, &[self.into(), least, most])?;
+        let x = Operand::from(self).as_tensor(NAME, dtype)?;
+        let low = least.as_bound(NAME, dtype, Side::Lower)?;
+        let high = most.as_bound(NAME, dtype, Side::Upper)?;
         let op = TernaryOp::Clamp;
-        let y = Self::apply(NAME, Ternary { op }, &[&*x?, &*least?, &*most?])?;
-        match (low, high) {
-            (Operand::Scalar(low), Operand::Scalar(high)) => {
-                self.kept_inside(&y, |x| x.gt(low)?.logical_and(&x.lt(high)?))
+        let y = Self::apply(NAME, Ternary { op }, &[&*x, &*low, &*high])?;
+        match (least, most) {
+            (Operand::Scalar(least), Operand::Scalar(most)) => {
+                self.kept_inside(&y, |x| x.gt(least)?.logical_and(&x.lt(most)?))
             }
             _ => Ok(y),
         }
@@ -273,7 +282,7 @@ impl Tensor {
     /// Shapes that do not broadcast; a dtype without order.
     pub fn clamp_min(&self, bound: impl AsOperand) -> RusTorchResult<Self> {
         let bound = bound.as_operand()?;
-        let y = self.binary("clamp_min", BinaryOp::Maximum, bound, |d| d)?;
+        let y = self.bounded("clamp_min", BinaryOp::Maximum, bound)?;
         match bound {
             Operand::Scalar(bound) => self.kept_inside(&y, |x| x.gt(bound)),
             Operand::Tensor(_) => Ok(y),
@@ -286,7 +295,7 @@ impl Tensor {
     /// As [`Tensor::clamp_min`].
     pub fn clamp_max(&self, bound: impl AsOperand) -> RusTorchResult<Self> {
         let bound = bound.as_operand()?;
-        let y = self.binary("clamp_max", BinaryOp::Minimum, bound, |d| d)?;
+        let y = self.bounded("clamp_max", BinaryOp::Minimum, bound)?;
         match bound {
             Operand::Scalar(bound) => self.kept_inside(&y, |x| x.lt(bound)),
             Operand::Tensor(_) => Ok(y),
@@ -317,7 +326,7 @@ impl Tensor {
         require(NAME, legal, "floats or complex numbers", self.ty())?;
         let compute = super::compute_dtype(self.dtype());
         let (a, b) = (self.cast(NAME, compute)?, end.cast(NAME, compute)?);
-        let weight = weight.as_operand()?.to_tensor(NAME, compute)?;
+        let weight = weight.as_operand()?.as_element(NAME, compute)?;
         if compute.is_float() {
             let op = TernaryOp::Lerp;
             let y = Self::apply(NAME, Ternary { op }, &[&a, &b, &weight])?;
@@ -361,12 +370,10 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         let [a, b] = operands;
         let dtype = result_dtype(name, &[self.into(), a.into(), b.into()])?;
-        let is_fraction = matches!(value, Scalar::Float(_)) && dtype.is_int();
-        require(name, !is_fraction, "a factor that integers hold", "a float")?;
         let compute = super::compute_dtype(dtype);
         let apply = |op, a: &Self, b: &Self| Self::apply(name, Binary { op }, &[a, b]);
         let [this, a, b] = [self, a, b].map(|x| Operand::from(x).as_tensor(name, compute));
-        let value = Operand::Scalar(value).as_tensor(name, compute)?;
+        let value = Operand::Scalar(value).as_element(name, compute)?;
         let product = apply(BinaryOp::Mul, &apply(op, &*a?, &*b?)?, &value)?;
         apply(BinaryOp::Add, &*this?, &product)?.cast(name, dtype)
     }

@@ -7,6 +7,7 @@ use rustorch_macros::track_calls;
 use super::{binary_methods, composed_methods, float_of, unary_methods};
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::numbers::require_held;
 use crate::promote::AsOperand;
 use crate::promote::{Operand, result_dtype};
 
@@ -164,7 +165,8 @@ impl Tensor {
     /// where `self` is ±1.
     ///
     /// # Errors
-    /// Integers to a power that is a negative integer, as in PyTorch; shapes that do not broadcast;
+    /// Integers to a power that is a negative integer, as in PyTorch; integers or halves to a number that
+    /// their dtype does not hold; shapes that do not broadcast;
     /// booleans.
     pub fn pow(&self, other: impl AsOperand) -> RusTorchResult<Self> {
         const NAME: &str = "pow";
@@ -181,6 +183,11 @@ impl Tensor {
             expected,
             "a negative number",
         )?;
+        if let Operand::Scalar(power) = other
+            && !matches!(dtype, DType::F32 | DType::F64)
+        {
+            require_held(NAME, power, dtype)?;
+        }
         self.binary(NAME, BinaryOp::Pow, other, |d| d)
     }
 

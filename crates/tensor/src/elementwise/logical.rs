@@ -7,6 +7,7 @@ use rustorch_macros::track_calls;
 use super::binary_methods;
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::numbers::{largest_float, require_rounded};
 use crate::promote::AsOperand;
 use crate::promote::{Operand, result_dtype};
 
@@ -56,10 +57,16 @@ impl Tensor {
     /// broadcast; `a` and `b` promote, and may be numbers.
     ///
     /// # Errors
-    /// A condition that is not `bool`; shapes that do not broadcast.
+    /// A condition that is not `bool`; shapes that do not broadcast; a number out of the range of the
+    /// dtype that both promote to.
     pub fn where_(condition: &Self, a: impl AsOperand, b: impl AsOperand) -> RusTorchResult<Self> {
         let (a, b): (Operand, Operand) = (a.as_operand()?, b.as_operand()?);
         let dtype = result_dtype("where", &[a, b])?;
+        for operand in [a, b] {
+            if let Operand::Scalar(value) = operand {
+                require_rounded("where", value, dtype)?;
+            }
+        }
         let (a, b) = (a.to_tensor("where", dtype)?, b.to_tensor("where", dtype)?);
         Self::apply("where", Where, &[condition, &a, &b])
     }
@@ -68,20 +75,18 @@ impl Tensor {
     /// Both broadcast.
     ///
     /// # Errors
-    /// A mask that is not `bool`; shapes that do not broadcast; a value with dimensions, or whose kind
-    /// is above that of `self`, such as a float for integers (of booleans any number is one).
+    /// A mask that is not `bool`; shapes that do not broadcast; a number out of the dtype's range; a
+    /// tensor with dimensions, or whose kind is above that of `self`, such as a float for integers.
     pub fn masked_fill(&self, mask: &Self, value: impl AsOperand) -> RusTorchResult<Self> {
         const NAME: &str = "masked_fill";
         let value = value.as_operand()?;
         if let Operand::Tensor(value) = value {
             require(NAME, value.rank() == 0, "a value of rank 0", value.ty())?;
+            let dtype = result_dtype(NAME, &[self.into(), value.into()])?;
+            let expected = format_args!("a value that {} holds", self.dtype());
+            require(NAME, dtype == self.dtype(), expected, dtype)?;
         }
-        let is_number = matches!(value, Operand::Scalar(_));
-        let dtype = result_dtype(NAME, &[self.into(), value])?;
-        let expected = format_args!("a value that {} holds", self.dtype());
-        let fits = dtype == self.dtype() || (is_number && self.dtype() == DType::Bool);
-        require(NAME, fits, expected, dtype)?;
-        let value = value.to_tensor(NAME, self.dtype())?;
+        let value = value.as_element(NAME, self.dtype())?;
         Self::apply(NAME, Where, &[mask, &value, self])
     }
 
@@ -102,17 +107,13 @@ impl Tensor {
             let part = |x: Self| x.nan_to_num(nan, positive, negative);
             return Self::complex(&part(re)?, &part(im)?);
         }
-        let largest = match self.dtype() {
-            DType::F64 => f64::MAX,
-            DType::F32 => f32::MAX.into(),
-            DType::F16 => half::f16::MAX.into(),
-            DType::BF16 => half::bf16::MAX.into(),
-            DType::F8E4M3 => 448.0,
-            DType::F8E5M2 => 57_344.0,
-            _ => return Ok(self.clone()),
+        let Some(largest) = largest_float(self.dtype()) else {
+            return Ok(self.clone());
         };
-        let x = Self::where_(&self.isnan()?, nan, self)?;
-        let x = Self::where_(&x.isposinf()?, positive.unwrap_or(largest), &x)?;
-        Self::where_(&self.isneginf()?, negative.unwrap_or(-largest), &x)
+        // As an operand, not an element: PyTorch rounds it to infinity.
+        let number = |x: f64| Self::number("nan_to_num", x.into(), self.dtype(), None);
+        let x = Self::where_(&self.isnan()?, number(nan)?, self)?;
+        let x = Self::where_(&x.isposinf()?, number(positive.unwrap_or(largest))?, &x)?;
+        Self::where_(&self.isneginf()?, number(negative.unwrap_or(-largest))?, &x)
     }
 }

@@ -18,6 +18,7 @@ use rustorch_ir::ops::{
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::numbers::{Side, require_held};
 use crate::promote::{Operand, result_dtype};
 
 pub use arithmetic::RoundingMode;
@@ -98,6 +99,16 @@ impl Tensor {
         f(&a, &b)?.cast(name, dtype)
     }
 
+    /// Fails unless the dtype that is computed in holds a parameter.
+    fn require_parameter(
+        &self,
+        name: &'static str,
+        parameter: impl Into<Option<f64>>,
+    ) -> RusTorchResult<()> {
+        let compute = compute_dtype(float_of(self.dtype()));
+        (parameter.into()).map_or(Ok(()), |x| require_held(name, x.into(), compute))
+    }
+
     /// Rounding; integers are whole already.
     fn rounding(&self, name: &'static str, op: UnaryOp) -> RusTorchResult<Self> {
         match self.dtype().is_int() {
@@ -134,6 +145,21 @@ impl Tensor {
         Self::apply(name, Binary { op }, &[&a, &b])
     }
 
+    /// The larger or the smaller (`op`) of the elements and a bound.
+    fn bounded(&self, name: &'static str, op: BinaryOp, other: Operand) -> RusTorchResult<Self> {
+        let Operand::Scalar(_) = other else {
+            return self.binary(name, op, other, |d| d);
+        };
+        let dtype = result_dtype(name, &[self.into(), other])?;
+        let side = match op {
+            BinaryOp::Maximum => Side::Lower,
+            _ => Side::Upper,
+        };
+        let x = Operand::from(self).as_tensor(name, dtype)?;
+        let bound = other.as_bound(name, dtype, side)?;
+        Self::apply(name, Binary { op }, &[&*x, &*bound])
+    }
+
     fn compare(&self, name: &'static str, op: CompareOp, other: Operand) -> RusTorchResult<Self> {
         let this = Operand::from(self);
         let dtype = result_dtype(name, &[this, other])?;
@@ -158,6 +184,28 @@ macro_rules! unary_methods {
     };
 }
 use unary_methods;
+
+/// One method for each line: documentation, name, function: the larger or the smaller.
+macro_rules! bounding_methods {
+    ($($doc:literal $name:ident = $op:ident;)*) => {
+        #[rustorch_macros::track_calls]
+        impl Tensor {
+            $(#[doc = $doc]
+            ///
+            /// `other` is a tensor, which is broadcast and promoted as in PyTorch, or a number,
+            /// which leaves the dtype unless it is of a higher kind (a float for integers). A number
+            /// beyond all integers of the dtype leaves the elements as they are.
+            ///
+            /// # Errors
+            /// Shapes that do not broadcast; another dtype; a number that would be the
+            /// result, but that the dtype does not hold.
+            pub fn $name(&self, other: impl crate::AsOperand) -> RusTorchResult<Self> {
+                self.bounded(stringify!($name), rustorch_ir::ops::BinaryOp::$op, other.as_operand()?)
+            })*
+        }
+    };
+}
+use bounding_methods;
 
 /// One method for each line: documentation, name, function, adjustment of the common dtype.
 macro_rules! binary_methods {
@@ -187,8 +235,9 @@ macro_rules! composed_methods {
             $(#[doc = $doc]
             ///
             /// # Errors
-            /// A dtype other than of real numbers.
+            /// A dtype other than of real numbers; a parameter out of its range.
             pub fn $name(&self, $($arg: $ty),*) -> RusTorchResult<Self> {
+                $(self.require_parameter(stringify!($name), $arg)?;)*
                 self.composed(stringify!($name), |$x| $value)
             })*
         }

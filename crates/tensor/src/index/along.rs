@@ -28,9 +28,7 @@ impl Tensor {
         const NAME: &str = "index_add";
         let scaled = match alpha.to_number() {
             one if one.as_f64() == 1.0 && one.imag() == 0.0 => source.clone(),
-            alpha => source
-                .mul(Operand::Scalar(alpha))?
-                .cast(NAME, source.dtype())?,
+            alpha => source.mul(&Operand::Scalar(alpha).as_element(NAME, source.dtype())?)?,
         };
         self.indexed(NAME, dim.to_isize(), index, &scaled, ScatterMode::Add)
     }
@@ -68,7 +66,7 @@ impl Tensor {
         value: impl AsOperand,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "index_fill";
-        let value = value.as_operand()?.to_tensor(NAME, self.dtype())?;
+        let value = value.as_operand()?.as_element(NAME, self.dtype())?;
         require(NAME, value.rank() == 0, "a value of rank 0", value.ty())?;
         let dim = self.wrap_dim(NAME, dim)?;
         let mut shape = self.atleast_1d()?.ty().shape.clone();

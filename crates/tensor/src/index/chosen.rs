@@ -406,7 +406,7 @@ impl Tensor {
             part,
             choices,
         } = Located::new(NAME, self, indices.list())?;
-        let value = value.as_operand()?.to_tensor(NAME, self.dtype())?;
+        let value = value.as_operand()?.as_element(NAME, self.dtype())?;
         let new = match &choices[..] {
             [] => whole_part(&part, &value, accumulate)?,
             [mask] if mask.is_mask() && value.numel() == 1 && !accumulate => {

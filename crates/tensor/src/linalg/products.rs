@@ -6,9 +6,10 @@ use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::amp::lowered;
-use crate::creation::is_held;
 use crate::dims::Integer;
+use crate::elementwise::compute_dtype;
 use crate::error::{RusTorchResult, require};
+use crate::numbers::require_held;
 use crate::precision::with_lower;
 use crate::promote::result_dtype;
 
@@ -123,8 +124,7 @@ fn added(
     // Of integers PyTorch cuts the factors, too.
     let whole = |x: Scalar| -> RusTorchResult<Scalar> {
         let dtype = input.dtype();
-        let expected = format_args!("a factor that {dtype} holds");
-        require(name, is_held(x, dtype), expected, x)?;
+        require_held(name, x, compute_dtype(dtype))?;
         Ok(match dtype {
             d if d.is_int() || d == DType::Bool => Scalar::Int(x.as_i64()),
             _ => x,

@@ -23,6 +23,7 @@ pub(crate) use distributions::wide;
 use crate::Tensor;
 use crate::dims::IntoShape;
 use crate::error::{RusTorchResult, require};
+use crate::numbers::is_inside;
 
 /// How many values 32 random bits have.
 const WORDS: i64 = 1 << 32;
@@ -108,7 +109,7 @@ impl Tensor {
     /// Integers drawn evenly from `low..high`, as any dtype.
     ///
     /// # Errors
-    /// A range that is empty, or has 2⁶³ integers or more; another dtype; a shape that no memory
+    /// A range that is empty, has 2⁶³ integers or more, or is not in the dtype's; another dtype; a shape that no memory
     /// could hold.
     pub fn randint(
         low: i64,
@@ -138,6 +139,14 @@ impl Tensor {
             return Err(OpError::new(NAME, expected, got).into());
         };
         require(NAME, !dtype.is_block(), "a dtype of scalars", dtype)?;
+        let expected = format_args!("integers in the range of {dtype}");
+        let fits = match dtype {
+            DType::Bool => low >= 0 && high <= 2,
+            _ => [low, high - 1]
+                .iter()
+                .all(|&end| is_inside(end.into(), dtype)),
+        };
+        require(NAME, fits, expected, format_args!("{low}..{high}"))?;
         let shape = &shape.into_shape()[..];
         // Of each number 32 bits are random.
         let words = |shape: &[usize]| {
