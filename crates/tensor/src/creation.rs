@@ -8,7 +8,7 @@ use rustorch_runtime::{HostBuffer, Storage};
 use crate::dims::IntoShape;
 use crate::error::{RusTorchError, RusTorchResult, require, with_room};
 use crate::manager::current_pin;
-use crate::numbers::{require_held, require_rounded};
+use crate::numbers::{as_element, require_held, require_rounded};
 use crate::promote::{AsOperand, Number};
 use crate::tensor::check_type;
 use crate::value::View;
@@ -117,15 +117,18 @@ impl Tensor {
         value: Scalar,
         dtype: DType,
     ) -> RusTorchResult<Self> {
+        // As PyTorch, which fills one element another way.
+        match shape.iter().all(|&size| size == 1) {
+            true => require_rounded(name, value, dtype)?,
+            false => require_held(name, value, dtype)?,
+        }
         if shape.is_empty() {
-            require_rounded(name, value, dtype)?;
             return Self::number(name, value, dtype, current_pin());
         }
-        require_held(name, value, dtype)?;
         let shape = shape.into();
         let full = Full {
             shape,
-            value,
+            value: as_element(value, dtype),
             dtype,
         };
         Self::apply(name, full, &[])
@@ -361,19 +364,15 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         let legal = !dtype.is_block() && dtype != DType::Bool;
         require(name, legal, "a dtype of numbers", dtype)?;
+        for end in [start, end] {
+            require_held(name, end, dtype)?;
+        }
         let real = start.imag() == 0.0 && end.imag() == 0.0;
         let [start, end] = match (steps, dtype.is_int()) {
             // As PyTorch, which rounds the only number afterwards.
             (1, false) => [start, end],
             _ => [start, end].map(|end| rounded(end, dtype)),
         };
-        let expected = "real ends of real numbers";
-        require(
-            name,
-            real || dtype.is_complex(),
-            expected,
-            format!("{start} and {end}"),
-        )?;
         let line = Self::line(name, start.as_f64(), end.as_f64(), steps)?;
         match real {
             true => Ok(line),
@@ -422,13 +421,17 @@ impl Tensor {
     }
 }
 
-/// A number as a dtype has it: integers cut, real halves and singles rounded.
+/// A number as a dtype has it: integers cut, negative ones wrapped in unsigned dtypes, real halves and
+/// singles rounded.
 fn rounded(value: Scalar, dtype: DType) -> Scalar {
     let real = value.as_f64();
     match dtype {
         DType::F16 => half::f16::from_f64(real).to_f64().into(),
         DType::BF16 => half::bf16::from_f64(real).to_f64().into(),
         DType::F32 => f64::from(real as f32).into(),
+        _ if dtype.is_unsigned() && real < 0.0 => {
+            (real + (8.0 * dtype.size().unwrap_or(0) as f64).exp2()).into()
+        }
         _ if dtype.is_int() => real.trunc().into(),
         _ => value,
     }

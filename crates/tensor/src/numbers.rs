@@ -73,8 +73,8 @@ fn place(value: Scalar, dtype: DType) -> Place {
     };
     match (is_real, dtype.is_complex()) {
         (false, false) => Place::Nowhere,
-        _ => match part(value.as_f64(), largest) {
-            Place::Inside => part(value.imag(), largest),
+        _ => match part(value.as_f64(), dtype, largest) {
+            Place::Inside => part(value.imag(), dtype, largest),
             outside => outside,
         },
     }
@@ -92,8 +92,9 @@ fn whole(value: Scalar) -> Option<i128> {
     }
 }
 
-fn part(value: f64, largest: f64) -> Place {
-    match value.is_finite() {
+fn part(value: f64, dtype: DType, largest: f64) -> Place {
+    let is_number = value.is_finite() || (value.is_infinite() && dtype == DType::F8E4M3);
+    match is_number {
         true => compared(&value, &-largest, &largest),
         false => Place::Inside,
     }
@@ -121,9 +122,28 @@ pub(crate) fn is_inside(value: Scalar, dtype: DType) -> bool {
     place(value, dtype) == Place::Inside
 }
 
+/// A number as an element of `dtype`: of booleans 1 for all but 0.
+pub(crate) fn as_element(value: Scalar, dtype: DType) -> Scalar {
+    match dtype {
+        DType::Bool => (value.as_f64() != 0.0 || value.imag() != 0.0).into(),
+        _ => value,
+    }
+}
+
+/// Would `dtype`, if it is one of halves, have infinity or too few digits in a number's place?
+pub(crate) fn is_lost(value: Scalar, dtype: DType) -> bool {
+    let least = match dtype {
+        DType::F16 => half::f16::MIN_POSITIVE.to_f64(),
+        DType::BF16 => half::bf16::MIN_POSITIVE.to_f64(),
+        _ => return false,
+    };
+    let size = value.as_f64().abs();
+    size != 0.0 && (size < least || !is_inside(value, dtype))
+}
+
 /// Fails unless a dtype [holds](is_held) a number.
 pub(crate) fn require_held(op: &'static str, value: Scalar, dtype: DType) -> RusTorchResult<()> {
-    let expected = format_args!("a number that {dtype} holds");
+    let expected = format_args!("a value that {dtype} holds");
     require(op, is_held(value, dtype), expected, value)
 }
 

@@ -52,9 +52,11 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 use num_complex::Complex;
+use rustorch_ir::DType;
 use rustorch_macros::track_calls;
 
 use crate::error::{RusTorchError, RusTorchResult};
+use crate::numbers::is_lost;
 use crate::promote::{AsOperand, Number, Operand, result_dtype};
 use crate::value::{State, Value};
 use crate::{Tensor, call};
@@ -81,7 +83,7 @@ macro_rules! operators_of_numbers {
 macro_rules! numbers_first {
     ($Trait:ident::$function:ident = $method:ident: $($number:ty),*) => {
         $(operator!($Trait::$function for [] $number, &Tensor: |a, b| {
-            Tensor::$method(&beside(stringify!($method), a, b)?, b)
+            beside(stringify!($method), a, b, |a, b| Tensor::$method(a, b))
         });
         operator!($Trait::$function for [] $number, Tensor: |a, b| a.$function(&b));)*
     };
@@ -108,10 +110,20 @@ macro_rules! operator {
 /// a library join them, and no message of the library's own is shown for it.
 pub enum OthersAfterAQuestionMark {}
 
-/// A number on the left of a tensor, as one of rank 0.
-fn beside(op: &'static str, number: impl Number, tensor: &Tensor) -> RusTorchResult<Tensor> {
-    let number = Operand::Scalar(number.to_number());
-    number.to_tensor(op, result_dtype(op, &[number, tensor.into()])?)
+/// `f` of a number on the left of a tensor, as one of rank 0, and the tensor.
+fn beside(
+    op: &'static str,
+    number: impl Number,
+    tensor: &Tensor,
+    f: impl Fn(&Tensor, &Tensor) -> RusTorchResult<Tensor>,
+) -> RusTorchResult<Tensor> {
+    let number = number.to_number();
+    let dtype = result_dtype(op, &[Operand::Scalar(number), tensor.into()])?;
+    let left = |dtype| Tensor::number(op, number, dtype, None);
+    match matches!(op, "mul" | "div") && is_lost(number, dtype) {
+        true => f(&left(DType::F32)?, &tensor.cast(op, DType::F32)?)?.cast(op, dtype),
+        false => f(&left(dtype)?, tensor),
+    }
 }
 
 operators! {

@@ -7,7 +7,7 @@ use rustorch_macros::track_calls;
 use crate::Tensor;
 use crate::dims::IntoSizes;
 use crate::error::{RusTorchResult, require};
-use crate::numbers::require_inside;
+use crate::numbers::{as_element, require_inside};
 
 /// What [`Tensor::pad`] puts around a tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,7 +94,7 @@ impl Tensor {
             padding: (std::iter::repeat_n((0, 0), kept))
                 .chain(pairs.iter().rev().map(around))
                 .collect(),
-            value,
+            value: as_element(value, self.dtype()),
         };
         Self::apply("pad", op, &[self])
     }

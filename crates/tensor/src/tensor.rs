@@ -19,6 +19,7 @@ use crate::dims::{Integer, IntoShape};
 use crate::error::{RusTorchResult, require};
 use crate::eval::eval_all;
 use crate::manager::{IntoDevice, current_pin, pin, require_device};
+use crate::numbers::as_element;
 use crate::precision::{is_single, lower, with_lower};
 use crate::recording;
 use crate::recovery::recover_lost;
@@ -97,6 +98,7 @@ impl Tensor {
         let ty = TensorType::new([], dtype);
         let expected = "a tensor of scalars (cast block formats first)";
         require(name, !dtype.is_block(), expected, &ty)?;
+        let value = as_element(value, dtype);
         if let Some(placeholder) = recording::number(value, &ty, pin) {
             return Ok(Self::of(placeholder, None));
         }

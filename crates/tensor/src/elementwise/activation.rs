@@ -9,7 +9,7 @@ use crate::Tensor;
 use crate::amp::lowered;
 use crate::dims::Integer;
 use crate::error::{RusTorchResult, require};
-use crate::numbers::{Side, beside_elements, require_held, require_inside};
+use crate::numbers::{Side, beside_elements, require_held, require_inside, require_rounded};
 use crate::promote::Operand;
 
 unary_methods! {
@@ -148,8 +148,10 @@ impl Tensor {
     pub fn threshold(&self, threshold: f64, value: f64) -> RusTorchResult<Self> {
         const NAME: &str = "threshold";
         let dtype = self.dtype();
-        let element = |x| Operand::Scalar(beside_elements(x, dtype)).as_element(NAME, dtype);
-        let (threshold, value) = (element(threshold)?, element(value)?);
+        let [threshold, value] = [threshold, value].map(|x| beside_elements(x, dtype));
+        require_rounded(NAME, threshold, dtype)?;
+        let threshold = Self::number(NAME, threshold, dtype, None)?;
+        let value = Operand::Scalar(value).as_element(NAME, dtype)?;
         Self::where_(&self.le(&threshold)?, &value, self)
     }
 

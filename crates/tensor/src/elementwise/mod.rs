@@ -18,7 +18,7 @@ use rustorch_ir::ops::{
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
-use crate::numbers::{Side, require_held};
+use crate::numbers::{Side, is_lost, require_held};
 use crate::promote::{Operand, result_dtype};
 
 pub use arithmetic::RoundingMode;
@@ -140,6 +140,16 @@ impl Tensor {
             && [self.dtype(), other.dtype()] == [dtype; 2]
         {
             return Self::apply(name, Binary { op }, &[self, other]);
+        }
+        if let (BinaryOp::Mul | BinaryOp::Div, Operand::Scalar(value)) = (op, other)
+            && is_lost(value, dtype)
+        {
+            // As PyTorch, which has factors of halves in single precision.
+            let (a, b) = (
+                self.cast(name, DType::F32)?,
+                other.to_tensor(name, DType::F32)?,
+            );
+            return Self::apply(name, Binary { op }, &[&a, &b])?.cast(name, dtype);
         }
         let (a, b) = (this.as_tensor(name, dtype)?, other.as_tensor(name, dtype)?);
         Self::apply(name, Binary { op }, &[&a, &b])

@@ -6,13 +6,14 @@
 
 use std::f64::consts::SQRT_2;
 
-use rustorch_ir::{DType, OpError};
+use rustorch_ir::{DType, OpError, Scalar};
 use rustorch_macros::track_calls;
 
 use super::{Generator, default_generator};
 use crate::Tensor;
 use crate::dims::IntoShape;
 use crate::error::{RusTorchResult, require};
+use crate::numbers::is_inside;
 use crate::promote::AsOperand;
 use crate::promote::{Operand, result_dtype};
 
@@ -112,7 +113,8 @@ impl Generator {
     /// Numbers drawn evenly from `[low, high)`. Floats, or complex numbers, both of whose parts are.
     ///
     /// # Errors
-    /// Another dtype; a shape that parameters do not broadcast to; numbers that fall.
+    /// Another dtype; a shape that parameters do not broadcast to; numbers that fall, or that lie
+    /// further apart than the dtype's largest number.
     pub fn uniform(
         &self,
         low: impl AsOperand,
@@ -125,6 +127,15 @@ impl Generator {
         if let (Operand::Scalar(low), Operand::Scalar(high)) = (low, high) {
             let got = format_args!("{low} and {high}");
             require(NAME, low.as_f64() <= high.as_f64(), "low <= high", got)?;
+            let width = Scalar::from(high.as_f64() - low.as_f64());
+            let is_finite = |x: &Scalar| x.as_f64().is_finite() && is_inside(*x, dtype);
+            let expected = format_args!("bounds that {dtype} holds, and whose difference it holds");
+            require(
+                NAME,
+                [low, high, width].iter().all(is_finite),
+                expected,
+                got,
+            )?;
         }
         if dtype.is_complex() {
             let shape = &shape.into_shape()[..];

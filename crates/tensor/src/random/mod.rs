@@ -106,7 +106,7 @@ impl Tensor {
         )
     }
 
-    /// Integers drawn evenly from `low..high`, as any dtype.
+    /// Integers drawn evenly from `low..high`, as any dtype of real numbers.
     ///
     /// # Errors
     /// A range that is empty, has 2⁶³ integers or more, or is not in the dtype's; another dtype; a shape that no memory
@@ -138,7 +138,8 @@ impl Tensor {
         let Some(count) = count else {
             return Err(OpError::new(NAME, expected, got).into());
         };
-        require(NAME, !dtype.is_block(), "a dtype of scalars", dtype)?;
+        let legal = !dtype.is_block() && !dtype.is_complex();
+        require(NAME, legal, "a dtype of real numbers", dtype)?;
         let expected = format_args!("integers in the range of {dtype}");
         let fits = match dtype {
             DType::Bool => low >= 0 && high <= 2,

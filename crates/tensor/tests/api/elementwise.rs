@@ -203,11 +203,9 @@ fn chosen_by_condition() -> Outcome {
         &x.masked_fill(&mask, f64::NEG_INFINITY)?.exp()?,
         &[0.0, 0.0, 20.085_537, 54.598_15],
     );
-    assert!(
-        tensor![1, 2]
-            .masked_fill(&tensor![true, false], 0.5)
-            .is_err()
-    );
+    let (ints, first) = (tensor![1, 2], tensor![true, false]);
+    assert_eq!(ints.masked_fill(&first, 0.5)?.to_vec::<i64>()?, [0, 2]);
+    assert!(ints.masked_fill(&first, tensor!(0.5)).is_err());
     // The mask may be larger.
     assert_eq!(tensor![1.0, 2.0].masked_fill(&mask, 0)?.shape(), [2, 2]);
     Ok(())

@@ -4,9 +4,9 @@ use num_complex::Complex;
 use rustorch_ir::DType;
 use rustorch_runtime::{Routing, Runtime};
 use rustorch_tensor::nn::{AvgPoolOptions, ConvOptions, ConvTransposeOptions, MaxPoolOptions};
-use rustorch_tensor::{Tensor, backends, tensor, with_runtime};
+use rustorch_tensor::{RusTorchResult, Tensor, backends, tensor, with_runtime};
 
-use crate::Outcome;
+use crate::{Outcome, error};
 
 /// Runs `f` on each device, and what that has no kernel for on the next.
 fn on_each_device(f: impl Fn() -> Outcome) -> Outcome {
@@ -203,4 +203,176 @@ fn both_whole_shapes_of_products_that_do_not_fit_are_told() -> Outcome {
         assert!(both.iter().all(|shape| text.contains(shape)), "{text}");
     }
     Ok(())
+}
+
+/// The elements of a result of integers, as `i64`.
+fn whole(result: RusTorchResult<Tensor>) -> RusTorchResult<Vec<i64>> {
+    result?.to_dtype(DType::I64)?.to_vec()
+}
+
+#[test]
+fn bounds_beyond_all_integers_leave_the_elements() -> Outcome {
+    on_each_device(|| {
+        let i8s = tensor![-100i8, 100];
+        assert_eq!(whole(i8s.clamp(-1000, 1000))?, [-100, 100]);
+        assert_eq!(whole(i8s.clamp(-1000, 50))?, [-100, 50]);
+        assert_eq!(whole(i8s.clamp(-50, 1i64 << 40))?, [-50, 100]);
+        assert_eq!(whole(i8s.hardtanh(-1000.0, 1000.0))?, [-100, 100]);
+        assert_eq!(whole(i8s.hardtanh(-1.5, 200.0))?, [-1, 100]);
+        assert_eq!(whole(i8s.minimum(200))?, [-100, 100]);
+        assert_eq!(whole(i8s.maximum(-200))?, [-100, 100]);
+        assert_eq!(whole(i8s.fmin(200))?, [-100, 100]);
+        let i16s = tensor![i16::MIN, -1, i16::MAX];
+        assert_eq!(whole(i16s.clamp(0, 65_535))?, [0, 0, 32_767]);
+        let bytes = tensor![0u8, 200, 255];
+        assert_eq!(whole(bytes.clamp_max(300))?, [0, 200, 255]);
+        assert_eq!(whole(bytes.clamp_min(-1))?, [0, 200, 255]);
+        assert_eq!(whole(bytes.clamp_max(255))?, [0, 200, 255]);
+        let ints = tensor![i32::MIN, 7, i32::MAX].int()?;
+        let ends = [i64::from(i32::MIN), 7, i64::from(i32::MAX)];
+        assert_eq!(whole(ints.clamp(i64::MIN, i64::MAX))?, ends);
+        let longs = tensor![i64::MIN, i64::MAX];
+        assert_eq!(whole(longs.clamp_max(u64::MAX))?, [i64::MIN, i64::MAX]);
+        let mut written = tensor![0u8, 200];
+        assert_eq!(whole(Ok(written.clamp_(-5, 300)?.clone()))?, [0, 200]);
+        Ok(())
+    })
+}
+
+#[test]
+fn bounds_that_would_be_the_result_are_of_the_dtype() -> Outcome {
+    let (i8s, bytes) = (tensor![-100i8, 100], tensor![0u8, 200]);
+    let halves = tensor![1.0, 2.0].to_dtype(DType::F16)?;
+    let singles = tensor![1.0, 2.0];
+    for result in [
+        i8s.clamp_min(200),
+        i8s.clamp(200, 300),
+        i8s.clamp(100, -300),
+        i8s.clamp_max(-129),
+        i8s.maximum(128),
+        i8s.fmax(128),
+        i8s.hardtanh(200.0, 300.0),
+        i8s.hardtanh(-1.0, f64::INFINITY),
+        bytes.clamp_max(-1),
+        bytes.clamp_min(256),
+        bytes.minimum(-1),
+        // Floats have no bounds beyond their numbers but infinities.
+        halves.clamp(-70_000, 70_000),
+        singles.clamp_max(1e300),
+        singles.clamp(-1e39, 1),
+    ] {
+        assert!(error(result).contains("in the range of"));
+    }
+    // A float beside integers promotes, and infinities bound nothing.
+    assert_eq!(bytes.clamp_max(300.5)?.to_vec::<f32>()?, [0.0, 200.0]);
+    assert_eq!(
+        singles
+            .clamp(f64::NEG_INFINITY, f64::INFINITY)?
+            .to_vec::<f32>()?,
+        [1.0, 2.0]
+    );
+    Ok(())
+}
+
+#[test]
+fn elements_that_a_dtype_does_not_hold_are_refused() -> Outcome {
+    let (mask, index) = (tensor![true, false], tensor![0]);
+    for (x, numbers) in [
+        (
+            tensor![1u8, 200],
+            vec![256.0, 300.0, -256.0, -0.5, f64::NAN, f64::INFINITY],
+        ),
+        (tensor![1i8, 100], vec![128.0, -129.0, -128.5, f64::NAN]),
+        (tensor![1i16, 100], vec![32_768.0, 1e30]),
+        (tensor![1, 100].int()?, vec![2f64.powi(31)]),
+        (tensor![1i64, 100], vec![2f64.powi(63), f64::NEG_INFINITY]),
+        (tensor![1.0, 2.0].half()?, vec![65_505.0, -70_000.0]),
+        (tensor![1.0, 2.0].bfloat16()?, vec![3.4e38]),
+        (tensor![1.0, 2.0], vec![3.402_823_567_8e38, -1e39]),
+    ] {
+        for number in numbers {
+            let results = [
+                x.fill(number),
+                x.full_like(number),
+                x.masked_fill(&mask, number),
+                x.index_fill(0, &index, number),
+                x.scatter(0, &index, number),
+                x.index_put(&index, number, false),
+                x.index_put(&mask, number, false),
+                x.pad((1, 1), number),
+            ];
+            for (at, result) in results.into_iter().enumerate() {
+                assert!(result.is_err(), "{number} in {}, call {at}", x.dtype());
+            }
+        }
+    }
+    // Integers that are too large: of bytes in `where`, too, which keeps their dtype.
+    let bytes = tensor![1u8, 200];
+    let got = error(bytes.masked_fill(&mask, 300));
+    assert!(
+        got.ends_with("expected a value that u8 holds, got 300"),
+        "{got}"
+    );
+    assert!(Tensor::where_(&mask, &bytes, 300).is_err());
+    assert!(Tensor::where_(&mask, 1e300, tensor![1.0, 2.0]).is_err());
+    assert!(bytes.scatter_add(0, &index, 300).is_err());
+    assert!(bytes.add_scaled(&bytes, 300).is_err());
+    assert!(bytes.add_scaled(&bytes, 1.5).is_err());
+    assert!(bytes.addcmul(&bytes, &bytes, 300).is_err());
+    assert!(bytes.index_add(0, &index, &tensor![1u8], 300).is_err());
+    assert!(bytes.pow(300).is_err());
+    assert!(bytes.pad((1, 1), -1).is_err());
+    assert!(tensor![1.0].elu(1e300).is_err());
+    assert!(tensor![1.0].lerp(&tensor![2.0], 1e300).is_err());
+    assert!(tensor![1.0].histc(4, 0.0, 1e300).is_err());
+    assert!(Tensor::linspace(0, 300, 3, DType::U8).is_err());
+    assert!(Tensor::randint(-1, 3, 2, DType::U8).is_err());
+    assert!(Tensor::randint(0, 129, 2, DType::I8).is_err());
+    assert!(Tensor::uniform(-3e38, 3e38, 2, DType::F32).is_err());
+    Ok(())
+}
+
+#[test]
+fn elements_are_cut_and_rounded_as_pytorch_does() -> Outcome {
+    on_each_device(|| {
+        let (mask, index) = (tensor![true, false], tensor![0]);
+        let bytes = tensor![1u8, 200];
+        assert_eq!(whole(bytes.masked_fill(&mask, 1.5))?, [1, 200]);
+        assert_eq!(whole(bytes.masked_fill(&mask, 255.9))?, [255, 200]);
+        assert_eq!(whole(bytes.index_fill(0, &index, -1))?, [255, 200]);
+        assert_eq!(whole(bytes.addcmul(&bytes, &bytes, 1.5))?, [2, 8]);
+        assert_eq!(whole(Tensor::where_(&mask, -1, &bytes))?, [255, 200]);
+        // What stays a number in arithmetic wraps.
+        assert_eq!(whole(bytes.add(300))?, [45, 244]);
+        let halves = tensor![60_000.0, 2.0].half()?;
+        let rounded = Tensor::where_(&mask, 70_000, &halves)?;
+        assert_eq!(rounded.float()?.to_vec::<f32>()?, [f32::INFINITY, 2.0]);
+        // A factor that a half cannot be keeps its digits.
+        for (result, expected) in [
+            (halves.mul(1e-8), [60_000.0 * 1e-8, 2e-8]),
+            (halves.div(70_000), [60_000.0 / 70_000.0, 2.0 / 70_000.0]),
+            (70_000.0 / &halves, [70_000.0 / 60_000.0, 35_000.0]),
+        ] {
+            let result = result?;
+            assert_eq!(result.dtype(), DType::F16);
+            for (got, expected) in result.float()?.to_vec::<f32>()?.into_iter().zip(expected) {
+                let tolerance = 1e-3 * expected + 6e-8;
+                assert!(
+                    (f64::from(got) - expected).abs() <= tolerance,
+                    "{got} {expected}"
+                );
+            }
+        }
+        // All but 0 is true.
+        for number in [0.5, -0.5, f64::NAN] {
+            for x in [
+                Tensor::full(2, number, DType::Bool)?,
+                Tensor::zeros(2, DType::Bool)?.masked_fill(&tensor![true, true], number)?,
+                Tensor::empty(0, DType::Bool)?.pad((1, 1), number)?,
+            ] {
+                assert_eq!(x.to_vec::<bool>()?, [true, true]);
+            }
+        }
+        Ok(())
+    })
 }
