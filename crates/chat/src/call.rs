@@ -164,11 +164,26 @@ fn only_strings(schema: &Value, value: Option<&Value>) -> bool {
     }
 }
 
-/// The parts of the call that `text` begins with, `call.open` included. `last` says that no more comes.
-pub(crate) fn parts(call: &Call, text: &str, tools: &Tools, last: bool) -> (Vec<Item>, Status) {
+/// Where a call's text is.
+#[derive(Clone, Copy)]
+pub(crate) struct Context {
+    /// Text was said before it in the same message.
+    pub(crate) said: bool,
+    /// No more text comes.
+    pub(crate) last: bool,
+}
+
+/// The parts of the call that `text` begins with, `call.open` included.
+pub(crate) fn parts(
+    call: &Call,
+    text: &str,
+    tools: &Tools,
+    Context { said, last }: Context,
+) -> (Vec<Item>, Status) {
     let mut reader = Reader {
         text,
         tools,
+        said,
         last,
         close: call.close,
         bare: call.open.is_empty(),
@@ -184,12 +199,16 @@ pub(crate) fn parts(call: &Call, text: &str, tools: &Tools, last: bool) -> (Vec<
         Shape::Recipient => reader.recipient(call.open.len()),
         Shape::Python => reader.python(call.open.len()).unwrap_or_else(Status::of),
     };
+    if last && status == Status::Open {
+        reader.cut_off(&call.shape);
+    }
     (reader.items, status)
 }
 
 struct Reader<'t> {
     text: &'t str,
     tools: &'t Tools,
+    said: bool,
     last: bool,
     close: &'static str,
     /// Without anything that says so, an object is a call only if it names a tool.
@@ -204,6 +223,21 @@ const IDS: &[&str] = &["id", "tool_call_id"];
 impl Reader<'_> {
     fn push(&mut self, end: usize, what: What) {
         self.items.push(Item { end, what });
+    }
+
+    /// Takes the rest of a call that the text ends in: arguments, but where JSON has ended or has its own part.
+    fn cut_off(&mut self, shape: &Shape) {
+        let end = self.items.last().map(|item| item.end);
+        let Some(end) = end.filter(|end| *end < self.text.len()) else {
+            return;
+        };
+        let what = match shape {
+            Shape::Tagged(_) | Shape::Braced(_) | Shape::Python => {
+                What::Arguments(self.text[end..].to_owned())
+            }
+            Shape::Json | Shape::Named(_) | Shape::Recipient => What::Mark,
+        };
+        self.push(self.text.len(), what);
     }
 
     fn json(&mut self, at: usize) -> Status {
@@ -394,7 +428,7 @@ impl Reader<'_> {
             Err(status) => return status,
         };
         match self.text[at..at + length].trim() {
-            "all" => {
+            "all" if !self.said => {
                 self.push(at + length + END.len(), What::Mark);
                 Status::Done
             }
@@ -477,7 +511,7 @@ impl Reader<'_> {
         // Of a tag with several attributes it is the first.
         let name = rest[..length].split('"').next().unwrap_or_default();
         let name = name.trim().to_owned();
-        if name.is_empty() || name.contains(char::is_whitespace) {
+        if name.is_empty() || name.contains(|it: char| it.is_whitespace() || it == '<') {
             return Status::Wrong;
         }
         let mut here = at + length + tags.name_end.len();

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::answer::{Answer, Delta, Step};
-use crate::call::{self, Status, Tools, What};
+use crate::call::{self, Context, Status, Tools, What};
 use crate::reasoning::ReasoningFormat;
 use crate::syntax::{AnswerSyntax, Call, Shape};
 
@@ -21,8 +21,9 @@ pub struct ParseOptions {
 
 /// Takes an answer apart into reasoning, content and tool calls, as it comes.
 ///
-/// Text is held back as long as it may turn out to be a mark. Nothing is dropped: what begins like a tool call
-/// and is none becomes content.
+/// A mark counts where its family writes it: reasoning begins before anything else of a message, and a message ends
+/// where nothing but marks follows. Elsewhere a mark is text. Text is held back as long as it may turn out to be a
+/// mark. Nothing is dropped: what begins like a tool call and is none becomes content, or stays reasoning.
 pub struct AnswerParser {
     syntax: &'static AnswerSyntax,
     tools: Tools,
@@ -36,10 +37,22 @@ pub struct AnswerParser {
     mode: Mode,
     /// White space that comes next says nothing.
     skips_space: bool,
-    /// Something was said, so that what follows does not begin the answer.
-    said: bool,
+    place: Place,
     calls: usize,
     steps: Vec<Step>,
+}
+
+/// How far a message has come.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    /// It has nothing but marks.
+    Start,
+    /// Its reasoning has ended.
+    Reasoned,
+    /// A tool call came last.
+    Called,
+    /// Text came last.
+    Said,
 }
 
 #[derive(Clone, Copy)]
@@ -54,24 +67,45 @@ enum Mode {
 #[derive(Clone, Copy)]
 struct Progress {
     call: &'static Call,
-    /// White space before it.
+    /// Bytes of white space and marks before it.
     lead: usize,
+    /// It is in reasoning that this mark ends.
+    thinking: Option<&'static str>,
     /// Parts of it.
     parts: usize,
     /// Bytes of it.
     bytes: usize,
 }
 
-/// What a mark in content means.
+/// A mark in content.
 #[derive(Clone, Copy)]
 enum Mark {
+    /// It begins reasoning that this other mark ends.
     Think(&'static str),
-    /// Around reasoning that is part of the content.
+    /// It is around reasoning that is part of the content.
     Said,
     Call(&'static Call),
-    Silent,
-    /// Around tool calls.
+    /// It stands before the text of a message.
+    Open,
+    /// It stands behind the text of a message.
+    Close,
+    /// It begins a group of tool calls.
     Wrap,
+    /// It ends a group of tool calls.
+    Unwrap,
+}
+
+/// The text behind a mark, after further marks and white space.
+enum Behind {
+    /// It may be this call, from this byte on.
+    Call(&'static Call, usize),
+    /// Another message begins.
+    Message,
+    /// Nothing more comes.
+    End,
+    /// More has to come before this is known.
+    Unknown,
+    Text,
 }
 
 impl AnswerParser {
@@ -91,7 +125,7 @@ impl AnswerParser {
             pending: String::new(),
             mode: Mode::Content,
             skips_space: false,
-            said: false,
+            place: Place::Start,
             calls: 0,
             steps: Vec::new(),
         };
@@ -163,33 +197,53 @@ impl AnswerParser {
     fn say(&mut self, bytes: usize) {
         if bytes > 0 {
             let text = std::mem::take(&mut self.begun) + &self.pending[..bytes];
-            self.said |= !text.trim().is_empty();
+            if !text.trim().is_empty() {
+                self.place = Place::Said;
+            }
             self.step(bytes, Some(Delta::Content(text)));
         }
     }
 
-    /// The marks that mean something where content is, in the order in which they count.
+    /// The marks that mean something at this place of the content, in the order in which they count.
     fn marks(&self) -> impl Iterator<Item = (&'static str, Mark)> + use<> {
-        let syntax = self.syntax;
-        let called = !self.tools.is_empty();
-        let (separates, within) = (self.separates, self.within);
-        let thinks = syntax
-            .thinks
+        let AnswerSyntax {
+            thinks,
+            wraps,
+            opens,
+            closes,
+            ..
+        } = self.syntax;
+        let (separates, within, place) = (self.separates, self.within, self.place);
+        let thinks = thinks
             .iter()
+            .filter(move |_| within || place == Place::Start)
             .map(move |(open, close)| match separates {
                 true => (*open, Mark::Think(close)),
                 false if within => (*close, Mark::Said),
                 false => (*open, Mark::Said),
             });
-        let calls = syntax
-            .calls
-            .iter()
-            .filter(move |it| called && !it.open.is_empty());
-        let wraps = syntax.wraps.iter().filter(move |_| called);
+        let opens = opens.iter().filter(move |_| place != Place::Said);
+        let ends = wraps.iter().filter(move |_| place == Place::Called);
         thinks
-            .chain(calls.map(|call| (call.open, Mark::Call(call))))
-            .chain(syntax.silent.iter().map(|text| (*text, Mark::Silent)))
-            .chain(wraps.map(|text| (*text, Mark::Wrap)))
+            .chain(self.calls().map(|call| (call.open, Mark::Call(call))))
+            .chain(opens.map(|text| (*text, Mark::Open)))
+            .chain(closes.iter().map(|text| (*text, Mark::Close)))
+            .chain(self.wraps().map(|text| (text, Mark::Wrap)))
+            .chain(ends.map(|(_, text)| (*text, Mark::Unwrap)))
+    }
+
+    /// The calls that a mark begins; none without tools.
+    fn calls(&self) -> impl Iterator<Item = &'static Call> + use<> {
+        let called = !self.tools.is_empty();
+        let calls = self.syntax.calls.iter();
+        calls.filter(move |it| called && !it.open.is_empty())
+    }
+
+    /// The marks that begin groups of calls; none without tools.
+    fn wraps(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let called = !self.tools.is_empty();
+        let wraps = self.syntax.wraps.iter().filter(move |_| called);
+        wraps.map(|(open, _)| *open)
     }
 
     fn content(&mut self, last: bool) -> bool {
@@ -214,85 +268,112 @@ impl AnswerParser {
             self.say(before);
             return before > 0;
         }
-        if let Mark::Said = mark {
-            self.within = !self.within;
-            self.say(at + text.len());
-            return true;
-        }
-        if before > 0 {
+        let end = at + text.len();
+        // Which marks count depends on the text before them.
+        let ends_reasoning = self.within && matches!(mark, Mark::Said);
+        if before > 0 && !ends_reasoning {
             self.say(before);
             return true;
         }
-        if matches!(mark, Mark::Wrap) && !self.wraps_call(at + text.len()) {
-            return self.unclear(at + text.len(), last);
+        match mark {
+            Mark::Said => {
+                self.say(end);
+                if self.within {
+                    self.end_reasoning(text);
+                }
+                self.within = !self.within;
+            }
+            Mark::Call(call) => self.begin_call(call, at, None),
+            Mark::Open => self.pass_mark(end),
+            Mark::Close | Mark::Wrap => match (self.behind(end, last), mark) {
+                (Behind::Unknown, _) => return false,
+                (Behind::Call(call, lead), _) => self.begin_call(call, lead, None),
+                (Behind::Message | Behind::End, Mark::Close) => {
+                    self.pass_mark(end);
+                    self.place = Place::Start;
+                }
+                _ => self.say(end),
+            },
+            Mark::Think(close) => {
+                self.step(end, None);
+                self.skips_space = true;
+                self.mode = Mode::Thinking(close);
+            }
+            Mark::Unwrap => {
+                self.step(end, None);
+                self.skips_space = true;
+            }
         }
-        if let Mark::Call(call) = mark {
-            self.mode = Mode::Calling(Progress {
-                call,
-                lead: at,
-                parts: 0,
-                bytes: 0,
-            });
-            return true;
-        }
-        if matches!(mark, Mark::Silent) && !self.begun.is_empty() {
+        true
+    }
+
+    /// Passes over a mark before or behind the text of a message, which ends at this byte.
+    fn pass_mark(&mut self, end: usize) {
+        if !self.begun.is_empty() {
             // The model has left out the reasoning that the prompt begins.
             self.begun.clear();
             self.within = false;
         }
-        self.step(at + text.len(), None);
-        self.skips_space = !matches!(mark, Mark::Silent);
-        if let Mark::Think(close) = mark {
-            self.mode = Mode::Thinking(close);
-        }
-        true
+        self.step(end, None);
+    }
+
+    /// Begins a call behind `lead` bytes.
+    fn begin_call(&mut self, call: &'static Call, lead: usize, thinking: Option<&'static str>) {
+        self.mode = Mode::Calling(Progress {
+            call,
+            lead,
+            thinking,
+            parts: 0,
+            bytes: 0,
+        });
     }
 
     /// An answer that begins with a brace, or with a recipient, may be a call.
     fn bare_call(&mut self, last: bool) -> Option<bool> {
         let bare = self.syntax.calls.iter().find(|call| call.open.is_empty());
         let addressed = |call: &Call| call.shape == Shape::Recipient;
-        let call = bare.filter(|it| !self.said && (!self.tools.is_empty() || addressed(it)))?;
+        let begins = matches!(self.place, Place::Start | Place::Reasoned);
+        let call = bare.filter(|it| begins && (!self.tools.is_empty() || addressed(it)))?;
         let space = self.pending.len() - self.pending.trim_start().len();
         if space < self.pending.len() {
             let begins = addressed(call) || self.pending[space..].starts_with('{');
             return begins.then(|| {
-                self.mode = Mode::Calling(Progress {
-                    call,
-                    lead: space,
-                    parts: 0,
-                    bytes: 0,
-                });
+                self.begin_call(call, space, None);
                 true
             });
         }
         (!last).then_some(false)
     }
 
-    /// Whether what is around calls is: behind one, or before one that follows at once.
-    fn wraps_call(&self, end: usize) -> bool {
-        let rest = self.pending[end..].trim_start();
-        self.calls > 0
-            || self
-                .syntax
-                .calls
-                .iter()
-                .any(|call| rest.starts_with(call.open))
-    }
-
-    /// Whether a mark that ends at `end` is before a call shows later; then it is content.
-    fn unclear(&mut self, end: usize, last: bool) -> bool {
-        let rest = self.pending[end..].trim_start();
-        let begun = self
-            .syntax
-            .calls
-            .iter()
-            .any(|call| call.open.starts_with(rest));
-        if begun && !last {
-            return false;
+    /// The text from `at` on, behind marks that end a message or begin a group of calls.
+    fn behind(&self, mut at: usize, last: bool) -> Behind {
+        let next = self.syntax.next;
+        let marks = || self.syntax.closes.iter().copied().chain(self.wraps());
+        loop {
+            let rest = self.pending[at..].trim_start();
+            at = self.pending.len() - rest.len();
+            if rest.is_empty() {
+                return if last { Behind::End } else { Behind::Unknown };
+            }
+            let call = self.calls().filter(|call| rest.starts_with(call.open));
+            if let Some(call) = call.max_by_key(|call| call.open.len()) {
+                return Behind::Call(call, at);
+            }
+            if !next.is_empty() && rest.starts_with(next) {
+                return Behind::Message;
+            }
+            let mark = marks().filter(|mark| rest.starts_with(mark));
+            if let Some(length) = mark.map(str::len).max() {
+                at += length;
+                continue;
+            }
+            let opens = self.calls().map(|call| call.open);
+            let begun = opens.chain(marks()).chain([next]);
+            return match begun.filter(|_| !last).any(|it| it.starts_with(rest)) {
+                true => Behind::Unknown,
+                false => Behind::Text,
+            };
         }
-        self.say(end);
-        true
     }
 
     /// How many bytes at the end may belong to one of `marks`, with the white space before.
@@ -311,18 +392,25 @@ impl AnswerParser {
     }
 
     fn think(&mut self, close: &'static str, last: bool) -> bool {
-        let called = !self.syntax.quotes_calls && !self.tools.is_empty();
-        let calls = self.syntax.calls.iter().map(|call| call.open);
-        let opens = calls.chain(self.syntax.wraps.iter().copied());
-        let opens: Vec<_> = opens.filter(|it| called && !it.is_empty()).collect();
+        let quotes = self.syntax.quotes_calls;
+        let opens = self.calls().map(|call| call.open).chain(self.wraps());
+        let opens: Vec<_> = opens.filter(|_| !quotes).collect();
         let end = self.pending.find(close);
         let call = opens
             .iter()
-            .filter_map(|open| self.pending.find(open))
-            .min();
-        let (at, length) = match (end, call) {
-            (Some(end), call) if call.is_none_or(|call| end <= call) => (end, close.len()),
-            (_, Some(call)) => (call, 0),
+            .filter_map(|open| Some((self.pending.find(open)?, open.len())));
+        let call = call.min_by_key(|(at, length)| (*at, usize::MAX - length));
+        let at = match (end, call) {
+            (Some(end), call) if call.is_none_or(|(call, _)| end <= call) => {
+                let text = self.pending[..end].trim_end().len();
+                self.reason(text);
+                self.step(end - text + close.len(), None);
+                self.mode = Mode::Content;
+                self.end_reasoning(close);
+                self.skips_space = true;
+                return true;
+            }
+            (_, Some((at, _))) => at,
             _ => {
                 let kept = self.kept(opens.into_iter().chain([close]), last);
                 let ready = self.pending.len() - kept;
@@ -331,11 +419,24 @@ impl AnswerParser {
             }
         };
         let text = self.pending[..at].trim_end().len();
-        self.reason(text);
-        self.step(at - text + length, None);
-        self.mode = Mode::Content;
-        self.skips_space = true;
+        if text > 0 {
+            self.reason(text);
+            return true;
+        }
+        match self.behind(at, last) {
+            Behind::Unknown => return false,
+            Behind::Call(call, lead) => self.begin_call(call, lead, Some(close)),
+            _ => self.reason(at + call.map_or(0, |(_, length)| length)),
+        }
         true
+    }
+
+    /// Goes on behind reasoning, which `close` ended: it may have been a message of its own.
+    fn end_reasoning(&mut self, close: &str) {
+        self.place = match self.syntax.closes.contains(&close) {
+            true => Place::Start,
+            false => Place::Reasoned,
+        };
     }
 
     fn reason(&mut self, bytes: usize) {
@@ -347,12 +448,19 @@ impl AnswerParser {
 
     fn call(&mut self, mut progress: Progress, last: bool) -> bool {
         let Progress { call, lead, .. } = progress;
-        let (parts, status) = call::parts(call, &self.pending[lead..], &self.tools, last);
+        let context = Context {
+            said: self.place == Place::Said,
+            last,
+        };
+        let (parts, status) = call::parts(call, &self.pending[lead..], &self.tools, context);
         if !parts.is_empty() && lead > 0 {
             self.step(lead, None);
             progress.lead = 0;
         }
         let count = parts.len();
+        let calls = parts
+            .iter()
+            .any(|part| matches!(part.what, What::Call { .. }));
         let before = progress.bytes;
         for (index, part) in parts.into_iter().enumerate().skip(progress.parts) {
             let open =
@@ -368,19 +476,30 @@ impl AnswerParser {
             return progress.bytes > before;
         }
         self.mode = Mode::Content;
-        self.said = true;
-        self.pending.drain(..progress.bytes);
-        if status == Status::Done {
-            self.skips_space = true;
-        } else if status == Status::Open && progress.bytes > 0 {
-            // The end of a call that is cut off.
-            self.step(self.pending.len(), None);
-        } else if progress.bytes == 0 {
-            let mut chars = self.pending[progress.lead..].chars();
-            let first = chars.next().map_or(0, char::len_utf8);
-            self.say(progress.lead + call.open.len().max(first));
+        if progress.bytes == 0 {
+            self.refuse_call(progress);
+            return true;
         }
+        // What is no call says that the text is for the user.
+        self.place = if calls { Place::Called } else { Place::Said };
+        self.pending.drain(..progress.bytes);
+        self.skips_space = status == Status::Done;
         true
+    }
+
+    /// Has what begins like a call, and is none, be what the text around it is.
+    fn refuse_call(&mut self, progress: Progress) {
+        let Progress { call, lead, .. } = progress;
+        let mut chars = self.pending[lead..].chars();
+        let first = chars.next().map_or(0, char::len_utf8);
+        let end = lead + call.open.len().max(first);
+        match progress.thinking {
+            Some(close) => {
+                self.reason(end);
+                self.mode = Mode::Thinking(close);
+            }
+            None => self.say(end),
+        }
     }
 
     /// Makes a step of a call's part.
@@ -405,5 +524,215 @@ impl AnswerParser {
             }
         };
         self.steps.push(Step { source, delta });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::syntax::SYNTAXES;
+
+    /// All marks of a family, but those that end a message, and those that do.
+    fn marks_of(syntax: &AnswerSyntax) -> (Vec<&'static str>, Vec<&'static str>) {
+        let mut marks: Vec<&str> = syntax.opens.to_vec();
+        marks.extend(
+            syntax
+                .thinks
+                .iter()
+                .flat_map(|&(open, close)| [open, close]),
+        );
+        marks.extend(syntax.wraps.iter().flat_map(|&(open, close)| [open, close]));
+        marks.extend(syntax.calls.iter().flat_map(|call| [call.open, call.close]));
+        let ends = |mark: &&str| syntax.closes.contains(mark);
+        marks.retain(|mark| !mark.is_empty() && !ends(mark));
+        (marks, syntax.closes.to_vec())
+    }
+
+    fn options(tools: bool, reasoning: ReasoningFormat) -> ParseOptions {
+        let tool = json!({"type": "function", "function": {"name": "f", "parameters": {}}});
+        ParseOptions {
+            reasoning,
+            tools: if tools { vec![tool] } else { Vec::new() },
+            thinking_begun: None,
+        }
+    }
+
+    /// The steps of a text that comes in parts of so many characters.
+    fn steps(
+        syntax: &'static AnswerSyntax,
+        options: &ParseOptions,
+        text: &str,
+        n: usize,
+    ) -> Vec<Step> {
+        let mut parser = AnswerParser::new(syntax, options);
+        let chars: Vec<char> = text.chars().collect();
+        let parts = chars.chunks(n).map(|part| part.iter().collect::<String>());
+        let mut steps: Vec<Step> = parts.flat_map(|part| parser.push(&part)).collect();
+        steps.extend(parser.finish());
+        steps
+    }
+
+    fn answer(
+        syntax: &'static AnswerSyntax,
+        options: &ParseOptions,
+        text: &str,
+        n: usize,
+    ) -> Answer {
+        let mut answer = Answer::default();
+        steps(syntax, options, text, n)
+            .iter()
+            .for_each(|step| answer.add(step));
+        answer
+    }
+
+    /// Marks within ordinary text, one or two together, are text: with tools and without, whole and by characters.
+    #[test]
+    fn marks_in_ordinary_text_are_text() {
+        for syntax in SYNTAXES {
+            let (marks, ends) = marks_of(syntax);
+            let all: Vec<&str> = marks.iter().chain(&ends).copied().collect();
+            let mut texts = Vec::new();
+            for mark in &all {
+                texts.push(format!("A mark {mark} is text."));
+                texts.push(format!("A{mark}mark."));
+                for other in &all {
+                    // Behind what ends a message, another one begins.
+                    if !(ends.contains(mark) && *other == syntax.next) {
+                        texts.push(format!("Two: {mark}{other} and\n{other} {mark}, too."));
+                    }
+                }
+            }
+            texts.retain(|text| {
+                let next = syntax.next;
+                next.is_empty()
+                    || !ends
+                        .iter()
+                        .any(|end| text.contains(&format!("{end} {next}")))
+            });
+            for text in &texts {
+                for (tools, chars) in [(false, 9999), (true, 9999), (false, 1), (true, 1)] {
+                    let got = answer(syntax, &options(tools, ReasoningFormat::Auto), text, chars);
+                    let expected = Answer {
+                        content: text.clone(),
+                        ..Answer::default()
+                    };
+                    assert_eq!(got, expected, "{}, tools: {tools}", syntax.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn reasoning_begins_where_a_message_begins() {
+        let auto = options(false, ReasoningFormat::Auto);
+        for syntax in SYNTAXES {
+            for (open, close) in syntax.thinks {
+                let said = format!("See {open} here, {close} there, {open} and no end.");
+                let text = format!("\n{open}hm {open} hm{close}{said}");
+                let got = answer(syntax, &auto, &text, 3);
+                let expected = Answer {
+                    reasoning: format!("hm {open} hm"),
+                    content: said,
+                    calls: Vec::new(),
+                };
+                assert_eq!(got, expected, "{}", syntax.name);
+            }
+        }
+        let gpt_oss = AnswerSyntax::named("gpt-oss").unwrap();
+        let text = "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>analysis<|message|>b<|end|>\
+                    <|start|>assistant<|channel|>final<|message|>The mark <|end|> ends.<|return|>";
+        let got = answer(gpt_oss, &auto, text, 5);
+        assert_eq!(
+            (got.reasoning.as_str(), got.content.as_str()),
+            ("ab", "The mark <|end|> ends.")
+        );
+    }
+
+    #[test]
+    fn marks_of_calls_in_reasoning_are_reasoning() {
+        let called = options(true, ReasoningFormat::Auto);
+        for syntax in SYNTAXES.iter().filter(|it| !it.thinks.is_empty()) {
+            let (open, close) = syntax.thinks[0];
+            for mark in syntax
+                .calls
+                .iter()
+                .map(|call| call.open)
+                .filter(|it| !it.is_empty())
+            {
+                let text = format!("{open}I write {mark} first.{close}Yes.");
+                let got = answer(syntax, &called, &text, 2);
+                let expected = Answer {
+                    reasoning: format!("I write {mark} first."),
+                    content: "Yes.".to_owned(),
+                    calls: Vec::new(),
+                };
+                assert_eq!(got, expected, "{}", syntax.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_call_without_an_end_keeps_all_of_its_text() {
+        let called = options(true, ReasoningFormat::Auto);
+        for (name, text) in [
+            ("qwen3-coder", "<function=f><parameter=a>all of this"),
+            ("lfm2", "<|tool_call_start|>[f(a='all of this"),
+            ("gemma-4", "<|tool_call>call:f{a:<|\"|>all of this"),
+        ] {
+            let syntax = AnswerSyntax::named(name).unwrap();
+            let got = answer(syntax, &called, text, 4);
+            assert_eq!(got.calls.len(), 1, "{name}");
+            assert!(
+                got.calls[0].arguments.ends_with("all of this"),
+                "{name}: {got:?}"
+            );
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+        /// Text in is parts out, byte for byte: what adds nothing is marks and white space, and what is added is
+        /// what was written.
+        #[test]
+        fn every_byte_is_accounted_for(
+            words in proptest::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 0..10),
+            n in 1..6_usize, tools in any::<bool>(), separate in any::<bool>(),
+        ) {
+            let format = if separate { ReasoningFormat::Auto } else { ReasoningFormat::None };
+            for syntax in SYNTAXES {
+                let (mut marks, ends) = marks_of(syntax);
+                marks.extend(ends);
+                marks.sort_by_key(|mark| std::cmp::Reverse(mark.len()));
+                let all: Vec<&str> = marks.iter().chain(&["word", " ", "\n", "é", "{", "f"]).copied().collect();
+                let text: String = words.iter().map(|(index, space)| {
+                    format!("{}{}", index.get(&all), if *space { " " } else { "" })
+                }).collect();
+                let mut rest = text.as_str();
+                for step in steps(syntax, &options(tools, format), &text, n) {
+                    rest = match rest.strip_prefix(&step.source) {
+                        Some(rest) => rest,
+                        None => return Err(TestCaseError::fail(format!("{}: {:?}", syntax.name, step))),
+                    };
+                    match &step.delta {
+                        Some(Delta::Content(said) | Delta::Reasoning(said)) => {
+                            prop_assert_eq!(said, &step.source, "{}: {:?}", syntax.name, text);
+                        }
+                        None if !tools => {
+                            let mut silent = step.source.trim().to_owned();
+                            for mark in &marks {
+                                silent = silent.replace(mark, "");
+                            }
+                            prop_assert_eq!(silent.trim(), "", "{}: {:?}", syntax.name, text);
+                        }
+                        _ => {}
+                    }
+                }
+                prop_assert_eq!(rest, "", "{}: {:?}", syntax.name, text);
+            }
+        }
     }
 }

@@ -13,10 +13,14 @@ pub struct AnswerSyntax {
     pub(crate) thinks: &'static [(&'static str, &'static str)],
     /// What begins a tool call, and how it goes on.
     pub(crate) calls: &'static [Call],
-    /// What is put around tool calls.
-    pub(crate) wraps: &'static [&'static str],
-    /// What is in answers and says nothing.
-    pub(crate) silent: &'static [&'static str],
+    /// What begins and ends a group of tool calls.
+    pub(crate) wraps: &'static [(&'static str, &'static str)],
+    /// Marks before the text of a message.
+    pub(crate) opens: &'static [&'static str],
+    /// Marks behind the text of a message.
+    pub(crate) closes: &'static [&'static str],
+    /// What begins another message of the same answer; nothing if answers are one message.
+    pub(crate) next: &'static str,
 }
 
 /// A way to write a tool call. White space may be between its parts.
@@ -145,7 +149,9 @@ const GENERIC: AnswerSyntax = AnswerSyntax {
     thinks: &[THINK],
     calls: &[BARE],
     wraps: &[],
-    silent: &[],
+    opens: &[],
+    closes: &[],
+    next: "",
 };
 
 const BARE: Call = Call {
@@ -155,7 +161,7 @@ const BARE: Call = Call {
 };
 
 /// The families; the first one whose signs a template contains is its.
-const SYNTAXES: &[AnswerSyntax] = &[
+pub(crate) const SYNTAXES: &[AnswerSyntax] = &[
     AnswerSyntax {
         name: "gemma-4",
         signs: &["<|tool_call>call:"],
@@ -167,7 +173,9 @@ const SYNTAXES: &[AnswerSyntax] = &[
             close: "<tool_call|>",
         }],
         wraps: &[],
-        silent: &["<|channel>", "<channel|>"],
+        opens: &["<|channel>", "<channel|>"],
+        closes: &["<|channel>thought", "<channel|>"],
+        next: "",
     },
     AnswerSyntax {
         name: "kimi-k3",
@@ -186,12 +194,10 @@ const SYNTAXES: &[AnswerSyntax] = &[
             }),
             close: "<|close|>call<|sep|>",
         }],
-        wraps: &["<|open|>tools<|sep|>", "<|close|>tools<|sep|>"],
-        silent: &[
-            "<|open|>response<|sep|>",
-            "<|close|>response<|sep|>",
-            "<|close|>message<|sep|>",
-        ],
+        wraps: &[("<|open|>tools<|sep|>", "<|close|>tools<|sep|>")],
+        opens: &["<|open|>response<|sep|>"],
+        closes: &["<|close|>response<|sep|>", "<|close|>message<|sep|>"],
+        next: "",
     },
     AnswerSyntax {
         name: "minimax-m3",
@@ -210,8 +216,10 @@ const SYNTAXES: &[AnswerSyntax] = &[
             }),
             close: "]<]minimax[>[</invoke>",
         }],
-        wraps: &["]<]minimax[>[<tool_call>", "]<]minimax[>[</tool_call>"],
-        silent: &["</mm:think>"],
+        wraps: &[("]<]minimax[>[<tool_call>", "]<]minimax[>[</tool_call>")],
+        opens: &["</mm:think>"],
+        closes: &[],
+        next: "",
     },
     AnswerSyntax {
         name: "lfm2",
@@ -224,7 +232,9 @@ const SYNTAXES: &[AnswerSyntax] = &[
             close: "<|tool_call_end|>",
         }],
         wraps: &[],
-        silent: &[],
+        opens: &[],
+        closes: &[],
+        next: "",
     },
     AnswerSyntax {
         name: "minicpm-5",
@@ -244,7 +254,9 @@ const SYNTAXES: &[AnswerSyntax] = &[
             close: "</function>",
         }],
         wraps: &[],
-        silent: &[],
+        opens: &[],
+        closes: &[],
+        next: "",
     },
     AnswerSyntax {
         name: "apriel-1.6",
@@ -257,7 +269,9 @@ const SYNTAXES: &[AnswerSyntax] = &[
             close: "</tool_calls>",
         }],
         wraps: &[],
-        silent: &[],
+        opens: &[],
+        closes: &[],
+        next: "",
     },
     AnswerSyntax {
         name: "functionary-v3.2",
@@ -277,7 +291,9 @@ const SYNTAXES: &[AnswerSyntax] = &[
             },
         ],
         wraps: &[],
-        silent: &[],
+        opens: &[],
+        closes: &[],
+        next: "",
     },
     AnswerSyntax {
         name: "gigachat-3.1",
@@ -290,7 +306,9 @@ const SYNTAXES: &[AnswerSyntax] = &[
             close: "",
         }],
         wraps: &[],
-        silent: &[],
+        opens: &[],
+        closes: &[],
+        next: "",
     },
     AnswerSyntax {
         name: "ling-3",
@@ -299,7 +317,9 @@ const SYNTAXES: &[AnswerSyntax] = &[
         thinks: &[THINK],
         calls: &[ARGUMENT_TAGS],
         wraps: &[],
-        silent: &["<|role_end|>"],
+        opens: &[],
+        closes: &["<|role_end|>"],
+        next: "",
     },
     AnswerSyntax {
         name: "gpt-oss",
@@ -324,15 +344,14 @@ const SYNTAXES: &[AnswerSyntax] = &[
             },
         ],
         wraps: &[],
-        silent: &[
+        opens: &[
             "<|channel|>final<|message|>",
             "<|channel|>commentary<|message|>",
             "<|channel|>commentary to=assistant",
-            "<|start|>assistant",
-            "<|end|>",
-            "<|return|>",
-            "<|call|>",
+            GPT_OSS_NEXT,
         ],
+        closes: &["<|end|>", "<|return|>", "<|call|>"],
+        next: GPT_OSS_NEXT,
     },
     AnswerSyntax {
         name: "deepseek-v3.2",
@@ -352,12 +371,12 @@ const SYNTAXES: &[AnswerSyntax] = &[
             close: "</｜DSML｜invoke>",
         }],
         wraps: &[
-            "<｜DSML｜function_calls>",
-            "</｜DSML｜function_calls>",
-            "<｜DSML｜tool_calls>",
-            "</｜DSML｜tool_calls>",
+            ("<｜DSML｜function_calls>", "</｜DSML｜function_calls>"),
+            ("<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"),
         ],
-        silent: &[],
+        opens: &[],
+        closes: &[],
+        next: "",
     },
     AnswerSyntax {
         name: "deepseek-r1",
@@ -370,7 +389,9 @@ const SYNTAXES: &[AnswerSyntax] = &[
             close: "```<｜tool▁call▁end｜>",
         }],
         wraps: DEEPSEEK_WRAPS,
-        silent: &[],
+        opens: &[],
+        closes: &[],
+        next: "",
     },
     AnswerSyntax {
         name: "deepseek-v3.1",
@@ -383,7 +404,9 @@ const SYNTAXES: &[AnswerSyntax] = &[
             close: "<｜tool▁call▁end｜>",
         }],
         wraps: DEEPSEEK_WRAPS,
-        silent: &[],
+        opens: &[],
+        closes: &[],
+        next: "",
     },
     AnswerSyntax {
         name: "kimi-k2",
@@ -395,8 +418,10 @@ const SYNTAXES: &[AnswerSyntax] = &[
             shape: Shape::Named("<|tool_call_argument_begin|>"),
             close: "<|tool_call_end|>",
         }],
-        wraps: &["<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"],
-        silent: &[],
+        wraps: &[("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>")],
+        opens: &[],
+        closes: &[],
+        next: "",
     },
     AnswerSyntax {
         name: "command-r7b",
@@ -409,12 +434,9 @@ const SYNTAXES: &[AnswerSyntax] = &[
             close: "<|END_ACTION|>",
         }],
         wraps: &[],
-        silent: &[
-            "<|START_RESPONSE|>",
-            "<|END_RESPONSE|>",
-            "<|START_TEXT|>",
-            "<|END_TEXT|>",
-        ],
+        opens: &["<|START_RESPONSE|>", "<|START_TEXT|>"],
+        closes: &["<|END_RESPONSE|>", "<|END_TEXT|>"],
+        next: "",
     },
     AnswerSyntax {
         name: "mistral",
@@ -427,7 +449,9 @@ const SYNTAXES: &[AnswerSyntax] = &[
             close: "",
         }],
         wraps: &[],
-        silent: &[],
+        opens: &[],
+        closes: &[],
+        next: "",
     },
     AnswerSyntax {
         name: "glm",
@@ -436,7 +460,9 @@ const SYNTAXES: &[AnswerSyntax] = &[
         thinks: &[THINK],
         calls: &[ARGUMENT_TAGS],
         wraps: &[],
-        silent: &[],
+        opens: &[],
+        closes: &[],
+        next: "",
     },
     AnswerSyntax {
         name: "minimax-m2",
@@ -454,8 +480,10 @@ const SYNTAXES: &[AnswerSyntax] = &[
             }),
             close: "</invoke>",
         }],
-        wraps: &["<minimax:tool_call>", "</minimax:tool_call>"],
-        silent: &[],
+        wraps: &[("<minimax:tool_call>", "</minimax:tool_call>")],
+        opens: &[],
+        closes: &[],
+        next: "",
     },
     AnswerSyntax {
         name: "seed-oss",
@@ -463,8 +491,10 @@ const SYNTAXES: &[AnswerSyntax] = &[
         quotes_calls: false,
         thinks: &[("<seed:think>", "</seed:think>")],
         calls: &[FUNCTION_TAGS],
-        wraps: &["<seed:tool_call>", "</seed:tool_call>"],
-        silent: &[],
+        wraps: &[("<seed:tool_call>", "</seed:tool_call>")],
+        opens: &[],
+        closes: &[],
+        next: "",
     },
     AnswerSyntax {
         name: "qwen3-coder",
@@ -472,8 +502,10 @@ const SYNTAXES: &[AnswerSyntax] = &[
         quotes_calls: false,
         thinks: &[THINK],
         calls: &[FUNCTION_TAGS],
-        wraps: &["<tool_call>", "</tool_call>"],
-        silent: &[],
+        wraps: &[("<tool_call>", "</tool_call>")],
+        opens: &[],
+        closes: &[],
+        next: "",
     },
     AnswerSyntax {
         name: "nemotron-v2",
@@ -486,7 +518,9 @@ const SYNTAXES: &[AnswerSyntax] = &[
             close: "</TOOLCALL>",
         }],
         wraps: &[],
-        silent: &[],
+        opens: &[],
+        closes: &[],
+        next: "",
     },
     AnswerSyntax {
         name: "apertus",
@@ -499,7 +533,9 @@ const SYNTAXES: &[AnswerSyntax] = &[
             close: "<|tools_suffix|>",
         }],
         wraps: &[],
-        silent: &[],
+        opens: &[],
+        closes: &[],
+        next: "",
     },
     AnswerSyntax {
         name: "granite-3",
@@ -512,7 +548,9 @@ const SYNTAXES: &[AnswerSyntax] = &[
             close: "",
         }],
         wraps: &[],
-        silent: &["<response>", "</response>"],
+        opens: &["<response>"],
+        closes: &["</response>"],
+        next: "",
     },
     AnswerSyntax {
         name: "hermes",
@@ -521,7 +559,9 @@ const SYNTAXES: &[AnswerSyntax] = &[
         thinks: &[THINK],
         calls: &[JSON_IN_TAGS],
         wraps: &[],
-        silent: &[],
+        opens: &[],
+        closes: &[],
+        next: "",
     },
     AnswerSyntax {
         name: "apriel",
@@ -534,7 +574,9 @@ const SYNTAXES: &[AnswerSyntax] = &[
             close: "</tool_calls>",
         }],
         wraps: &[],
-        silent: &[],
+        opens: &[],
+        closes: &[],
+        next: "",
     },
     AnswerSyntax {
         name: "gigachat",
@@ -547,7 +589,9 @@ const SYNTAXES: &[AnswerSyntax] = &[
             close: "",
         }],
         wraps: &[],
-        silent: &[],
+        opens: &[],
+        closes: &[],
+        next: "",
     },
     AnswerSyntax {
         name: "functionary-v3.1",
@@ -560,7 +604,9 @@ const SYNTAXES: &[AnswerSyntax] = &[
             close: "</function>",
         }],
         wraps: &[],
-        silent: &[],
+        opens: &[],
+        closes: &[],
+        next: "",
     },
     AnswerSyntax {
         name: "firefunction",
@@ -573,7 +619,9 @@ const SYNTAXES: &[AnswerSyntax] = &[
             close: "",
         }],
         wraps: &[],
-        silent: &[],
+        opens: &[],
+        closes: &[],
+        next: "",
     },
     AnswerSyntax {
         name: "llama3",
@@ -589,9 +637,13 @@ const SYNTAXES: &[AnswerSyntax] = &[
             BARE,
         ],
         wraps: &[],
-        silent: &[],
+        opens: &[],
+        closes: &[],
+        next: "",
     },
     GENERIC,
 ];
 
-const DEEPSEEK_WRAPS: &[&str] = &["<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"];
+const DEEPSEEK_WRAPS: &[(&str, &str)] = &[("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>")];
+
+const GPT_OSS_NEXT: &str = "<|start|>assistant";
