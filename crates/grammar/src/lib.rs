@@ -36,6 +36,7 @@ mod constraint;
 mod error;
 mod gbnf;
 mod grammar;
+mod graph;
 mod network;
 mod schema;
 mod trie;

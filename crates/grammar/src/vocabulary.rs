@@ -31,6 +31,8 @@ pub struct Vocabulary {
     /// The names of tokens that stand for no text.
     controls: Arc<HashMap<u32, String>>,
     ends: Arc<[u32]>,
+    /// Tokens by their names and texts, once a grammar has such a name.
+    names: Arc<OnceLock<HashMap<Box<[u8]>, u32>>>,
     /// llguidance's, once a grammar needs it.
     factory: Arc<OnceLock<Result<ParserFactory, GrammarError>>>,
 }
@@ -97,6 +99,7 @@ impl Vocabulary {
             trie: Arc::new(trie),
             controls: Arc::new((0..).zip(pieces).filter_map(control).collect()),
             ends: ends.into(),
+            names: Arc::default(),
             factory: Arc::default(),
         })
     }
@@ -116,14 +119,27 @@ impl Vocabulary {
         self.len() == 0
     }
 
-    /// The token of this text or name.
+    /// The token of this text or name: of several the first, control tokens before others.
     pub(crate) fn token(&self, text: &str) -> Option<u32> {
-        let named = self.controls.iter().filter(|(_, name)| *name == text);
-        let control = named.map(|(&id, _)| id).min();
-        control.or_else(|| {
-            let mut ids = 0..self.len() as u32;
-            ids.find(|&id| !text.is_empty() && self.trie.text(id) == text.as_bytes())
-        })
+        self.names
+            .get_or_init(|| self.by_name())
+            .get(text.as_bytes())
+            .copied()
+    }
+
+    fn by_name(&self) -> HashMap<Box<[u8]>, u32> {
+        let ids = 0..self.len() as u32;
+        let controls = ids
+            .clone()
+            .filter_map(|id| Some((self.controls.get(&id)?.as_bytes(), id)));
+        let texts = ids
+            .map(|id| (self.trie.text(id), id))
+            .filter(|(text, _)| !text.is_empty());
+        let mut names = HashMap::new();
+        for (name, id) in controls.chain(texts) {
+            names.entry(name.into()).or_insert(id);
+        }
+        names
     }
 
     /// Holds texts of these tokens to llguidance's `grammar`, which errors call `what`.

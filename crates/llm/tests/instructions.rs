@@ -13,7 +13,7 @@ use std::env;
 use std::fs;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use rustorch_cpu::Cpu;
@@ -25,6 +25,7 @@ use rustorch_llm::{Model, load_tokenizer};
 use rustorch_profile::ProfilerOptions;
 use rustorch_runtime::{Backend, HostBuffer, Routing, Runtime, Storage};
 use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor, Trace, with_runtime};
+use rustorch_testing::instructions::{self, rustorch_counted, tools};
 use rustorch_testing::{Suite, tests};
 use rustorch_tokenizer::EncodeOptions;
 use serde::{Deserialize, Serialize};
@@ -54,14 +55,6 @@ const CASES: [Case; 8] = [
 const ONCE_PROFILED: Case = ("once profiled", once_profiled);
 /// What a run may take more because it was profiled once, as a part of it: as two counts of the same differ.
 const NOTHING: f64 = 0.001;
-
-/// Callgrind counts within this function, which it finds by name.
-// SAFETY: no other function has this name.
-#[unsafe(no_mangle)]
-#[inline(never)]
-fn rustorch_counted(run: &mut dyn FnMut()) {
-    run();
-}
 
 fn runtime() -> Runtime {
     Runtime::new([Arc::new(Cpu::new(1)) as Arc<dyn Backend>])
@@ -238,27 +231,6 @@ impl Counts {
     }
 }
 
-/// What programs are called with an argument, and the first line that they print.
-const TOOLS: [[&str; 2]; 3] = [
-    ["rustc", "--version"],
-    ["ldd", "--version"],
-    ["valgrind", "--version"],
-];
-
-/// The versions of what counts depend on.
-fn tools() -> Result<Vec<String>, String> {
-    if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) {
-        return Err("counts are of Linux on x86-64".to_owned());
-    }
-    let version = |[program, argument]: [&str; 2]| {
-        let told = Command::new(program).arg(argument).output();
-        let told = told.map_err(|e| format!("{program}: {e}"))?;
-        let text = String::from_utf8_lossy(&told.stdout).into_owned();
-        Ok(text.lines().next().unwrap_or_default().to_owned())
-    };
-    TOOLS.into_iter().map(version).collect()
-}
-
 /// Is this the program whose instructions are counted?
 fn is_comparable(known: &Counts, tools: &[String]) -> Result<(), String> {
     if cfg!(debug_assertions) {
@@ -277,28 +249,9 @@ fn is_comparable(known: &Counts, tools: &[String]) -> Result<(), String> {
     }
 }
 
-/// The instructions of a case, by a run of this program under callgrind.
+/// The instructions of a case.
 fn count(case: &str) -> u64 {
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("callgrind.out");
-    let mut valgrind = Command::new("valgrind");
-    valgrind
-        .arg("--tool=callgrind")
-        .arg("--toggle-collect=rustorch_counted")
-        .arg(format!("--callgrind-out-file={}", out.display()))
-        .arg(env::current_exe().unwrap())
-        .env(VARIABLE, case)
-        // Valgrind knows no AVX-512, and processors without it are to count alike.
-        .env("RUSTORCH_CPU_LEVEL", "avx2")
-        // Nor is a copy to be counted by the bytes that a processor's caches make it repeat one instruction for.
-        .env("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-ERMS,-FSRM");
-    let ran = valgrind.output().unwrap();
-    let told = String::from_utf8_lossy(&ran.stderr);
-    assert!(ran.status.success(), "{told}");
-    let text = fs::read_to_string(out).unwrap();
-    let total = text.lines().find_map(|line| line.strip_prefix("totals: "));
-    let total = total.unwrap_or_else(|| panic!("callgrind counted nothing: {told}"));
-    total.trim().parse().unwrap()
+    instructions::count(VARIABLE, case)
 }
 
 /// How much more, as a part, a case takes than it did; and that as a line.

@@ -317,7 +317,6 @@ impl States {
             closure.add(item)?;
             state.roots.push(item);
         }
-        let mut begun: Vec<RuleId> = Vec::new();
         while let Some(item) = closure.next() {
             for edge in self.network.edges(item.node) {
                 let to = |node| Item { node, ..item };
@@ -341,11 +340,10 @@ impl States {
                     }),
                     Edge::Call { rule, to: node } => {
                         state.waiting.push((rule, to(node)));
-                        if !begun.contains(&rule) {
-                            begun.push(rule);
-                            let node = self.network.start(rule);
-                            let start = Item { node, origin: id };
-                            closure.add(start)?;
+                        let node = self.network.start(rule);
+                        let start = Item { node, origin: id };
+                        // What began here comes from the rule's start alone.
+                        if closure.add(start)? {
                             state.roots.push(start);
                         }
                         if self.network.is_nullable(rule) {

@@ -1,5 +1,6 @@
 //! What is refused though it can be read.
 
+use super::facts::Fact;
 use super::{Alternatives, Element, Item, Rule, error_at};
 use crate::GrammarError;
 
@@ -45,27 +46,7 @@ fn size(texts: &Alternatives) -> u64 {
 
 /// A rule of which there is no text that is finite.
 fn endless(rules: &[Rule]) -> Option<&Rule> {
-    let mut ends = vec![false; rules.len()];
-    loop {
-        let known = ends.clone();
-        for (end, rule) in ends.iter_mut().zip(rules) {
-            *end = *end || can_end(rule.alternatives(), &known);
-        }
-        if ends == known {
-            break;
-        }
-    }
+    let ends = Fact::Ends.of_rules(rules);
     let endless = ends.iter().position(|end| !end)?;
     rules.get(endless)
-}
-
-/// Is there a text with only rules that are known to end?
-fn can_end(texts: &Alternatives, rules: &[bool]) -> bool {
-    let ends = |item: &Item| match &item.what {
-        _ if item.min == 0 => true,
-        Element::Rule(rule) => rules[*rule],
-        Element::Group(texts) => can_end(texts, rules),
-        Element::Text(_) | Element::Class { .. } | Element::Any | Element::Token { .. } => true,
-    };
-    texts.iter().any(|text| text.iter().all(ends))
 }

@@ -3,6 +3,7 @@
 //! Rules may be left-recursive, which llama.cpp refuses. Rules that never end are refused here.
 
 mod check;
+mod facts;
 mod parse;
 mod write;
 

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 
+use super::facts::Fact;
 use super::{Alternatives, Element, Item, Rule};
+use crate::graph::for_each_component;
 use crate::network::{Builder, Network, NodeId, RuleId};
 
 /// Once the network has so many nodes and edges, rules are no longer written where they are used.
@@ -25,7 +27,7 @@ pub(super) fn write(rules: &[Rule], root: usize) -> Option<Network> {
     let mut writer = Writer {
         rules,
         apart: apart(rules),
-        taking: taking(rules),
+        taking: Fact::TakesBytes.of_rules(rules),
         builder: Builder::default(),
         called: HashMap::new(),
         unwritten: Vec::new(),
@@ -73,14 +75,25 @@ fn apart(rules: &[Rule]) -> Vec<Apart> {
             middle.extend((!last).then_some((user, used)));
         }
     }
-    let apart = |rule: usize| {
-        let (parts, wholes) = (reach(&uses, rule), reach(&users, rule));
-        if middle
+    let mut component = vec![0; rules.len()];
+    let mut components = 0;
+    let ways = |rule: usize, parts: &mut Vec<usize>| parts.extend(&uses[rule]);
+    for_each_component(rules.len(), ways, |members| {
+        members
             .iter()
-            .any(|&(user, used)| parts[user] && wholes[used])
-        {
+            .for_each(|&rule| component[rule] = components);
+        components += 1;
+    });
+    // One that has the other as a part of it is recursive, and so are all that are parts of each other with them.
+    let mut recursive = vec![false; components];
+    for (user, used) in middle {
+        recursive[component[user]] |= component[user] == component[used];
+    }
+    let wide = wholes(&users, wide);
+    let apart = |rule: usize| {
+        if recursive[component[rule]] {
             Apart::Recursive
-        } else if users[rule].len() > 1 && (0..rules.len()).any(|part| parts[part] && wide[part]) {
+        } else if users[rule].len() > 1 && wide[rule] {
             Apart::Wide
         } else {
             Apart::No
@@ -107,19 +120,17 @@ fn collect_uses(texts: &Alternatives, last: bool, uses: &mut Vec<Use>) -> bool {
     wide
 }
 
-/// Which rules can be got to from `rule`, where it is, too.
-fn reach(ways: &[Vec<usize>], rule: usize) -> Vec<bool> {
-    let mut reached = vec![false; ways.len()];
-    reached[rule] = true;
-    let mut left = vec![rule];
-    while let Some(at) = left.pop() {
-        for &next in &ways[at] {
-            if !std::mem::replace(&mut reached[next], true) {
-                left.push(next);
+/// Adds to rules those that have one of them as a part, by the users of each.
+fn wholes(users: &[Vec<usize>], mut rules: Vec<bool>) -> Vec<bool> {
+    let mut left: Vec<usize> = (0..rules.len()).filter(|&rule| rules[rule]).collect();
+    while let Some(rule) = left.pop() {
+        for &user in &users[rule] {
+            if !std::mem::replace(&mut rules[user], true) {
+                left.push(user);
             }
         }
     }
-    reached
+    rules
 }
 
 fn is_wide(element: &Element) -> bool {
@@ -130,20 +141,6 @@ fn is_wide(element: &Element) -> bool {
             *negated || ranges.iter().map(size).sum::<u32>() > WIDE
         }
         _ => false,
-    }
-}
-
-/// Of which rules each text has bytes, as far as that can be seen.
-fn taking(rules: &[Rule]) -> Vec<bool> {
-    let mut taking = vec![false; rules.len()];
-    loop {
-        let known = taking.clone();
-        for (takes, rule) in taking.iter_mut().zip(rules) {
-            *takes = all_take_bytes(rule.alternatives(), &known);
-        }
-        if taking == known {
-            return taking;
-        }
     }
 }
 

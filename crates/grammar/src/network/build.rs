@@ -209,7 +209,9 @@ impl Builder {
         if !live[start as usize] {
             return None;
         }
-        mark_nullable(&self.edges, &mut rules, self.rule_of.len());
+        let nodes = self.rule_of.len();
+        leave_out_empty(&mut self.edges, &mut rules, &self.twins, nodes);
+        let to_end = mark_nullable(&self.edges, &mut rules, self.rule_of.len());
         let classes = classes(&self.edges);
         self.edges.sort_by_key(|&(from, _)| from);
         let firsts = (0..=self.rule_of.len() as NodeId)
@@ -224,11 +226,62 @@ impl Builder {
             classes,
             twins: self.twins,
         };
-        for (rule, follow) in network.find_follow().into_iter().enumerate() {
+        for (rule, follow) in network.find_follow(&to_end).into_iter().enumerate() {
             network.rules[rule].follow = follow;
         }
         Some(network)
     }
+}
+
+/// Leaves out nodes that only lead to another with nothing: a chain of rules would be as many items of a state. Nodes
+/// of repetitions stay, which are compared one by one.
+fn leave_out_empty(
+    edges: &mut Vec<(NodeId, Edge)>,
+    rules: &mut [Automaton],
+    twins: &HashMap<NodeId, Twin>,
+    nodes: usize,
+) {
+    let mut ways: Vec<NodeId> = (0..nodes as NodeId).collect();
+    let mut leading = vec![0_u32; ways.len()];
+    for (from, edge) in edges.iter() {
+        leading[*from as usize] += 1;
+        if let Edge::Empty { to } = *edge {
+            ways[*from as usize] = to;
+        }
+    }
+    let mut stays: Vec<bool> = leading.iter().map(|&edges| edges != 1).collect();
+    for (&node, twin) in twins {
+        (stays[node as usize], stays[twin.node as usize]) = (true, true);
+    }
+    for rule in rules.iter() {
+        stays[rule.end as usize] = true;
+    }
+    for (node, stays) in stays.iter().enumerate() {
+        if *stays {
+            ways[node] = node as NodeId;
+        }
+    }
+    edges.retain(|(from, _)| ways[*from as usize] == *from);
+    for (_, edge) in edges.iter_mut() {
+        *edge.to_mut() = shortest(&mut ways, edge.to());
+    }
+    for rule in rules {
+        rule.start = shortest(&mut ways, rule.start);
+    }
+}
+
+/// Where a node leads with nothing, by the shortest way: ways that were found before are shortened.
+fn shortest(ways: &mut [NodeId], node: NodeId) -> NodeId {
+    let mut end = node;
+    // It ends: from all nodes that are left a rule's end can be reached.
+    while ways[end as usize] != end {
+        end = ways[end as usize];
+    }
+    let mut at = node;
+    while ways[at as usize] != end && at != end {
+        at = std::mem::replace(&mut ways[at as usize], end);
+    }
+    end
 }
 
 fn in_classes(edge: Edge, classes: &[u8; 256]) -> Edge {
@@ -252,8 +305,9 @@ fn live(edges: &[(NodeId, Edge)], rules: &[Automaton], nodes: usize) -> Vec<bool
     live
 }
 
-/// Which rules have the empty text.
-fn mark_nullable(edges: &[(NodeId, Edge)], rules: &mut [Automaton], nodes: usize) {
+/// Marks the rules that have the empty text. Returns from which nodes the end of their rule is
+/// reached with nothing.
+fn mark_nullable(edges: &[(NodeId, Edge)], rules: &mut [Automaton], nodes: usize) -> Vec<bool> {
     let mut reached = vec![false; nodes];
     for rule in rules.iter() {
         reached[rule.end as usize] = true;
@@ -263,6 +317,7 @@ fn mark_nullable(edges: &[(NodeId, Edge)], rules: &mut [Automaton], nodes: usize
     for rule in rules {
         rule.nullable = reached[rule.start as usize];
     }
+    reached
 }
 
 /// Adds to `reached` the nodes from which edges of `along` lead there, calls if the start of the

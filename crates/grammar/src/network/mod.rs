@@ -40,6 +40,15 @@ impl Edge {
             | Self::Call { to, .. } => to,
         }
     }
+
+    fn to_mut(&mut self) -> &mut NodeId {
+        match self {
+            Self::Empty { to }
+            | Self::Bytes { to, .. }
+            | Self::Token { to, .. }
+            | Self::Call { to, .. } => to,
+        }
+    }
 }
 
 /// The automata of a grammar. From every node its rule's end can be reached.
@@ -88,13 +97,11 @@ impl Classes {
         self.0[class as usize / 64] |= 1 << (class % 64);
     }
 
-    /// Adds others. Were there any?
-    fn extend(&mut self, others: Self) -> bool {
-        let before = *self;
+    /// Adds others.
+    fn extend(&mut self, others: Self) {
         for (word, other) in self.0.iter_mut().zip(others.0) {
             *word |= other;
         }
-        *self != before
     }
 
     /// Is a class in the set?

@@ -8,6 +8,7 @@
 
 mod finite;
 mod format;
+mod nesting;
 mod pattern;
 mod translate;
 
@@ -15,6 +16,7 @@ use llguidance::api::TopLevelGrammar;
 use serde_json::{Map, Value, json};
 
 use crate::{Constraint, GrammarError, Vocabulary};
+use nesting::DEEPEST;
 use translate::Translator;
 
 /// White space between two signs of JSON, as in llama.cpp's grammars: bounded, for a model may find
@@ -42,9 +44,24 @@ pub(crate) fn constrain(
              property that is not required",
         ));
     }
+    let levels = nesting::levels(&translated, translator.definitions());
+    if levels > DEEPEST {
+        let reason = format!(
+            "its references lead {levels} levels down, and at most {DEEPEST} are followed; nest \
+             fewer definitions within each other"
+        );
+        return Err(refused("#", reason));
+    }
     let build = |schema: Value, definitions: Map<String, Value>| {
+        let levels = nesting::levels(&schema, &definitions);
         let document = document(schema, definitions);
-        vocabulary.constrain(TopLevelGrammar::from_json_schema(document), "JSON schema")
+        let built = nesting::with_room(levels, || {
+            vocabulary.constrain(TopLevelGrammar::from_json_schema(document), "JSON schema")
+        });
+        built.unwrap_or_else(|error| {
+            let reason = format!("no thread with a stack for {levels} levels: {error}");
+            Err(refused("#", reason))
+        })
     };
     build(translated, translator.definitions().clone()).map_err(|error| {
         let unsatisfiable = is_unsatisfiable(&error);
