@@ -26,7 +26,8 @@ impl ChatTemplates {
     /// # Errors
     /// If there is none without a name, or one is wrong.
     pub fn from_gguf(metadata: &Metadata, tokenizer: &Tokenizer) -> Result<Self, ChatError> {
-        let model = metadata.opt_str("general.name")?.unwrap_or("the file");
+        let model = metadata.display("general.name");
+        let model = model.as_deref().unwrap_or("the file");
         let tokens = special_tokens(metadata, tokenizer)?;
         let prefix = format!("{KEY}.");
         let mut named = BTreeMap::new();

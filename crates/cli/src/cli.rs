@@ -63,10 +63,13 @@ pub(crate) struct Cli {
 /// # Errors
 /// There is nothing to be done: the status to end with.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, ExitCode> {
-    // A number below 0 is a value, and told what is wrong with it, not an option that there is not.
-    let command = Cli::command()
-        .allow_negative_numbers(true)
-        .mut_subcommands(|command| command.allow_negative_numbers(true));
+    // A number below 0 is a value, and the error is about it. Of an option that is given twice the last one counts.
+    let lenient = |command: clap::Command| {
+        command
+            .allow_negative_numbers(true)
+            .args_override_self(true)
+    };
+    let command = lenient(Cli::command()).mut_subcommands(lenient);
     command
         .try_get_matches_from(args.into_iter().map(long_form))
         .and_then(|matches| Cli::from_arg_matches(&matches))

@@ -64,6 +64,14 @@ impl Machine {
     }
 }
 
+/// The program's arguments, for people: what is not UTF-8 in them, as paths may be, is replaced by U+FFFD.
+pub(crate) fn arguments() -> Vec<String> {
+    let arguments = std::env::args_os().skip(1);
+    arguments
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect()
+}
+
 /// The program and its version.
 pub(crate) const PROGRAM: &str = concat!("rustorch-cli ", env!("CARGO_PKG_VERSION"));
 

@@ -16,14 +16,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::machine::{Machine, PROGRAM};
+use crate::machine::{self, Machine, PROGRAM};
 
 /// How often work may be begun.
 const ATTEMPTS: usize = 2;
 
 /// What has to be the same for results to count: the program, what it was asked for, and the machine.
 pub(crate) fn identity() -> String {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args = machine::arguments();
     let facts = Machine::this().facts();
     let facts = facts.into_iter().map(|(_, value)| value);
     let parts = [PROGRAM.to_owned()].into_iter().chain(args).chain(facts);

@@ -15,7 +15,7 @@ use rustorch_tokenizer::Tokenizer;
 use crate::args::{FormArgs, SamplingArgs};
 use crate::escape::unescape;
 use crate::failure::Usage;
-use crate::text::from_file;
+use crate::text::from_option;
 
 /// Sequence breakers of llama.cpp.
 const BREAKERS: [&str; 4] = ["\n", ":", "\"", "*"];
@@ -201,7 +201,7 @@ impl FormArgs {
 /// The text that was given, or that of the file.
 fn text(given: &Option<String>, file: Option<&Path>) -> Result<Option<String>> {
     match (given, file) {
-        (None, Some(path)) => from_file(path).map(Some),
+        (None, Some(path)) => from_option(path).map(Some),
         (given, _) => Ok(given.clone()),
     }
 }

@@ -13,6 +13,8 @@ use rustorch_runtime::{DeviceType, Runtime, cache_folder};
 use serde::{Deserialize, Serialize};
 use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 
+use crate::machine;
+
 /// How often it is told; programs that are done sooner tell nothing.
 const PERIOD: Duration = Duration::from_millis(500);
 
@@ -91,7 +93,7 @@ pub(crate) fn end() {
 fn tell(runtime: &Runtime, folder: &Path, stopped: &Receiver<()>) {
     let started = SystemTime::now().duration_since(UNIX_EPOCH);
     let started = started.map_or(0, |since| since.as_secs());
-    let command = command(std::env::args().skip(1));
+    let command = command(&machine::arguments());
     let path = folder.join(format!("{}.json", std::process::id()));
     let (mut last, mut before) = (Instant::now(), 0);
     let mut system = System::new().ok();
@@ -153,8 +155,7 @@ fn latest(runtime: &Runtime) -> Vec<String> {
 }
 
 /// The command that the arguments name, and the model, if they name one.
-fn command(args: impl Iterator<Item = String>) -> String {
-    let args: Vec<String> = args.collect();
+fn command(args: &[String]) -> String {
     let first = args.first().filter(|first| !first.starts_with('-'));
     let command = first.map_or("generate", String::as_str);
     let mut pairs = args.windows(2);
@@ -209,7 +210,8 @@ mod tests {
 
     #[test]
     fn commands_are_told_without_their_texts() {
-        let told = |args: &[&str]| command(args.iter().map(|&arg| arg.to_owned()));
+        let told =
+            |args: &[&str]| command(&args.iter().map(|&arg| arg.to_owned()).collect::<Vec<_>>());
         assert_eq!(
             told(&["-m", "a/b.gguf", "-p", "a secret"]),
             "generate b.gguf"

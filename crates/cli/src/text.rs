@@ -8,6 +8,9 @@ use anyhow::{Context, Result, anyhow};
 use crate::args::TextArgs;
 pub(crate) use crate::escape::unescape;
 
+/// The name that stands for standard input.
+const STDIN: &str = "-";
+
 /// The text that was given: by the options, else what is piped in. `None` if nothing is.
 ///
 /// # Errors
@@ -18,7 +21,7 @@ pub(crate) fn given(args: &TextArgs) -> Result<Option<String>> {
         args.file.as_ref().or(args.binary_file.as_ref()),
     ) {
         (Some(text), _) => Ok(Some(text.clone())),
-        (None, Some(path)) => from_file(path).map(Some),
+        (None, Some(path)) => from_option(path).map(Some),
         (None, None) if !io::stdin().is_terminal() => from_stdin(),
         (None, None) => Ok(None),
     }
@@ -36,6 +39,17 @@ pub(crate) fn prompt(args: &TextArgs) -> Result<Option<String>> {
         Some(line) if !as_it_is => line.to_owned(),
         _ => text,
     }))
+}
+
+/// The contents of a file that an option names, or of standard input, which `-` stands for.
+///
+/// # Errors
+/// It cannot be read, or is not UTF-8.
+pub(crate) fn from_option(path: &Path) -> Result<String> {
+    match path.as_os_str() == STDIN {
+        true => Ok(from_stdin()?.unwrap_or_default()),
+        false => from_file(path),
+    }
 }
 
 /// The contents of a file.

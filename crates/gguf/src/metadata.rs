@@ -108,6 +108,16 @@ impl Metadata {
         }
     }
 
+    /// The text at `key` as it is shown to people: what is not UTF-8 in it is replaced by U+FFFD. `None` if there is no
+    /// text.
+    pub fn display(&self, key: &str) -> Option<Cow<'_, str>> {
+        match self.get(key)? {
+            Value::String(text) => Some(Cow::Borrowed(text)),
+            Value::Bytes(bytes) => Some(String::from_utf8_lossy(bytes)),
+            _ => None,
+        }
+    }
+
     /// Sets the value at `key`: in its old place if there is one, else at the end. Returns the old value.
     pub fn insert(&mut self, key: impl Into<String>, value: impl Into<Value>) -> Option<Value> {
         Arc::make_mut(&mut self.entries).insert(key.into(), value.into())

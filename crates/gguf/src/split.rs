@@ -3,6 +3,7 @@
 //! Source: llama_split_path and the loading of parts in llama.cpp's llama-model-loader.cpp. The first part holds the
 //! metadata; each part holds `split.no` (from 0), `split.count`, `split.tensors.count` (of all parts) and its tensors.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::Metadata;
@@ -117,8 +118,25 @@ fn suffix(part: u32, count: u32) -> String {
 
 /// The path without this suffix, if it ends so.
 fn stem(path: &Path, suffix: &str) -> Option<PathBuf> {
-    let name = path.file_name()?.to_str()?.strip_suffix(suffix)?;
+    let name = path.file_name()?;
+    let name = without(name, suffix)?;
     Some(path.parent()?.join(name))
+}
+
+/// A name without its end, if it ends so; the rest need not be UTF-8.
+#[cfg(unix)]
+fn without<'n>(name: &'n OsStr, end: &str) -> Option<&'n OsStr> {
+    use std::os::unix::ffi::OsStrExt;
+
+    name.as_bytes()
+        .strip_suffix(end.as_bytes())
+        .map(OsStr::from_bytes)
+}
+
+/// A name without its end, if it ends so.
+#[cfg(not(unix))]
+fn without<'n>(name: &'n OsStr, end: &str) -> Option<&'n OsStr> {
+    name.to_str()?.strip_suffix(end).map(OsStr::new)
 }
 
 #[cfg(test)]

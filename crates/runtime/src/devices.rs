@@ -91,8 +91,8 @@ impl Slot {
             self.doubted.call_once(|| {
                 let of = capacity.unwrap_or(0);
                 tracing::warn!(
-                    "{} says that {told} of its {of} bytes are free, which is not to be believed: \
-                     what tensors leave of them counts instead",
+                    "{} reports {told} bytes of free memory and {of} bytes of memory in all, which \
+                     cannot be; the memory that RusTorch's tensors leave counts as free",
                     owner.device
                 );
             });

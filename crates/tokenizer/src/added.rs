@@ -44,7 +44,7 @@ impl AddedTokens {
     /// `llama_vocab::impl::load`, a few models are known by their names.
     pub(crate) fn new(metadata: &Metadata, vocab: &Vocab) -> Result<Self, TokenizerError> {
         let model = metadata
-            .opt_str("general.name")?
+            .display("general.name")
             .unwrap_or_default()
             .to_ascii_lowercase();
         let pre_tokenizer = metadata.opt_str("tokenizer.ggml.pre")?.unwrap_or_default();

@@ -236,7 +236,11 @@ fn special_id(
         return Ok(default);
     };
     if !in_vocab(&id) {
-        warn!("{key} is {id}, but there are only {tokens} tokens; using {default:?} instead");
+        let instead = match default {
+            Some(default) => format!("token {default} is used instead"),
+            None => "no token is used instead".to_owned(),
+        };
+        warn!("{key} is {id}, but there are only {tokens} tokens; {instead}");
         return Ok(default);
     }
     Ok(Some(id))

@@ -128,7 +128,31 @@ impl Tokenizer {
         if options.add_special && self.add_eos {
             ids.extend(self.special.eos);
         }
+        if options.add_special {
+            self.warn_of_doubles(&ids);
+        }
         ids
+    }
+
+    /// Warns where a text has the token itself that the model wants before or behind it, as llama.cpp does.
+    fn warn_of_doubles(&self, ids: &[u32]) {
+        let twice = |token: Option<u32>, pair: Option<&[u32]>| match (token, pair) {
+            (Some(token), Some(pair)) => *pair == [token, token],
+            _ => false,
+        };
+        if self.add_bos && twice(self.special.bos, ids.get(..2)) {
+            warn!(
+                "the text begins with BOS, and the model adds one: it begins with two; leave it out \
+                 of the text"
+            );
+        }
+        let last = ids.len().checked_sub(2).and_then(|start| ids.get(start..));
+        if self.add_eos && twice(self.special.eos, last) {
+            warn!(
+                "the text ends with EOS, and the model adds one: it ends with two; leave it out of \
+                 the text"
+            );
+        }
     }
 
     /// The ids of `text`, some bytes of which are not to be trusted: special tokens are found where they

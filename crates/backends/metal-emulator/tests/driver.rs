@@ -172,6 +172,41 @@ fn threads_launch_at_once(_: &Emulator) {
     });
 }
 
+/// What becomes of a kernel with this body.
+fn compiled(body: &str) -> Result<(), String> {
+    let source = format!(
+        "#include <metal_stdlib>\nusing namespace metal;\n\
+         [[max_total_threads_per_threadgroup(64)]] kernel void f(device float* x [[buffer(0)]], \
+         uint i [[thread_index_in_threadgroup]]) {{\n{body}\n}}\n"
+    );
+    let device = device();
+    let binary = device.compile(&source).map_err(|e| e.to_string())?;
+    device
+        .load(&binary, "f")
+        .map(drop)
+        .map_err(|e| e.to_string())
+}
+
+fn source_that_metal_refuses_is_refused(_: &Emulator) {
+    compiled("x[i] = exp(x[i]);").unwrap();
+    for (wrong, why) in [
+        ("double y = 0; x[i] = (float)y;", "poisoned"),
+        ("x[i] = x[i] * 0.1;", "double"),
+        ("x[i] = erf(x[i]);", "erf"),
+        ("float* y = x; x[i] = y[0];", "address space"),
+        ("threadgroup float* y = x; x[i] = y[0];", "device float *"),
+        ("float unused = x[i];", "unused"),
+        ("goto end; end: x[i] = 0;", "poisoned"),
+        ("throw 1;", "poisoned"),
+        ("const float* y = &x[i];", "address space"),
+    ] {
+        let Err(message) = compiled(wrong) else {
+            panic!("{wrong} was compiled");
+        };
+        assert!(message.contains(why), "{wrong}: {message}");
+    }
+}
+
 fn main() -> ExitCode {
     let device = Emulator::new();
     let tests = tests![
@@ -180,6 +215,7 @@ fn main() -> ExitCode {
         parts_of_pages_are_used_in_place,
         a_command_buffer_that_fails_does_nothing_and_is_told,
         threads_launch_at_once,
+        source_that_metal_refuses_is_refused,
     ];
     Suite::new().on(device, "RUSTORCH_TEST_METAL", tests).run()
 }

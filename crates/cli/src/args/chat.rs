@@ -1,5 +1,6 @@
 //! Options of conversations.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -25,7 +26,7 @@ pub(crate) struct ChatArgs {
     /// Template of the prompt: the name of a family, a file, or the template itself
     /// [default: the model's own]
     #[arg(long, visible_alias = "chat-template-file", value_name = "NAME|FILE")]
-    pub(crate) chat_template: Option<String>,
+    pub(crate) chat_template: Option<OsString>,
 
     /// Take the model's template as it is, which is always done: for llama.cpp's command lines
     #[arg(long, hide = true)]

@@ -1,54 +1,85 @@
 //! Values that are lists, as llama.cpp writes them.
 
+use std::ffi::{OsStr, OsString};
 use std::mem;
 use std::path::PathBuf;
-use std::str::FromStr;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use rustorch_gguf::Value;
 
 /// Several values of one option: a row of comma-separated values, in which `"` protects commas.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row<T>(pub(crate) Vec<T>);
 
-impl<T: FromStr<Err = String>> FromStr for Row<T> {
-    type Err = String;
+/// A value of a row. Names of files need not be UTF-8.
+pub(crate) trait Item: Sized {
+    fn read(field: &[u8]) -> Result<Self, String>;
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let items = split(text).into_iter().map(|item| item.parse());
+impl<T: Item> Row<T> {
+    fn read(text: &OsStr) -> Result<Self, String> {
+        let fields = split(text.as_encoded_bytes());
+        let items = fields.iter().map(|field| T::read(field));
         items.collect::<Result<_, _>>().map(Self)
     }
 }
 
+/// Reads rows from the command line.
+pub(super) fn row<T: Item + Clone + Send + Sync + 'static>() -> impl TypedValueParser<Value = Row<T>>
+{
+    OsStringValueParser::new().try_map(|text| Row::read(&text))
+}
+
 /// The fields of a row of comma-separated values ([RFC 4180](https://www.rfc-editor.org/rfc/rfc4180)).
-fn split(text: &str) -> Vec<String> {
+fn split(text: &[u8]) -> Vec<Vec<u8>> {
     let mut fields = Vec::new();
-    let mut field = String::new();
+    let mut field = Vec::new();
     let mut is_quoted = false;
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            '"' if is_quoted && chars.next_if_eq(&'"').is_none() => is_quoted = false,
-            '"' if !is_quoted && field.is_empty() => is_quoted = true,
-            ',' if !is_quoted => fields.push(mem::take(&mut field)),
-            c => field.push(c),
+    let mut bytes = text.iter().copied().peekable();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' if is_quoted && bytes.next_if_eq(&b'"').is_none() => is_quoted = false,
+            b'"' if !is_quoted && field.is_empty() => is_quoted = true,
+            b',' if !is_quoted => fields.push(mem::take(&mut field)),
+            byte => field.push(byte),
         }
     }
     fields.push(field);
     fields
 }
 
+/// The path that these bytes of an argument are.
+#[cfg(unix)]
+fn path(bytes: &[u8]) -> Result<PathBuf, String> {
+    let name: OsString = std::os::unix::ffi::OsStringExt::from_vec(bytes.to_vec());
+    named(name)
+}
+
+/// The path that these bytes of an argument are, if they are Unicode.
+#[cfg(not(unix))]
+fn path(bytes: &[u8]) -> Result<PathBuf, String> {
+    named(text(bytes)?.into())
+}
+
+fn named(name: OsString) -> Result<PathBuf, String> {
+    match name.is_empty() {
+        true => Err("expected the name of a file".to_owned()),
+        false => Ok(name.into()),
+    }
+}
+
+fn text(bytes: &[u8]) -> Result<&str, String> {
+    let text = str::from_utf8(bytes);
+    text.map_err(|_| format!("{:?} is not UTF-8", String::from_utf8_lossy(bytes)))
+}
+
 /// A file that changes a model.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Whole(pub(crate) PathBuf);
 
-impl FromStr for Whole {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "" => Err("expected the name of a file".to_owned()),
-            path => Ok(Self(path.into())),
-        }
+impl Item for Whole {
+    fn read(field: &[u8]) -> Result<Self, String> {
+        path(field).map(Self)
     }
 }
 
@@ -59,21 +90,21 @@ pub(crate) struct Scaled {
     pub(crate) scale: f32,
 }
 
-impl FromStr for Scaled {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let expected = || format!("expected FILE:SCALE, such as adapter.gguf:0.5, got {text:?}");
-        let (path, scale) = text.rsplit_once(':').ok_or_else(expected)?;
-        let scale: f32 = scale.trim().parse().map_err(|_| expected())?;
-        match path {
-            "" => Err(expected()),
-            _ if !scale.is_finite() => Err(expected()),
-            path => Ok(Self {
-                path: path.into(),
-                scale,
-            }),
-        }
+impl Item for Scaled {
+    fn read(field: &[u8]) -> Result<Self, String> {
+        let expected = |_| {
+            let found = String::from_utf8_lossy(field);
+            format!("expected FILE:SCALE, such as adapter.gguf:0.5, got {found:?}")
+        };
+        let colon = field.iter().rposition(|&byte| byte == b':');
+        let (name, scale) = field.split_at(colon.unwrap_or(0));
+        let scale = text(scale).map_err(expected)?;
+        let scale = scale.strip_prefix(':').unwrap_or_default().trim();
+        let scale = scale.parse().ok().filter(|scale: &f32| scale.is_finite());
+        Ok(Self {
+            scale: scale.ok_or_else(|| expected(String::new()))?,
+            path: path(name).map_err(expected)?,
+        })
     }
 }
 
@@ -84,10 +115,9 @@ pub(crate) struct Override {
     pub(crate) value: Value,
 }
 
-impl FromStr for Override {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
+impl Item for Override {
+    fn read(field: &[u8]) -> Result<Self, String> {
+        let text = text(field)?;
         let expected = || {
             format!(
                 "expected KEY=TYPE:VALUE with a type of int, float, bool or str, such as \
@@ -121,17 +151,37 @@ impl FromStr for Override {
 mod tests {
     use super::*;
 
+    fn read<T: Item>(text: &str) -> Result<Row<T>, String> {
+        Row::read(OsStr::new(text))
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn names_of_files_need_not_be_utf8() {
+        use std::os::unix::ffi::OsStrExt;
+
+        let name = OsStr::from_bytes(b"\xff\xe9.gguf");
+        let row: Row<Whole> = Row::read(name).unwrap();
+        assert_eq!(row.0, [Whole(name.into())]);
+        let row: Row<Scaled> = Row::read(OsStr::from_bytes(b"\xff:0.5")).unwrap();
+        assert_eq!(row.0[0].path.as_os_str(), OsStr::from_bytes(b"\xff"));
+        for bad in [&b"a:\xff"[..], b"\xff"] {
+            let error = Row::<Scaled>::read(OsStr::from_bytes(bad)).unwrap_err();
+            assert!(error.contains("expected FILE:SCALE"), "{error}");
+        }
+    }
+
     #[test]
     fn quotes_protect_commas() {
         for (text, fields) in [
-            ("a", &["a"][..]),
-            ("a,b", &["a", "b"]),
-            ("a,", &["a", ""]),
-            ("\"a,b\",c", &["a,b", "c"]),
-            ("\"a\"\"b\"", &["a\"b"]),
-            ("a\"b", &["a\"b"]),
+            ("a", &[&b"a"[..]][..]),
+            ("a,b", &[b"a", b"b"]),
+            ("a,", &[b"a", b""]),
+            ("\"a,b\",c", &[b"a,b", b"c"]),
+            ("\"a\"\"b\"", &[b"a\"b"]),
+            ("a\"b", &[b"a\"b"]),
         ] {
-            assert_eq!(split(text), fields, "{text}");
+            assert_eq!(split(text.as_bytes()), fields, "{text}");
         }
     }
 
@@ -141,20 +191,18 @@ mod tests {
             path: path.into(),
             scale,
         };
-        let row: Row<Scaled> = r"a.gguf:0.5,C:\b.gguf:-2".parse().unwrap();
+        let row = read::<Scaled>(r"a.gguf:0.5,C:\b.gguf:-2").unwrap();
         assert_eq!(row.0, [scaled("a.gguf", 0.5), scaled(r"C:\b.gguf", -2.0)]);
         for bad in ["a.gguf", "a.gguf:", ":1", "a.gguf:x", "a.gguf:nan", ""] {
-            let error = bad.parse::<Row<Scaled>>().unwrap_err();
+            let error = read::<Scaled>(bad).unwrap_err();
             assert!(error.contains("expected FILE:SCALE"), "{error}");
         }
-        assert!("a,,b".parse::<Row<Whole>>().is_err());
+        assert!(read::<Whole>("a,,b").is_err());
     }
 
     #[test]
     fn keys_and_their_values() {
-        let row: Row<Override> = "a.b=int:-3,c=float:1e3,d=bool:true,e=str:x=y:z"
-            .parse()
-            .unwrap();
+        let row = read::<Override>("a.b=int:-3,c=float:1e3,d=bool:true,e=str:x=y:z").unwrap();
         let pairs: Vec<_> = row.0.into_iter().map(|o| (o.key, o.value)).collect();
         let expected = [
             ("a.b", Value::I64(-3)),
@@ -172,7 +220,7 @@ mod tests {
             ("a=float:inf", "a: \"inf\" is no float"),
             ("a=bool:yes", "a: \"yes\" is no bool"),
         ] {
-            let error = bad.parse::<Override>().unwrap_err();
+            let error = read::<Override>(bad).unwrap_err();
             assert!(error.contains(why), "{error}");
         }
     }

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 
-use super::list::{Override, Row, Scaled, Whole};
+use super::list::{Override, Row, Scaled, Whole, row};
 
 /// Which model.
 #[derive(Clone, Debug, Default, Args)]
@@ -23,7 +23,7 @@ pub(crate) struct FileArgs {
 pub(crate) struct KeyArgs {
     /// Read another value of the file's key, or one that it lacks; types are int, float, bool and
     /// str. Several are separated by commas, and it may be given often
-    #[arg(long, value_name = "KEY=TYPE:VALUE,…")]
+    #[arg(long, value_name = "KEY=TYPE:VALUE,…", value_parser = row::<Override>())]
     pub(crate) override_kv: Vec<Row<Override>>,
 }
 
@@ -52,23 +52,23 @@ pub(crate) struct ChangeArgs {
 #[command(next_help_heading = "Model")]
 pub(crate) struct AdapterArgs {
     /// LoRA adapter in GGUF, of this model. Several are separated by commas, and it may be given often
-    #[arg(long, value_name = "FILE,…")]
+    #[arg(long, value_name = "FILE,…", value_parser = row::<Whole>())]
     pub(crate) lora: Vec<Row<Whole>>,
 
     /// LoRA adapter, of which SCALE times as much is added
-    #[arg(long, value_name = "FILE:SCALE,…")]
+    #[arg(long, value_name = "FILE:SCALE,…", value_parser = row::<Scaled>())]
     pub(crate) lora_scaled: Vec<Row<Scaled>>,
 
     /// Control vector in GGUF, which is added behind layers. Several are separated by commas
-    #[arg(long, value_name = "FILE,…")]
+    #[arg(long, value_name = "FILE,…", value_parser = row::<Whole>())]
     pub(crate) control_vector: Vec<Row<Whole>>,
 
     /// Control vector, of which SCALE times as much is added
-    #[arg(long, value_name = "FILE:SCALE,…")]
+    #[arg(long, value_name = "FILE:SCALE,…", value_parser = row::<Scaled>())]
     pub(crate) control_vector_scaled: Vec<Row<Scaled>>,
 
     /// The first and the last layer of control vectors; 0 for the first and the last there are
-    #[arg(long, num_args = 2, value_names = ["START", "END"])]
+    #[arg(long, num_args = 2, value_names = ["START", "END"], action = ArgAction::Set)]
     pub(crate) control_vector_layer_range: Option<Vec<usize>>,
 }
 

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::Args;
 use clap::builder::RangedU64ValueParser;
+use clap::{ArgAction, Args};
 use rustorch_llm::sampler::{SamplerKind, UnknownSampler};
 use serde::{Serialize, Serializer};
 
@@ -86,7 +86,7 @@ pub(crate) struct SamplingArgs {
 
     /// Samplers in the order in which they are applied, separated by ; [default:
     /// penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature]
-    #[arg(long, value_name = "NAMES", value_delimiter = ';')]
+    #[arg(long, value_name = "NAMES", value_delimiter = ';', action = ArgAction::Set)]
     #[serde(serialize_with = "names")]
     pub(crate) samplers: Vec<SamplerKind>,
 

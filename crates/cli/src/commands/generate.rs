@@ -44,9 +44,15 @@ pub(crate) struct Options {
     #[command(flatten)]
     length: LengthArgs,
 
-    /// Tokens at the beginning that are then kept (attention sinks)
-    #[arg(long, value_name = "N", default_value_t = 4)]
-    keep: usize,
+    /// Tokens at the beginning that are then kept (attention sinks); -1 for the whole prompt
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 4,
+        allow_negative_numbers = true
+    )]
+    #[arg(value_parser = clap::value_parser!(i64).range(-1..))]
+    keep: i64,
 
     /// Read \n, \t, \r, \\, \' and \" in the prompt as the characters they stand for
     #[arg(short, long)]
@@ -108,7 +114,7 @@ pub(crate) fn run(options: &Options, start: Instant) -> Result<ExitCode> {
     let settings = options.settings(&model, &devices)?;
     let mut session = Session::new(&model, &devices.runtime, settings.session)?;
     let interrupted = interrupts()?;
-    let limits = options.limits();
+    let limits = options.limits(&prompt);
     model::load(&mut session, &limits.selection(&model, &mut sampler))?;
     let mut speculation = guesses.start(&options.context, &session)?;
     let cache = options.chat.prompt_cache.as_deref();
@@ -220,12 +226,14 @@ impl Options {
     /// What is asked for of every pass.
     pub(super) fn selection(&self, model: &Model) -> Result<Selection> {
         let mut sampler = self.sampling.chain(&Words::of(model.tokenizer().ok()))?;
-        Ok(self.limits().selection(model, &mut sampler))
+        Ok(self.length.limits(None).selection(model, &mut sampler))
     }
 
-    fn limits(&self) -> GenerateOptions {
-        let shift = self.length.context_shift.then_some(self.keep);
-        self.length.limits(shift)
+    fn limits(&self, prompt: &Prompt) -> GenerateOptions {
+        // All of the prompt for a number below 0.
+        let keep = usize::try_from(self.keep).unwrap_or(prompt.ids.len());
+        self.length
+            .limits(self.length.context_shift.then_some(keep))
     }
 }
 

@@ -48,13 +48,13 @@ pub(crate) enum Command {
     Devices(devices::Options),
     /// Measure this machine's devices, so that they are chosen by what they take
     Calibrate(calibrate::Options),
-    /// Check that this machine's devices compute right, and make a report of it
+    /// Check that this machine's devices compute correctly, and write a report
     Verify(verify::Options),
-    /// Compare backends and types: speed, agreement with llama.cpp, memory, conversions
+    /// Compare backends and types of models, and write a report
     Report(report::Options),
     /// Where each operation of a run would go, and why; takes the options of the run
     Explain(Box<generate::Options>),
-    /// Watch the devices of this machine, and the programs that run on them
+    /// Show the load of this machine's devices, and the RusTorch programs that run on them
     Top(top::Options),
     /// Write what a shell needs to complete this program's commands and options
     Completions(completions::Options),

@@ -24,12 +24,12 @@ const FIRST: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Seconds between two looks
+    /// Seconds between two updates
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     interval: f64,
 
-    /// How it is written where it is not shown live: standard output is no terminal, or json is asked
-    /// for, which is one object
+    /// Format of the output: text is shown live on a terminal, and is one table elsewhere; json is one
+    /// object
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }

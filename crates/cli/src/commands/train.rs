@@ -31,6 +31,9 @@ use crate::model::Source;
 use crate::output::{bytes, count, json_line, note};
 use crate::progress;
 
+/// The name of new models in their files. It follows from nothing that may change when a run goes on.
+const NAME: &str = "trained by rustorch-cli";
+
 const METHOD: &str = "\
 A vocabulary of byte-level BPE is made of the texts, and a model of the architecture llama is trained to
 predict their tokens: AdamW with betas of 0.9 and 0.95, weight decay on matrices alone, a learning
@@ -578,17 +581,14 @@ impl Options {
 
     /// The keys of the model's file: those of the model that is trained further, or those of a new one with its vocabulary.
     fn metadata(&self, decoder: &Decoder, vocabulary: Metadata, base: Option<&Model>) -> Metadata {
-        let name = self.out.file_stem().unwrap_or_default().to_string_lossy();
         let Some(model) = base else {
-            let mut metadata = rustorch_train::metadata(decoder.config(), &name);
+            let mut metadata = rustorch_train::metadata(decoder.config(), NAME);
             for (key, value) in vocabulary.iter() {
                 metadata.insert(key, value.clone());
             }
             return metadata;
         };
-        let mut metadata = model.gguf().metadata.clone();
-        metadata.insert("general.name", &*name);
-        metadata
+        model.gguf().metadata.clone()
     }
 
     /// The model at the beginning: a new one of this size, or the one that is trained further, with adapters if they are

@@ -1,8 +1,12 @@
 //! Generating text.
 
+use std::io::Write;
+use std::path::Path;
+
+use rustorch_gguf::{Gguf, GgufWriter, TensorInfo, Value as MetadataValue};
 use serde_json::Value;
 
-use crate::support::{model_arg, run, run_with_input};
+use crate::support::{model, model_arg, run, run_with_input};
 
 const KING: &str = "Once upon a time there was a king who";
 
@@ -91,6 +95,227 @@ pub(crate) fn prompts_come_from_files_and_pipes() {
     // What is given goes before what is piped in.
     let both = run_with_input(&["-p", KING, "-n", "4", "--temp", "0"], b"something else");
     assert_eq!(both.ok(), expected);
+}
+
+pub(crate) fn a_dash_is_standard_input() {
+    let limits = ["-n", "4", "--temp", "0"];
+    let expected = run(["-p", KING].iter().chain(&limits)).ok();
+    let input = format!("{KING}\n");
+    for option in ["-f", "--file"] {
+        let piped = run_with_input(&[&[option, "-"], &limits[..]].concat(), input.as_bytes());
+        assert_eq!(piped.ok(), expected);
+    }
+    let schema = ["-p", "x", "-jf", "-", "-n", "5"];
+    let held = run_with_input(&schema, br#"{"const": true}"#).ok();
+    assert!(held.contains("true"), "{held}");
+    let talk = [
+        "chat",
+        "--chat-template",
+        "{{ messages[0].content }}",
+        "-st",
+        "-f",
+        "-",
+    ];
+    let talk = run_with_input(&[&talk, &limits[..]].concat(), input.as_bytes()).ok();
+    assert_eq!(
+        talk,
+        run([&["-p", KING, "--no-display-prompt"], &limits[..]].concat()).ok()
+    );
+}
+
+pub(crate) fn of_an_option_that_is_given_twice_the_last_counts() {
+    let expected = run(["-p", KING, "-n", "3", "--temp", "0", "-c", "64"]).ok();
+    let twice = [
+        "-p",
+        "No",
+        "-p",
+        KING,
+        "-n",
+        "9",
+        "-n",
+        "3",
+        "--temp",
+        "2",
+        "--temp",
+        "0",
+        "-c",
+        "16",
+        "-c",
+        "64",
+        "--strict",
+        "--strict",
+        "-b",
+        "reference",
+        "-b",
+        "cpu",
+        "-m",
+        "/no/such.gguf",
+        "-m",
+        &model_arg("classics-13m-Q4_K_M.gguf"),
+        "--samplers",
+        "xtc",
+        "--samplers",
+        "top_k;temperature",
+    ];
+    assert_eq!(run(twice).ok(), expected);
+    let formats = run(["inspect", "--format", "json", "--format", "text"]).ok();
+    assert!(formats.starts_with("classics"), "{formats}");
+    // A vector of layers is two numbers, not four.
+    let range = ["--control-vector-layer-range", "1", "2"];
+    let twice = [&["-p", "x", "-n", "1"], &range[..], &range].concat();
+    run(twice).ok();
+}
+
+pub(crate) fn all_of_a_prompt_is_kept_on_request() {
+    let shifted = [
+        "-p",
+        KING,
+        "-c",
+        "24",
+        "-n",
+        "40",
+        "--temp",
+        "0",
+        "--context-shift",
+        "--format",
+        "json",
+    ];
+    let kept = |keep: &str| run(shifted.iter().chain(&["--keep", keep])).json();
+    let all = kept("-1");
+    let prompt = all["prompt_ids"].as_array().unwrap().len();
+    assert_eq!(all["ids"].as_array().unwrap().len(), 40);
+    assert_eq!(all["ids"], kept(&prompt.to_string())["ids"]);
+    assert_ne!(all["ids"], kept("0")["ids"]);
+    let line = run(["-p", "x", "--keep", "-2"]).error(2);
+    assert!(line.contains("--keep"), "{line}");
+}
+
+pub(crate) fn a_second_token_of_the_beginning_is_warned_of() {
+    let model = Gguf::open(model("classics-13m-Q4_K_M.gguf")).unwrap();
+    let tokens = model.metadata.str_array("tokenizer.ggml.tokens").unwrap();
+    let bos = &tokens[model.metadata.u32("tokenizer.ggml.bos_token_id").unwrap() as usize];
+    let warned = |prompt: &str| {
+        run(["-p", prompt, "-n", "1"])
+            .stderr
+            .contains("begins with BOS")
+    };
+    assert!(warned(&format!("{bos}Once")));
+    assert!(!warned("Once") && !warned(&format!("Once{bos}")));
+}
+
+pub(crate) fn a_wrong_token_is_told_plainly() {
+    for (key, instead) in [
+        ("bos_token_id", "token 11 is used instead"),
+        ("unknown_token_id", "no token is used instead"),
+    ] {
+        let wrong = format!("tokenizer.ggml.{key}=int:4000000");
+        let told = run(["-p", "x", "-n", "1", "--override-kv", &wrong]);
+        assert!(told.stderr.contains(instead), "{}", told.stderr);
+        assert!(!told.stderr.contains("Some("), "{}", told.stderr);
+    }
+}
+
+/// The bundled model under this name.
+fn write_named(path: &Path, name: MetadataValue) {
+    let model = Gguf::open(model("classics-13m-Q4_K_M.gguf")).unwrap();
+    let mut writer = GgufWriter::new(model.metadata.clone());
+    writer.metadata.insert("general.name", name);
+    for tensor in model.tensors() {
+        writer
+            .add_tensor(&tensor.name, &*tensor.dims, tensor.ty)
+            .unwrap();
+    }
+    let fill = |tensor: &TensorInfo, out: &mut dyn Write| {
+        out.write_all(model.data(model.tensor(&tensor.name).unwrap()))
+    };
+    writer.write(path, fill).unwrap();
+}
+
+pub(crate) fn a_name_need_not_be_utf8() {
+    let expected = run(["-p", KING, "-n", "3", "--temp", "0"]).ok();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("named.gguf");
+    for name in [
+        MetadataValue::Bytes(b"Caf\xe9".to_vec()),
+        MetadataValue::U32(7),
+    ] {
+        write_named(&path, name);
+        let file = path.to_str().unwrap();
+        assert_eq!(
+            run(["-m", file, "-p", KING, "-n", "3", "--temp", "0"]).ok(),
+            expected
+        );
+        let talk = [
+            "chat",
+            "-m",
+            file,
+            "--chat-template",
+            "chatml",
+            "-st",
+            "-p",
+            "x",
+            "-n",
+            "1",
+        ];
+        run(talk).ok();
+    }
+}
+
+/// Names of files are bytes on Linux, of any kind.
+#[cfg(target_os = "linux")]
+pub(crate) fn paths_need_not_be_utf8() {
+    use std::ffi::{OsStr, OsString};
+    use std::os::unix::ffi::OsStrExt;
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &[u8]| folder.path().join(OsStr::from_bytes(name)).into_os_string();
+    let (file, text, cache, report) = (
+        path(b"m\xff.gguf"),
+        path(b"t\xfe"),
+        path(b"c\xfd"),
+        path(b"r\xfc.md"),
+    );
+    std::fs::copy(model("classics-13m-Q4_K_M.gguf"), &file).unwrap();
+    std::fs::write(&text, KING).unwrap();
+    let with = |args: &[&str], more: &[&OsString]| -> Vec<OsString> {
+        let args = args.iter().map(OsString::from);
+        args.chain(more.iter().map(|&arg| arg.clone())).collect()
+    };
+    let (m, f, p) = (
+        OsString::from("-m"),
+        OsString::from("-f"),
+        OsString::from("--prompt-cache"),
+    );
+    let args = ["-n", "2", "--temp", "0"];
+    let expected = run(["-p", KING, "-n", "2", "--temp", "0"]).ok();
+    assert_eq!(
+        run(with(&args, &[&m, &file, &f, &text, &p, &cache])).ok(),
+        expected
+    );
+    run(with(&["inspect"], &[&file])).ok();
+    run(with(
+        &["chat", "-st", "-n", "1", "--chat-template"],
+        &[&text, &f, &text],
+    ))
+    .ok();
+    run(with(&["tokenize"], &[&m, &file, &f, &text])).ok();
+    run(with(
+        &["quantize"],
+        &[&file, &path(b"q\xfb.gguf"), &OsString::from("Q8_0")],
+    ))
+    .ok();
+    run(with(
+        &["verify", "-b", "cpu", "--only", "copies", "-o"],
+        &[&report],
+    ))
+    .ok();
+    let mut lora = OsString::from("--lora=");
+    lora.push(path(b"no\xfa.gguf"));
+    let line = run(with(&["-p", "x"], &[&lora])).error(1);
+    assert!(line.contains("cannot open"), "{line}");
+    // What is no path has to be text.
+    let line = run(with(&["-p"], &[&OsStr::from_bytes(b"\xff").to_owned()])).error(2);
+    assert!(line.contains("UTF-8"), "{line}");
 }
 
 pub(crate) fn escapes_are_read_on_request() {

@@ -105,6 +105,12 @@ fn main() -> ExitCode {
             generate::without_anything_it_tells_a_story,
             generate::a_file_runs_as_the_bundled_model_does,
             generate::prompts_come_from_files_and_pipes,
+            generate::a_dash_is_standard_input,
+            generate::of_an_option_that_is_given_twice_the_last_counts,
+            generate::all_of_a_prompt_is_kept_on_request,
+            generate::a_second_token_of_the_beginning_is_warned_of,
+            generate::a_wrong_token_is_told_plainly,
+            generate::a_name_need_not_be_utf8,
             generate::escapes_are_read_on_request,
             generate::a_seed_repeats_a_text,
             generate::the_size_of_batches_does_not_change_the_text,
@@ -134,6 +140,7 @@ fn main() -> ExitCode {
             speculation::answers_are_guessed_too,
             speculation::drafts_that_cannot_be_used_are_refused,
             train::a_text_becomes_a_model,
+            train::the_name_of_its_file_is_not_in_a_model,
             train::losses_are_those_of_pytorch,
             train::a_batch_that_fits_is_chosen_and_gone_on_with,
             train::progress_is_told_to_people,
@@ -186,7 +193,10 @@ fn main() -> ExitCode {
         tools::wrong_files_and_names_are_told,
     ]);
     #[cfg(target_os = "linux")]
-    let suite = suite.always(always![train::a_text_may_be_larger_than_memory]);
+    let suite = suite.always(always![
+        train::a_text_may_be_larger_than_memory,
+        generate::paths_need_not_be_utf8,
+    ]);
     #[cfg(unix)]
     let suite = suite.on(
         bad_input::find_secret(),

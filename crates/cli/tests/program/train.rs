@@ -96,6 +96,43 @@ fn loss(line: &str, key: &str) -> f64 {
         .unwrap_or_else(|| panic!("{key} in {line}"))
 }
 
+pub(crate) fn the_name_of_its_file_is_not_in_a_model() {
+    let folder = Folder::new();
+    folder.train("--steps 2").ok();
+    let other = folder.path("other.gguf");
+    let args = folder.args("--steps 2");
+    run(args
+        .iter()
+        .map(String::as_str)
+        .chain(["--out", &arg(&other)]))
+    .ok();
+    assert_eq!(fs::read(&other).unwrap(), folder.model());
+
+    // A model that is trained further keeps its name.
+    let tuned = folder.path("tuned.gguf");
+    let (base, tuned_arg) = (arg(&other), arg(&tuned));
+    let text = arg(&folder.path("text.txt"));
+    let tune = [
+        "train",
+        "--finetune",
+        &base,
+        "--text",
+        &text,
+        "--out",
+        &tuned_arg,
+        "--steps",
+        "1",
+        "-b",
+        "cpu",
+    ];
+    run(tune).ok();
+    let name = |path: &Path| {
+        let model = rustorch_gguf::Gguf::open(path).unwrap();
+        model.metadata.str("general.name").unwrap().to_owned()
+    };
+    assert_eq!(name(&tuned), name(&other));
+}
+
 pub(crate) fn a_text_becomes_a_model() {
     let folder = Folder::new();
     let told = folder.train("-o json").ok();

@@ -102,10 +102,15 @@ impl Level {
         *CURRENT.get_or_init(|| {
             let levels = Self::available();
             let wanted = std::env::var(VARIABLE).ok();
-            let named = levels.iter().find(|level| wanted.as_deref() == Some(level.name()));
+            let named = levels
+                .iter()
+                .find(|level| wanted.as_deref() == Some(level.name()));
             if let (Some(wanted), None) = (&wanted, named) {
                 let names: Vec<_> = levels.iter().map(|level| level.name()).collect();
-                tracing::warn!("{VARIABLE}={wanted} is none of this machine's levels, {names:?}: using the best");
+                let names = names.join(", ");
+                tracing::warn!(
+                    "{VARIABLE}={wanted} is none of this machine's levels, {names}: using the best"
+                );
             }
             *named.or(levels.last()).unwrap_or(&Self(Token::Plain))
         })

@@ -1,6 +1,7 @@
 //! A conversation with a model: its messages, and the session that has read them.
 
 use std::error::Error;
+use std::ffi::OsStr;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -86,7 +87,7 @@ impl<'m> Conversation<'m> {
     pub(super) fn new(
         session: Session<'m>,
         words: Words<'m>,
-        template: Option<&str>,
+        template: Option<&OsStr>,
         reasoning: ReasoningFormat,
         tools: Vec<Value>,
     ) -> Result<Self> {
@@ -444,7 +445,7 @@ impl<'a> Reader<'a> {
 pub(in crate::commands) fn templates(
     model: &Model,
     tokenizer: &Tokenizer,
-    wanted: Option<&str>,
+    wanted: Option<&OsStr>,
 ) -> Result<ChatTemplates> {
     let metadata = &model.gguf().metadata;
     let tokens = special_tokens(metadata, tokenizer)?;
@@ -460,15 +461,17 @@ pub(in crate::commands) fn templates(
             Ok(ChatTemplates::of(family(DEFAULT_FAMILY)?))
         }
         None => Ok(ChatTemplates::from_gguf(metadata, tokenizer)?),
-        Some(source) if source.contains("{{") || source.contains("{%") => {
-            of_source(source, "--chat-template")
+        Some(path) if Path::new(path).is_file() => {
+            of_source(&text::from_file(Path::new(path))?, &path.to_string_lossy())
         }
-        Some(name) if Path::new(name).is_file() => {
-            of_source(&text::from_file(Path::new(name))?, name)
-        }
-        Some(name) => match family(name) {
-            Ok(template) => Ok(ChatTemplates::of(template)),
-            Err(e) => bail!("--chat-template {name}: no such file, and {e}"),
+        Some(given) => match given.to_string_lossy() {
+            source if source.contains("{{") || source.contains("{%") => {
+                of_source(&source, "--chat-template")
+            }
+            name => match family(&name) {
+                Ok(template) => Ok(ChatTemplates::of(template)),
+                Err(e) => bail!("--chat-template {name}: no such file, and {e}"),
+            },
         },
     }
 }

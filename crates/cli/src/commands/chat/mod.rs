@@ -8,6 +8,7 @@ mod slash;
 mod stop;
 mod tools;
 mod turn;
+mod wrap;
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -101,6 +102,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         guesses: &guesses,
         sampling: options.sampling.clone(),
         interrupts: Interrupts::new()?,
+        first: options.first()?,
         input: Input::new(options)?,
         tools,
         approval,
@@ -116,6 +118,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 }
 
 impl Options {
+    /// The text that the user says first. Standard input is read before messages are read from it.
+    fn first(&self) -> Result<Option<String>> {
+        match self.text.is_given() {
+            true => text::prompt(&self.text),
+            false => Ok(None),
+        }
+    }
+
     /// What the model is told before the conversation.
     fn system(&self) -> Result<Option<String>> {
         let ChatArgs {
@@ -124,7 +134,7 @@ impl Options {
             ..
         } = &self.chat;
         match system_prompt_file {
-            Some(path) => Ok(Some(text::from_file(path)?.trim_end().to_owned())),
+            Some(path) => Ok(Some(text::from_option(path)?.trim_end().to_owned())),
             None => Ok(system_prompt.clone()),
         }
     }
@@ -173,6 +183,8 @@ struct Chat<'a> {
     guesses: &'a Guesses<'a>,
     sampling: SamplingArgs,
     interrupts: Arc<Interrupts>,
+    /// The text that the user says first, if the options have it.
+    first: Option<String>,
     input: Input,
     tools: Tools,
     approval: Approval,
@@ -204,13 +216,9 @@ impl<'a> Chat<'a> {
         let mut talk = Conversation::new(session, words, template, reasoning, tools)?;
         talk.guess(speculation);
         talk.set_messages(messages);
-        let mut first = match self.answers {
-            0 => self.first()?,
-            _ => None,
-        };
         let mut edited = String::new();
         loop {
-            let line = match first.take() {
+            let line = match self.first.take() {
                 Some(said) => Line::Said(said),
                 None => self.input.next(&std::mem::take(&mut edited))?,
             };
@@ -288,14 +296,6 @@ impl<'a> Chat<'a> {
         let model = load(&Source::new(Some(path.into())))?;
         self.guesses.check(&model)?;
         Ok(model)
-    }
-
-    /// What the user says first, if the options tell.
-    fn first(&self) -> Result<Option<String>> {
-        match self.options.text.is_given() {
-            true => text::prompt(&self.options.text),
-            false => Ok(None),
-        }
     }
 
     /// Tells of a failure on a terminal, where it can be tried again; else it is the end.

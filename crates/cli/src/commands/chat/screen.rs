@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
+use ratatui::crossterm::terminal;
 
 use super::conversation::Listener;
 use super::markdown::Markdown;
+use super::wrap::Wrap;
 use crate::failure::INTERRUPTED;
 use crate::output::note;
 
@@ -76,7 +78,7 @@ pub(super) enum WhenFull {
 /// An answer on standard output, as it comes.
 pub(super) struct Answer<'s> {
     /// On a terminal.
-    markdown: Option<Markdown>,
+    page: Option<Page>,
     turn: &'s Interruptible<'s>,
     when_full: WhenFull,
     folds: bool,
@@ -88,7 +90,7 @@ pub(super) struct Answer<'s> {
 impl<'s> Answer<'s> {
     pub(super) fn new(turn: &'s Interruptible, when_full: WhenFull, folds: bool) -> Self {
         Self {
-            markdown: io::stdout().is_terminal().then(Markdown::default),
+            page: io::stdout().is_terminal().then(Page::default),
             turn,
             when_full,
             folds,
@@ -103,8 +105,8 @@ impl<'s> Answer<'s> {
     /// Standard output fails.
     pub(super) fn end(mut self) -> Result<()> {
         self.end_reasoning()?;
-        if let Some(markdown) = self.markdown.take() {
-            write(&markdown.finish())?;
+        if let Some(page) = self.page.take() {
+            page.end()?;
         }
         if !self.ends_line {
             write("\n")?;
@@ -119,10 +121,47 @@ impl Answer<'_> {
         let thought = std::mem::take(&mut self.thought);
         match (thought, self.folds) {
             (0, _) => Ok(()),
-            (_, true) => write(&format!(
+            (_, true) => self.write(&format!(
                 "\r{DIM}thought {thought} characters (/think){PLAIN}\n"
             )),
-            (_, false) => write(&format!("{PLAIN}\n\n")),
+            (_, false) => self.write(&format!("{PLAIN}\n\n")),
+        }
+    }
+}
+
+/// A terminal that an answer is written to.
+#[derive(Default)]
+struct Page {
+    markdown: Markdown,
+    wrap: Wrap,
+}
+
+impl Page {
+    /// The columns of the terminal, if it has any.
+    fn columns() -> Option<usize> {
+        let (columns, _) = terminal::size().ok()?;
+        (columns > 0).then_some(columns.into())
+    }
+
+    /// Writes text as it is, in lines that end between words.
+    fn write(&mut self, text: &str) -> Result<()> {
+        write(&self.wrap.push(text, Self::columns()))
+    }
+
+    /// Writes what was kept back, and the terminal's colours as they were.
+    fn end(mut self) -> Result<()> {
+        let rest = self.markdown.finish();
+        let columns = Self::columns();
+        let text = self.wrap.push(&rest, columns) + &self.wrap.finish(columns);
+        write(&text)
+    }
+}
+
+impl Answer<'_> {
+    fn write(&mut self, text: &str) -> Result<()> {
+        match &mut self.page {
+            Some(page) => page.write(text),
+            None => write(text),
         }
     }
 }
@@ -130,7 +169,7 @@ impl Answer<'_> {
 impl Listener for Answer<'_> {
     fn reasoning(&mut self, text: &str) -> Result<()> {
         // A pipe gets answers alone.
-        if self.markdown.is_none() {
+        if self.page.is_none() {
             return Ok(());
         }
         let before = self.thought;
@@ -138,8 +177,8 @@ impl Listener for Answer<'_> {
         match (before, self.folds) {
             (0, true) => write(&format!("{DIM}thinking …{PLAIN}")),
             (_, true) => Ok(()),
-            (0, false) => write(&format!("{DIM}{text}")),
-            (_, false) => write(text),
+            (0, false) => self.write(&format!("{DIM}{text}")),
+            (_, false) => self.write(text),
         }
     }
 
@@ -147,8 +186,11 @@ impl Listener for Answer<'_> {
         if !text.is_empty() {
             self.end_reasoning()?;
             self.ends_line = text.ends_with('\n');
-            match &mut self.markdown {
-                Some(markdown) => write(&markdown.push(text))?,
+            match &mut self.page {
+                Some(page) => {
+                    let coloured = page.markdown.push(text);
+                    page.write(&coloured)?;
+                }
                 None => write(text)?,
             }
         }
@@ -181,7 +223,11 @@ fn write(text: &str) -> Result<()> {
 /// A line of the program's own.
 pub(super) fn remark(text: impl std::fmt::Display) {
     match io::stderr().is_terminal() {
-        true => note(format_args!("{DIM}{text}{PLAIN}")),
+        true => {
+            let (mut wrap, columns) = (Wrap::default(), Page::columns());
+            let lines = wrap.push(&text.to_string(), columns) + &wrap.finish(columns);
+            note(format_args!("{DIM}{lines}{PLAIN}"));
+        }
         false => note(text),
     }
 }

@@ -41,55 +41,56 @@ use models::Models;
 use operations::Measurements;
 
 const METHOD: &str = "\
-Measured are operations on every device by itself, as `bench --ops` does, beside what the device reaches
-at most, and its memory over the time of a short run. Compared are the bundled model's types on every backend: speed as `bench` measures it, agreement
-with llama.cpp, memory; Core ML in f32 and in f16 on each set of its units, and what its cache saves;
-and runs in f32 on all devices with runs that keep halves, or convert what
-goes from one device to another. Types of which there is no file are made with random weights, which
-take the same time and memory and answer nothing: -m models/classics-13m-f16.gguf gives real ones.
---html makes a page of it, which needs nothing but a browser: rooflines, speeds by size and type, memory
-over time, the CPU beside devices, and with --before what changed since an older report. If
-the program ends before the report is there, the same command goes on where it ended.";
+The report has these parts:
+  operations  speed of operations on each device, beside the most that the device can reach
+  memory      memory of each device during a short run
+  models      types of the bundled model on each backend: speed, agreement with llama.cpp, memory
+  coreml      Core ML in f32 and in f16 on each set of its units, where the program has Core ML
+  f32         runs in f32 on all devices, beside runs that keep halves or convert between devices
+The program makes types that have no file with random weights. They take the same time and memory, and
+their text has no meaning: -m models/classics-13m-f16.gguf gives real ones. --html writes a page with
+charts, which a browser shows without anything else. With --before the page shows the changes since an
+older report. If the program ends early, run the same command again: it continues.";
 
 #[derive(Debug, Args)]
 #[command(after_help = METHOD)]
 pub(crate) struct Options {
-    /// This backend, beside the CPU, only [default: all devices that are here]
+    /// Compare only this backend with the CPU [default: all devices of this machine]
     #[arg(short, long, value_name = "BACKEND")]
     backend: Option<BackendArg>,
 
-    /// A file of the bundled model in another type; of the f16 file, the other types are made.
-    /// May be given often
+    /// File of the bundled model in another type. The program makes the other types from the f16 file.
+    /// May be given more than once
     #[arg(short, long, value_name = "FILE")]
     model: Vec<PathBuf>,
 
-    /// Only these parts
+    /// Make only these parts
     #[arg(long, value_enum, value_name = "PART,…", value_delimiter = ',')]
     only: Vec<Part>,
 
-    /// A page with charts, too
+    /// Write a page with charts to this file, too
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
-    /// An older report in JSON, which the page shows beside this one
+    /// Older report in JSON, which the page shows beside this one
     #[arg(long, value_name = "FILE", requires = "html")]
     before: Option<PathBuf>,
 
-    /// Types to be compared
+    /// Types that are compared
     #[arg(long, value_name = "TYPE,…", value_delimiter = ',')]
     #[arg(default_value = "Q4_K_M,Q5_K_M,Q6_K,Q8_0,F16,F32")]
     types: Vec<FileType>,
 
-    /// A text, of which the perplexity is measured too
+    /// File of a text, whose perplexity is measured too
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Pieces of 512 tokens of that text
+    /// Pieces of 512 tokens that are taken from that text
     #[arg(long, value_name = "K", default_value_t = 4)]
     #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(2..))]
     chunks: usize,
 
-    /// How often each speed is measured
+    /// Runs of each measurement of speed
     #[arg(short, long, value_name = "N", default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: u32,

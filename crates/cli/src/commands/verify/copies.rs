@@ -17,8 +17,8 @@ const TOKENS: usize = 8;
 /// Counts what a short text copies to and from devices.
 pub(super) fn check(subject: &Subject, model: &Model) -> Findings {
     let place = match subject.shares_host_memory() {
-        true => "All is in the host's memory, so no byte may be copied.",
-        false => "It has memory of its own, to which weights and inputs have to be copied.",
+        true => "The device uses the host's memory, so no byte may be copied.",
+        false => "The device has its own memory, so weights and inputs are copied to it.",
     };
     Findings {
         did: format!(

@@ -109,9 +109,9 @@ fn problem(text: &Text, healthy: &Text, kind: FaultKind) -> Option<String> {
     match &text.fallbacks[..] {
         _ if made != expected => Some(format!("the tokens are {made:?}, not {expected:?}")),
         [Fallback { error, .. }] if Some(error.class) != kind.class() => {
-            Some(format!("told as {}", error.class))
+            Some(format!("reported as {}", error.class))
         }
-        [Fallback { error, to: None }] => Some(format!("nobody took over: {error}")),
+        [Fallback { error, to: None }] => Some(format!("no device took over: {error}")),
         [_] => None,
         other => Some(format!("{} fallbacks instead of one", other.len())),
     }

@@ -31,38 +31,41 @@ use report::{DeviceReport, Report, SEND_TO};
 use speed::Speeds;
 
 const METHOD: &str = "\
-Checked are, on each device: every operation against the slow definition of it (conformance), the
-bundled model's tokens and logits against llama.cpp's (goldens), that the text stays the same when
-the device fails (faults), that nothing is copied where memory is shared (copies), which units a
-device that chooses by itself says it prefers (units), and speed beside the CPU's (speed). It takes
-some minutes at most; --full takes many. The report says what ran, what did not, with tolerances and
-figures; nothing is sent anywhere. If the program ends before the report is there, the same command
-goes on where it ended.
-Exit status: 0 nothing is wrong, 1 something is, or the report cannot be made.";
+Verify runs these checks on each device:
+  conformance  every operation gives the result of its slow definition
+  goldens      the bundled model gives llama.cpp's tokens and logits
+  faults       the text stays the same when the device fails
+  copies       nothing is copied between devices that share memory
+  units        the units that the device prefers, if it has several
+  speed        the device's speed beside the CPU's
+It takes a few minutes; --full takes much longer. The report lists each check, its tolerance and its
+figures, and the checks that did not run. Nothing is sent anywhere. If the program ends early, run the
+same command again: it continues.
+Exit status: 0 all checks passed, 1 a check failed or the report cannot be written.";
 
 #[derive(Debug, Args)]
 #[command(after_help = METHOD)]
 pub(crate) struct Options {
-    /// Verify this only: cpu, reference, cuda, metal, opencl, coreml (or, for the second of
-    /// them, cuda:1), mac-hybrid, coreml-hybrid or hybrid-f32 [default: all devices that are
-    /// here]
+    /// Check only this backend: cpu, reference, cuda, metal, opencl, coreml (or, for the second of
+    /// them, cuda:1), mac-hybrid, coreml-hybrid or hybrid-f32 [default: all devices of this
+    /// machine]
     #[arg(short, long, value_name = "BACKEND")]
     backend: Option<BackendArg>,
 
-    /// Only these parts
+    /// Run only these checks
     #[arg(long, value_enum, value_name = "PART,…", value_delimiter = ',')]
     only: Vec<Part>,
 
-    /// Conformance of these operations only: matmul,softmax
+    /// Check the conformance of these operations only: matmul,softmax
     #[arg(long, value_name = "OP,…", value_delimiter = ',', value_parser = operation)]
     ops: Vec<OpKind>,
 
-    /// All cases of all operations, and a fault at every kernel of a token
+    /// Try all cases of all operations, and make every kernel of a token fail once
     #[arg(long)]
     full: bool,
 
-    /// A file of the bundled model in another type, to be compared with llama.cpp's answers
-    /// too; of the f16 file, the other types are made. May be given often
+    /// File of the bundled model in another type, which is compared with llama.cpp's answers too.
+    /// The program makes the other types from the f16 file. May be given more than once
     #[arg(short, long, value_name = "FILE")]
     model: Vec<PathBuf>,
 
@@ -185,7 +188,7 @@ impl Verifier<'_> {
                 did: "Nothing.".to_owned(),
                 rows: vec![Row::failed(
                     "all",
-                    "the program ended twice while it did this",
+                    "the program ended twice during this check",
                 )],
                 ..Findings::default()
             };
@@ -200,12 +203,12 @@ impl Verifier<'_> {
             (Part::Conformance, Some(b)) => conformance::check(b, &options.ops, options.full),
             (Part::Faults, Some(b)) => faults::check(b, model, options.full),
             (Part::Conformance | Part::Faults, None) => {
-                Findings::skipped("all", "each of the devices is checked by itself")
+                Findings::skipped("all", "each of its devices is checked alone")
             }
             (Part::Goldens, _) => goldens::check(subject, &self.variants),
             // A device that may be lost keeps its memory apart, to lose what is in it.
             (Part::Copies, _) if options.spoils(subject) => {
-                Findings::skipped("all", "faults are injected, and change what is copied")
+                Findings::skipped("all", "injected faults change the copies")
             }
             (Part::Copies, _) => copies::check(subject, model),
             (Part::Units, _) => units::check(subject, model),

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::Part;
 use super::findings::{Findings, Outcome, Row};
-use crate::machine::{Machine, PROGRAM, now};
+use crate::machine::{Machine, PROGRAM, arguments, now};
 use crate::output::bytes;
 use crate::subject::Subject;
 use crate::table::Table;
@@ -91,7 +91,7 @@ impl Report {
         Self {
             passed: devices.iter().all(|d| d.count(Outcome::Failed) == 0),
             program: PROGRAM,
-            command: std::env::args().skip(1).collect(),
+            command: arguments(),
             finished: now(),
             seconds: (time.as_secs_f64() * 10.0).round() / 10.0,
             machine: Machine::this(),

@@ -15,10 +15,7 @@ const PROMPT: usize = 16;
 pub(super) fn check(subject: &Subject, model: &Model) -> Findings {
     let rows = match prefer(subject, model) {
         Ok(rows) if rows.is_empty() => {
-            vec![Row::skipped(
-                "all",
-                "it does not tell of units to choose from",
-            )]
+            vec![Row::skipped("all", "the device reports no choice of units")]
         }
         Ok(rows) => rows,
         Err(e) => vec![Row::failed("preferred units", format!("{e:#}"))],
@@ -54,7 +51,10 @@ fn prefer(subject: &Subject, model: &Model) -> Result<Vec<Row>> {
                 Figure::count("operations", preferred.operations),
                 Figure::new("ready", ready),
             ];
-            let unit = preferred.unit.as_deref().unwrap_or("not told");
+            let unit = preferred
+                .unit
+                .as_deref()
+                .unwrap_or("no unit that it reports");
             let what = format!("{name}: {} prefers {unit}", preferred.device);
             rows.push(Row::passed(what, figures));
         }
