@@ -300,11 +300,6 @@ pub(crate) fn paths_need_not_be_utf8() {
     .ok();
     run(with(&["tokenize"], &[&m, &file, &f, &text])).ok();
     run(with(
-        &["quantize"],
-        &[&file, &path(b"q\xfb.gguf"), &OsString::from("Q8_0")],
-    ))
-    .ok();
-    run(with(
         &["verify", "-b", "cpu", "--only", "copies", "-o"],
         &[&report],
     ))

@@ -326,6 +326,42 @@ fn schemas_are_refused_with_the_path() {
     }
 }
 
+/// However deep references go, they take no more of the stack than there is.
+#[test]
+fn deep_references_are_followed_or_refused() {
+    let chain = |n: usize| {
+        let definition = |i: usize| match i + 1 < n {
+            true => json!({"type": "array", "items": {"$ref": format!("#/$defs/d{}", i + 1)}}),
+            false => json!({"type": "null"}),
+        };
+        let all: serde_json::Map<String, Value> =
+            (0..n).map(|i| (format!("d{i}"), definition(i))).collect();
+        json!({"$ref": "#/$defs/d0", "$defs": all})
+    };
+    let constraint = of_schema(&vocabulary(), &chain(1000)).unwrap();
+    assert!(accepts_text(&constraint, "[[[]]]"));
+    assert!(!accepts_text(&constraint, "[[[1]]]"));
+    let (path, reason) = refusal(&chain(20_000));
+    assert!(
+        path == "#" && reason.contains("levels down"),
+        "{path}: {reason}"
+    );
+}
+
+/// A chain of rules is as long as it likes, whether or not its rules have a text of their own.
+#[test]
+fn long_chains_of_rules_are_held_to() {
+    for own in ["", "\"a\"? "] {
+        let rules: String = (0..5000)
+            .map(|i| format!("r{i} ::= {own}r{}\n", i + 1))
+            .collect();
+        let constraint = gbnf(&format!("root ::= r0\n{rules}r5000 ::= \"c\"")).unwrap();
+        assert!(accepts(&constraint, &by_bytes("c")));
+        assert_eq!(accepts(&constraint, &by_bytes("aac")), !own.is_empty());
+        assert!(!accepts(&constraint, &by_bytes("cc")));
+    }
+}
+
 #[test]
 fn recursion_needs_a_way_out() {
     let list = json!({"type": "object", "properties": {"next": {"$ref": "#"}}});
