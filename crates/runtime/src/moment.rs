@@ -1,6 +1,10 @@
 //! When something was recorded, or written over.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::Call;
+use crate::journal::lock;
 
 /// A point in the order in which a process records operations and writes over memory. Later ones
 /// compare greater; the default one is before all others.
@@ -15,16 +19,25 @@ impl Moment {
     }
 }
 
-/// The latest of some moments.
+/// The latest of some moments, and whose call it was.
 #[derive(Default, Debug)]
-pub(crate) struct Latest(AtomicU64);
+pub(crate) struct Latest {
+    moment: AtomicU64,
+    call: Mutex<Option<Call>>,
+}
 
 impl Latest {
     pub(crate) fn get(&self) -> Moment {
-        Moment(self.0.load(Ordering::Relaxed))
+        Moment(self.moment.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn raise(&self, to: Moment) {
-        self.0.fetch_max(to.0, Ordering::Relaxed);
+    pub(crate) fn call(&self) -> Option<Call> {
+        *lock(&self.call)
+    }
+
+    pub(crate) fn raise(&self, to: Moment, by: Option<Call>) {
+        if self.moment.fetch_max(to.0, Ordering::Relaxed) < to.0 {
+            *lock(&self.call) = by;
+        }
     }
 }

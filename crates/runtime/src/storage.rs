@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use crate::journal::{Owner, lock};
 use crate::moment::{Latest, Moment};
 use crate::{
-    DeviceBuffer, DeviceError, DeviceMemory, DeviceType, FailureClass, Fetch, HostBuffer, RunError,
+    Call, DeviceBuffer, DeviceError, DeviceMemory, DeviceType, FailureClass, Fetch, HostBuffer, RunError,
 };
 
 /// Bytes of a copy that is kept for the next one.
@@ -216,9 +216,18 @@ impl Storage {
         self.0.overwritten.get()
     }
 
-    /// Notes that the bytes are written over at a moment: what was recorded before means others.
-    pub fn overwrite_at(&self, moment: Moment) {
-        self.0.overwritten.raise(moment);
+    /// Notes that the bytes are written over at a moment, by a call: what was recorded before means others.
+    pub fn overwrite_at(&self, moment: Moment, by: Option<Call>) {
+        self.0.overwritten.raise(moment, by);
+    }
+
+    /// The call that wrote over it last, or recorded that.
+    pub fn last_write(&self) -> Option<Call> {
+        let (done, recorded) = (&self.0.overwritten, &self.0.announced);
+        match done.get() < recorded.get() {
+            true => recorded.call(),
+            false => done.call(),
+        }
     }
 
     /// When a write over it was last recorded, as [`Storage::announce_overwrite`] was told.
@@ -226,9 +235,9 @@ impl Storage {
         self.0.announced.get()
     }
 
-    /// Notes that it was recorded at a moment that the bytes will be written over.
-    pub fn announce_overwrite(&self, moment: Moment) {
-        self.0.announced.raise(moment);
+    /// Notes that a call recorded at a moment that the bytes will be written over.
+    pub fn announce_overwrite(&self, moment: Moment, by: Call) {
+        self.0.announced.raise(moment, Some(by));
     }
 
     /// Tells the bytes of now from those before and behind each write to them.

@@ -79,10 +79,7 @@ impl<'a> Capture<'a> {
         leaves: &'a Leaves,
         outputs: &[&Value],
     ) -> RusTorchResult<Self> {
-        let mut held = history.held();
-        let is_asked = |value: &Value| outputs.iter().any(|asked| asked.key() == value.key());
-        held.values.retain(|value| !is_asked(value));
-        Self::new(history, leaves, outputs, Some(held))
+        Self::new(history, leaves, outputs, Some(history.held(outputs)))
     }
 
     fn new(
@@ -128,11 +125,13 @@ impl<'a> Capture<'a> {
                 }
             }
         }
-        // One that was overwritten is in the memory of the last update.
         let is_once = held.is_some();
-        let is_result = |v: &&&Value| !is_once || !overwritten.contains_key(&v.key());
-        let mut results: Vec<Value> = outputs.iter().filter(is_result).copied().cloned().collect();
         let held = held.unwrap_or_default();
+        let looks: ByKey<()> = held.views.iter().map(|(view, _)| (view.key(), ())).collect();
+        // One that was overwritten is in the memory of the last update, and a look in that of another value.
+        let is_shown = |key: usize| overwritten.contains_key(&key) || looks.contains_key(&key);
+        let is_result = |v: &&&Value| !is_once || !is_shown(v.key());
+        let mut results: Vec<Value> = outputs.iter().filter(is_result).copied().cloned().collect();
         kept.retain(|value| !is_once || !results.iter().any(|r| r.key() == value.key()));
         results.extend(kept.into_iter().chain(held.values));
         for value in &results {

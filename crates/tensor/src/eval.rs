@@ -1,9 +1,10 @@
 //! Computing tensors and reading their elements.
 
+use std::mem;
 use std::sync::Arc;
 
 use half::{bf16, f16};
-use rustorch_ir::ops::Contiguous;
+use rustorch_ir::ops::AsStrided;
 use rustorch_ir::{DType, F8E4M3, F8E5M2, OpError, Scalar, TensorType};
 use rustorch_macros::track_calls;
 use rustorch_runtime::{HostBuffer, Outline, Results, Routing, RunError, Runtime, Storage};
@@ -17,7 +18,7 @@ use crate::history::History;
 use crate::recovery::{Recipes, of_history, of_one, recover_from, recover_lost};
 use crate::tensor::settle;
 use crate::tree::Tree;
-use crate::value::{State, Value, View};
+use crate::value::{Pending, State, Value, View};
 use crate::{Element, Tensor};
 
 /// Bytes that are read from a device at once.
@@ -62,6 +63,7 @@ fn eval_settled(tensors: &[&Tensor]) -> RusTorchResult<()> {
 fn eval_tree(value: &Value, runtime: &Runtime, routing: Routing) -> RusTorchResult<bool> {
     let pending = match value.state() {
         State::Ready(_) => return Ok(true),
+        State::Pending(pending) if pending.is_look() => return show(value),
         State::Pending(pending) => pending,
         State::Scalar(_) | State::Placeholder | State::Failed(_) => return Ok(false),
     };
@@ -96,6 +98,17 @@ fn eval_tree(value: &Value, runtime: &Runtime, routing: Routing) -> RusTorchResu
     Ok(true)
 }
 
+/// Has a value show what it is a view of, if that is in memory, or a number; `false` otherwise.
+fn show(value: &Value) -> RusTorchResult<bool> {
+    if let Some(viewed) = value.viewed() {
+        if let State::Scalar(number) = viewed.state() {
+            viewed.store(number_alone(number, viewed.ty())?);
+        }
+        value.show();
+    }
+    Ok(value.view().is_some())
+}
+
 /// [`eval_all`] by whoever runs graphs, for `runtime`; again, if something that was lost with a
 /// device has to be computed again first. Who runs them is told whether devices may go on behind
 /// the caller's back, since everything that they compute can be computed again.
@@ -107,13 +120,16 @@ pub(crate) fn eval_with(
 ) -> RusTorchResult<()> {
     let mut pending: SmallVec<[&Value; 4]> = SmallVec::new();
     for tensor in tensors.iter().filter(|tensor| !tensor.is_ready()) {
+        if show(tensor.value())? {
+            continue;
+        }
         match tensor.state() {
             State::Scalar(number) => tensor.value().store(number_alone(number, tensor.ty())?),
             _ => pending.push(tensor.value()),
         }
     }
     while !pending.is_empty() {
-        let history = History::of(pending.iter().copied());
+        let mut history = History::of(pending.iter().copied()).with_readers();
         let leaves = Leaves::of(&history, runtime)?;
         let capture = Capture::once(&history, &leaves, &pending)?;
         let recipes = match runtime.keeps_recipes() {
@@ -139,16 +155,31 @@ pub(crate) fn eval_with(
                 let values = history.leaves.iter().map(|(value, _)| value);
                 recover_from(lost, values, &leaves.storages, runtime, routing)?;
             }
-            Err(error) => return Err(error.by_call(call_of).into()),
+            Err(error) if history.readers.is_empty() => return Err(error.by_call(call_of).into()),
+            // It may be a mistake of theirs.
+            Err(_) => {
+                drop(capture);
+                eval_each(mem::take(&mut history.readers));
+            }
         }
     }
     Ok(())
 }
 
+/// Computes values one by one. What cannot be is told by whoever asks for it.
+fn eval_each(values: Vec<Value>) {
+    for value in values {
+        if let Err(error) = Tensor::of(value.clone(), None).eval() {
+            value.fail(error);
+        }
+    }
+}
+
 /// Puts what was computed in the place of histories.
 fn keep_results(capture: Capture, leaves: &Leaves, storages: Results, mut recipes: Recipes) {
     for (input, recorded) in capture.written {
-        leaves.storages[input].overwrite_at(recorded);
+        let storage = &leaves.storages[input];
+        storage.overwrite_at(recorded, storage.last_write());
     }
     for (value, storage) in capture.results.iter().zip(storages) {
         let op = value.pending().map(|pending| pending.call.method);
@@ -233,8 +264,22 @@ impl Tensor {
         }
     }
 
+    /// What a view in memory shows, in memory of its own.
     fn copied(&self, name: &'static str) -> RusTorchResult<Arc<View>> {
-        Self::apply(name, Contiguous, &[self])?.view_of_value()
+        let view = self.view_of_value()?;
+        let (pin, count) = (self.value().pin(), view.storage.bytes() / self.dtype().size().unwrap_or(1));
+        let memory = View::whole(view.storage.clone(), &[count].into());
+        let memory = Value::ready(self.dtype(), pin, memory);
+        let layout = view.layout.clone();
+        let pending = Pending::new(
+            AsStrided { layout }.into(),
+            call::current(name),
+            [&memory].into_iter(),
+            pin,
+        );
+        // Nothing notes that it is a view, so it is a copy.
+        let copy = Value::new(self.ty().clone(), pin, State::Pending(pending));
+        Self::of(copy, None).view_of_value()
     }
 
     /// The elements in row-major order. `T` is the type of the tensor's dtype.

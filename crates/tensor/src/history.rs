@@ -4,13 +4,15 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustorch_ir::order::sort_by_key;
-use rustorch_ir::{FoldingHasher, Layout, Role};
+use rustorch_ir::FoldingHasher;
 use rustorch_runtime::{Moment, Storage};
 use smallvec::SmallVec;
 
 use crate::error::RusTorchResult;
+use crate::live;
 use crate::value::{Extent, Pending, State, Value};
 
 /// Operations one behind the other of which a history may be made: longer ones are computed, for
@@ -23,27 +25,70 @@ const MAX_BYTES: u64 = 256 << 20;
 /// A map by the keys of values.
 pub(crate) type ByKey<T> = HashMap<usize, T, BuildHasherDefault<FoldingHasher>>;
 
+/// What the count of bytes goes up by: each leaf's are a whole number of these.
+const UNIT: u64 = 64;
+
+/// Counts the bytes of leaves that operations read, each leaf's once in a while. What was counted since an operation's
+/// history began is no less than what that history keeps.
+static READ: AtomicU64 = AtomicU64::new(1);
+
 impl Extent {
     /// The extent of an operation on these values.
     pub(crate) fn of<'a>(inputs: impl Iterator<Item = &'a Value> + Clone) -> Self {
-        let mut extent = Self::default();
+        let mut extent = Self {
+            began: u64::MAX,
+            ..Self::default()
+        };
         for input in inputs.clone() {
             let before = input.extent();
+            let is_leaf = before.depth == 0;
+            let began = if is_leaf {
+                counted(input, before)
+            } else {
+                before.began
+            };
+            extent.began = extent.began.min(began);
             extent.depth = extent.depth.max(before.depth);
-            extent.bytes = extent.bytes.saturating_add(before.bytes);
             extent.is_traced |= before.is_traced;
         }
         extent.depth += 1;
-        if extent.bytes > MAX_BYTES && !extent.is_traced {
-            extent.bytes = History::of(inputs).bytes();
+        let now = READ.load(Ordering::Relaxed);
+        extent.began = extent.began.min(now);
+        if extent.bytes() > MAX_BYTES && !extent.is_traced {
+            let own = History::of(inputs.clone()).bytes();
+            extent.began = now.saturating_sub(own.div_ceil(UNIT)).max(1);
+            // What somebody else holds does not count for a while.
+            let leaves = inputs.filter(|input| input.extent().depth == 0);
+            leaves.for_each(|leaf| leaf.count_from(now));
         }
         extent
     }
 
+    /// Bytes of memory that it holds, at most.
+    fn bytes(self) -> u64 {
+        let read = READ.load(Ordering::Relaxed).saturating_sub(self.began);
+        read.saturating_mul(UNIT)
+    }
+
     /// Is it so long that it is better computed now?
     pub(crate) fn is_too_long(self) -> bool {
-        !self.is_traced && (self.depth > MAX_DEPTH || self.bytes > MAX_BYTES)
+        !self.is_traced && (self.depth > MAX_DEPTH || self.bytes() > MAX_BYTES)
     }
+}
+
+/// What the count was before it had a leaf's bytes, which are counted now if that was long ago.
+fn counted(leaf: &Value, before: Extent) -> u64 {
+    let since = READ.load(Ordering::Relaxed).saturating_sub(before.began);
+    if before.began != 0 && since.saturating_mul(UNIT) <= MAX_BYTES / 2 {
+        return before.began;
+    }
+    let bytes = match &*leaf.lock() {
+        State::Ready(view) => view.storage.bytes() as u64,
+        State::Pending(_) | State::Scalar(_) | State::Placeholder | State::Failed(_) => 0,
+    };
+    let began = READ.fetch_add(bytes.div_ceil(UNIT), Ordering::Relaxed);
+    leaf.count_from(began);
+    began
 }
 
 /// The values that others are computed from.
@@ -58,6 +103,8 @@ pub(crate) struct History {
     pub(crate) overwritten: ByKey<()>,
     /// How often each value is an operand.
     uses: ByKey<usize>,
+    /// What nobody asked for, and reads what is written over.
+    pub(crate) readers: Vec<Value>,
 }
 
 /// The values of a history that somebody else holds a handle on.
@@ -73,20 +120,61 @@ impl History {
     /// Walks back from `outputs`. Histories can be long: in a loop, not by recursion.
     pub(crate) fn of<'a>(outputs: impl Iterator<Item = &'a Value>) -> Self {
         let mut history = Self::default();
-        let mut next = Vec::new();
         for output in outputs {
             let depth = output.pending().map_or(0, |pending| pending.extent.depth);
             history.uses.reserve(depth as usize + 1);
             history.nodes.reserve(depth as usize);
-            history.visit(output.clone(), 0, &mut next);
-            while let Some(value) = next.pop() {
-                history.visit(value, 1, &mut next);
+            history.walk(output.clone());
+        }
+        history.sort();
+        history
+    }
+
+    /// Walks back from one more value.
+    fn walk(&mut self, output: Value) {
+        let mut next = Vec::new();
+        self.visit(output, 0, &mut next);
+        while let Some(value) = next.pop() {
+            self.visit(value, 1, &mut next);
+        }
+    }
+
+    /// What reads a state is then ahead of what writes over it.
+    fn sort(&mut self) {
+        sort_by_key(&mut self.nodes, |(_, pending)| pending.recorded);
+    }
+
+    /// The same, with what else reads memory that is written over, as it is before that. It may write over other memory
+    /// itself.
+    pub(crate) fn with_readers(mut self) -> Self {
+        let mut known = 0;
+        while self.overwritten.len() > known {
+            known = self.overwritten.len();
+            for reader in readers(&self.last_writes()) {
+                if !self.uses.contains_key(&reader.key()) {
+                    self.readers.push(reader.clone());
+                    self.walk(reader);
+                }
             }
         }
-        // What reads a state is then ahead of what writes over it.
-        let nodes = &mut history.nodes;
-        sort_by_key(nodes, |(_, pending)| pending.recorded);
-        history
+        if !self.readers.is_empty() {
+            self.sort();
+        }
+        self
+    }
+
+    /// When each memory is written over for the last time, by its id.
+    fn last_writes(&self) -> ByKey<Moment> {
+        let mut last: ByKey<Moment> = ByKey::default();
+        for (_, pending) in &self.nodes {
+            if let Some(written) = pending.written.as_ref().filter(|_| pending.is_update())
+                && let Some(memory) = written.memory.upgrade()
+            {
+                let moment = last.entry(memory.id()).or_default();
+                *moment = written.moment.max(*moment);
+            }
+        }
+        last
     }
 
     /// Comes to a value, as an operand or not, and goes on to its operands the first time.
@@ -155,49 +243,105 @@ impl History {
     }
 
     /// The values that somebody else holds a handle on and may ask for, besides updated states;
-    /// without constants, which cost nothing to repeat.
-    pub(crate) fn held(&self) -> Held {
+    /// without constants, which cost nothing to repeat. What is `asked` for is among the views if it is to show the
+    /// memory of another value, which is then among the values, also if it is constant.
+    pub(crate) fn held(&self, asked: &[&Value]) -> Held {
+        let asked: ByKey<()> = asked.iter().map(|asked| (asked.key(), ())).collect();
         let mut held = Held::default();
-        let mut looked_at: ByKey<()> = ByKey::default();
+        // Is what looks at them asked for?
+        let mut looked_at: ByKey<bool> = ByKey::default();
         let results = self.nodes.iter().rev().flat_map(|(results, pending)| {
             let results = results.iter();
             results.map(move |value| (value, pending))
         });
         for (value, pending) in results {
-            let is_constant = pending.inputs.is_empty();
-            let is_wanted = looked_at.contains_key(&value.key()) || self.is_held(value);
-            if is_constant || !is_wanted {
+            let look = looked_at.get(&value.key()).copied();
+            let is_asked = asked.contains_key(&value.key());
+            if !is_asked && look.is_none() && !self.is_held(value) {
                 continue;
             }
-            match pending.op.def().role() {
-                Role::Compute if pending.is_update() => {}
-                Role::View if is_look(pending) => {
-                    looked_at.insert(pending.inputs[0].key(), ());
-                    held.views.push((value.clone(), pending.clone()));
+            if pending.is_look() {
+                if is_asked && look.is_none() && self.is_alone(pending, &asked) {
+                    continue;
                 }
-                Role::View | Role::Compute => held.values.push(value.clone()),
+                let is_asked = is_asked || look == Some(true);
+                *looked_at.entry(pending.inputs[0].key()).or_default() |= is_asked;
+                held.views.push((value.clone(), pending.clone()));
+                continue;
+            }
+            let is_constant = pending.inputs.is_empty() && look != Some(true);
+            if !is_asked && !is_constant && !pending.is_update() {
+                held.values.push(value.clone());
             }
         }
         held.views.reverse();
         held
     }
+
+    /// Does nobody else show, or could write, what a look shows?
+    fn is_alone(&self, look: &Arc<Pending>, asked: &ByKey<()>) -> bool {
+        let mut look = look.clone();
+        loop {
+            let viewed = &look.inputs[0];
+            let is_asked = asked.contains_key(&viewed.key());
+            if is_asked || self.uses(viewed) > 1 || self.is_held(viewed) {
+                return false;
+            }
+            look = match viewed.pending() {
+                Some(next) if next.is_look() => next,
+                Some(next) => return !next.is_update(),
+                None => return false,
+            }
+        }
+    }
 }
 
-/// Can strides express a view of its operand? Else it is a copy.
-fn is_look(view: &Pending) -> bool {
-    let is_view = |pending: &Arc<Pending>| pending.op.def().role() == Role::View;
-    let mut base = view.inputs[0].clone();
-    let mut between = Vec::new();
-    while let Some(pending) = base.pending().filter(is_view) {
-        let next = pending.inputs[0].clone();
-        between.push((base, pending));
-        base = next;
+/// The values that are still to be computed from memory as it is before it is written over for the last time, at these
+/// moments; without those that cannot be computed.
+fn readers(written: &ByKey<Moment>) -> Vec<Value> {
+    let mut found = Vec::new();
+    let mut reads: ByKey<()> = ByKey::default();
+    let mut fails: ByKey<()> = ByKey::default();
+    let Some(last) = written.values().max() else {
+        return found;
+    };
+    for (value, pending) in live::pending() {
+        if pending.recorded >= *last {
+            break;
+        }
+        let (inputs, key) = (&pending.inputs, value.key());
+        if pending.extent.is_traced || inputs.iter().any(|input| cannot_be(input, &fails)) {
+            fails.insert(key, ());
+            continue;
+        }
+        let is_read = |input: &Value| {
+            let memory = || input.memory().map(|memory| memory.id());
+            let is_old = |id| written.get(&id).is_some_and(|moment| pending.recorded < *moment);
+            reads.contains_key(&input.key()) || memory().is_some_and(is_old)
+        };
+        // What looks at the memory, or writes over it, is read by others.
+        let shown = (pending.is_look() || pending.is_update()).then(|| &inputs[0]);
+        let is_reader = match shown {
+            Some(shown) if reads.contains_key(&shown.key()) => true,
+            Some(_) => inputs[1..].iter().any(is_read) && !is_over(&pending, written),
+            None => inputs.iter().any(is_read),
+        };
+        if is_reader {
+            reads.insert(key, ());
+            found.push(value);
+        }
     }
-    let in_memory = base.view().map(|view| view.layout.clone());
-    let mut layout = in_memory.unwrap_or_else(|| Layout::contiguous(&base.ty().shape));
-    for (value, pending) in between.iter().rev() {
-        let seen = pending.op.def().view(&layout);
-        layout = seen.unwrap_or_else(|| Layout::contiguous(&value.ty().shape));
-    }
-    view.op.def().view(&layout).is_some()
+    found
+}
+
+/// Does it write over memory that is among these?
+fn is_over(pending: &Pending, written: &ByKey<Moment>) -> bool {
+    let memory = pending.written.as_ref();
+    let memory = memory.and_then(|written| written.memory.upgrade());
+    memory.is_some_and(|memory| written.contains_key(&memory.id()))
+}
+
+/// Is it an operand that cannot be computed?
+fn cannot_be(input: &Value, fails: &ByKey<()>) -> bool {
+    input.extent().is_traced || fails.contains_key(&input.key())
 }

@@ -142,7 +142,7 @@ in_place! {
 
 impl Tensor {
     /// Writes what `change` makes of this tensor over it.
-    fn change(
+    pub(crate) fn change(
         &mut self,
         name: &'static str,
         change: impl Fn(&Self) -> RusTorchResult<Self>,
@@ -150,15 +150,17 @@ impl Tensor {
         let mut result = change(self)?;
         if result.requires_grad() {
             self.require_no_leaf(name)?;
-            // The gradient may need the elements that are written over.
-            result = change(&Self::apply(name, Contiguous, &[self])?)?;
+            if !self.is_alone() {
+                // The gradient may need the elements that are written over.
+                result = change(&Self::apply(name, Contiguous, &[self])?)?;
+            }
         }
-        let result = self.fitted(name, &result)?;
-        self.copy_(&result)
+        let result = self.fitted(name, result)?;
+        self.replace(name, result)
     }
 
     /// A result in this tensor's dtype, by PyTorch's rules for changes in place.
-    pub(crate) fn fitted(&self, op: &'static str, result: &Self) -> RusTorchResult<Self> {
+    fn fitted(&self, op: &'static str, result: Self) -> RusTorchResult<Self> {
         let is_parameter = self.is_leaf() && self.requires_grad() && is_grad_enabled();
         let expected = "a tensor that is not a parameter, outside no_grad";
         require(op, !is_parameter, expected, "one that wants a gradient")?;
@@ -167,7 +169,10 @@ impl Tensor {
         let fits = kind(result.dtype()) <= kind(self.dtype());
         let expected = format_args!("a result that {} holds", self.dtype());
         require(op, fits, expected, result.dtype())?;
-        result.cast(op, self.dtype())
+        match result.dtype() == self.dtype() {
+            true => Ok(result),
+            false => result.cast(op, self.dtype()),
+        }
     }
 }
 

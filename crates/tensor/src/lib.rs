@@ -76,6 +76,7 @@ mod join;
 mod layouts;
 mod leaves;
 pub mod linalg;
+mod live;
 mod macros;
 mod manager;
 pub mod masked;

@@ -26,17 +26,21 @@
 //! # }
 //! ```
 //!
-//! `+=`, `-=`, `*=` and `/=` make the handle on their left one on the result, in its dtype, as other handles are
-//! not: no memory is written over. Rust lets them fail no more than assignments do, so what does not fit is told
-//! by whoever asks for the tensor, with the operator and its line:
+//! `+=`, `-=`, `*=` and `/=` write in place, as [`Tensor::add_`] and its kin do: clones and views of the tensor show the
+//! change. `x = (&x + 1)?` makes the variable another tensor instead, and its clones stay what they were. Rust lets the
+//! operators give no error. What does not fit is therefore an error where the tensor is read, and of the next use of its
+//! clones and views, with the operator and its line. Nothing was written then. A parameter outside of
+//! [`no_grad`](crate::no_grad) is refused so, too, and stays what it was: the next use of it, whatever that is, fails.
 //!
 //! ```
 //! # use rustorch_tensor::{RusTorchResult, tensor};
 //! # fn main() -> RusTorchResult<()> {
 //! let mut x = tensor![1.0, 2.0];
+//! let same = x.clone();
 //! x += 1;
 //! x *= &tensor![2.0, 3.0];
 //! assert_eq!(x.to_vec::<f32>()?, [4.0, 9.0]);
+//! assert_eq!(same.to_vec::<f32>()?, [4.0, 9.0]);
 //! x -= tensor![1.0, 2.0, 3.0];
 //! let error = x.to_vec::<f32>().unwrap_err().to_string();
 //! assert!(error.starts_with("sub_assign at ") && error.contains("[2] and [3]"), "{error}");
@@ -153,8 +157,9 @@ macro_rules! assigning_operators {
         $(#[track_calls]
         impl<R: AsOperand> $Trait<R> for Tensor {
             fn $function(&mut self, other: R) {
-                let result = Tensor::$method(self, other);
-                self.become_result(stringify!($function), result);
+                const NAME: &str = stringify!($function);
+                let changed = self.change(NAME, |x| x.$method(other.as_operand()?)).map(drop);
+                changed.unwrap_or_else(|error| self.refuse(NAME, error));
             }
         })*
     };
@@ -168,30 +173,28 @@ assigning_operators! {
 }
 
 impl Tensor {
-    /// Makes this handle one on the result of an operator, or on a value that gives its error.
+    /// Makes this handle one on a value that gives an operator's error, and tells the other handles on its memory.
     #[track_caller]
-    fn become_result(&mut self, op: &'static str, result: RusTorchResult<Self>) {
-        match result.and_then(|result| self.fitted(op, &result)) {
-            // A parameter stays one: only its value is another.
-            Ok(new) if self.is_leaf() && !new.requires_grad() => {
-                self.set_value(new.value().clone());
-            }
-            Ok(new) => *self = new,
+    fn refuse(&mut self, op: &'static str, error: RusTorchError) {
+        let error = match error {
             // These tell the operator already.
-            Err(
-                error @ (RusTorchError::Deferred { .. } | RusTorchError::Op { call: Some(_), .. }),
-            ) => self.fail(error),
-            Err(error) => {
+            RusTorchError::Deferred { .. } | RusTorchError::Op { call: Some(_), .. } => error,
+            error => {
                 let (call, error) = (call::current(op), Box::new(error));
-                self.fail(RusTorchError::Deferred { call, error });
+                RusTorchError::Deferred { call, error }
             }
-        }
-    }
-
-    fn fail(&mut self, error: RusTorchError) {
+        };
+        // What was written before stays.
+        let memory = self.view_of_value().ok().map(|view| view.storage.clone());
         let state = State::Failed(Arc::new(error));
-        let value = Value::new(self.ty().clone(), self.value().pin(), state);
-        self.set_value(value);
+        let failed = Value::new(self.ty().clone(), self.value().pin(), state);
+        if let Some(memory) = memory {
+            self.shared().refuse(&memory, &failed);
+        }
+        // A parameter goes on: who uses it next is told.
+        if !(self.is_leaf() && self.requires_grad()) {
+            self.set_value(failed);
+        }
     }
 }
 

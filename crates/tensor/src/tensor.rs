@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use rustorch_ir::ops::{Cast, Reshape};
+use rustorch_ir::ops::{Cast, Contiguous, Reshape};
 use rustorch_ir::{
     DType, Op, OpError, OpKind, OpType, ResultTypes, Role, Scalar, Signature, TensorType,
     normalize_dim,
@@ -125,7 +125,7 @@ impl Tensor {
             let kept = "a tensor that wants no gradient, for the old value is lost (detach it)";
             let has_gradient = tracks.is_none() || op.kind() == OpKind::Assign;
             require(name, has_gradient, kept, "one that does")?;
-            inputs[0].value.announce_update();
+            inputs[0].value.announce_update(call::current(name));
         }
         let seen = match (role, inputs) {
             (Role::View, [input, ..]) => input.value.view().and_then(|view| view.seen(&op)),
@@ -140,7 +140,14 @@ impl Tensor {
                 let track = Track::result(pending, tracks, &value, &[]);
                 Self::of(value, Some(track))
             }
-            (None, tracks) => Self::pending(ty, recorded(name, op, inputs, pin), tracks)?,
+            (None, tracks) => {
+                let has_place = role == Role::View || overwrites(&op);
+                let mut pending = recorded(name, op, inputs, pin);
+                if has_place {
+                    Pending::find_place(&mut pending);
+                }
+                Self::pending(ty, pending, tracks)?
+            }
         };
         match (role, inputs) {
             (Role::View, [input, ..]) => Ok(result.viewing(input)),
@@ -160,7 +167,7 @@ impl Tensor {
     }
 
     /// What it shares with its clones and views.
-    fn shared(&self) -> &Arc<Base> {
+    pub(crate) fn shared(&self) -> &Arc<Base> {
         let new = || Base::new(&self.value, self.track.clone());
         self.base.get_or_init(new)
     }
@@ -172,6 +179,32 @@ impl Tensor {
             Some(base) => base.settle(&self.value),
             None => Ok(()),
         }
+    }
+
+    /// Has it no memory yet, and no clone or view that would have to show what is written over it?
+    pub(crate) fn is_alone(&self) -> bool {
+        let pending = self.value.pending();
+        let has_none = |pending: Arc<Pending>| pending.written.is_none() && !pending.is_look();
+        pending.is_some_and(has_none) && self.base.get().is_none_or(Base::is_alone)
+    }
+
+    /// Is it on the result of an operation that nobody else has a handle on?
+    fn is_fresh(&self) -> bool {
+        let pending = self.value.pending();
+        let is_computed = |pending: Arc<Pending>| pending.op.def().role() == Role::Compute;
+        let is_written = self.value.written().is_some();
+        pending.is_some_and(is_computed) && !is_written && self.base.get().is_none()
+    }
+
+    /// Takes the elements of a tensor of its type, where it is alone. No memory is needed for that.
+    pub(crate) fn become_other(&mut self, name: &'static str, other: Self) -> RusTorchResult<()> {
+        let other = match other.is_fresh() {
+            true => other,
+            false => Self::apply(name, Contiguous, &[&other])?,
+        };
+        self.become_value(name, other.value, other.track);
+        self.base.take();
+        Ok(())
     }
 
     /// The same value, with another track.
@@ -336,12 +369,9 @@ impl Tensor {
         self.ty().shape.elements()
     }
 
-    /// Are the elements one row-major run without gaps? What is not computed yet will be.
+    /// Are the elements one row-major run without gaps? Whether they are computed yet makes no difference.
     pub fn is_contiguous(&self) -> bool {
-        match self.state() {
-            State::Ready(view) => view.layout.is_contiguous(),
-            State::Pending(_) | State::Scalar(_) | State::Placeholder | State::Failed(_) => true,
-        }
+        self.value.layout().is_contiguous()
     }
 
     /// Was the value computed, or given?
@@ -452,23 +482,30 @@ impl Tensor {
     /// nothing is recorded for gradients, what the tensor was computed by stays what it was. What is recorded to be run
     /// many times, or known only then, is this handle's alone.
     pub(crate) fn become_updated(&mut self, name: &'static str, updated: Self) {
+        let memory = self.value.memory();
+        let is_to_be_run = updated.is_traced() || recording::is_recording();
+        self.become_value(name, updated.value, updated.track);
+        if is_to_be_run {
+            self.base.take();
+        }
+        if let Some((base, memory)) = self.base.get().zip(memory) {
+            base.write(&memory, &self.value, self.track.as_ref());
+        }
+    }
+
+    /// Takes another value with its track.
+    fn become_value(&mut self, name: &'static str, value: Value, track: Option<Arc<Track>>) {
         let old = self.own_track();
         let is_leaf = old.as_ref().is_some_and(|track| track.is_leaf());
-        let track = match is_grad_enabled() && (updated.track.is_some() || !is_leaf) {
-            true => updated.track.clone(),
-            false => self.still(name, old.clone(), &updated.value),
+        let track = match is_grad_enabled() && (track.is_some() || !is_leaf) {
+            true => track,
+            false => self.still(name, old.clone(), &value),
         };
         if let Some(track) = &track {
             track.retain_as(old.as_ref());
         }
-        if updated.is_traced() || recording::is_recording() {
-            self.base.take();
-        }
-        if let Some((base, memory)) = self.base.get().zip(self.value.memory()) {
-            base.write(&memory, &updated.value, track.as_ref());
-        }
         self.track = track;
-        self.value = updated.value;
+        self.value = value;
     }
 
     /// The track of `value`, whose elements were written over since the one that it had: recorded now, as the

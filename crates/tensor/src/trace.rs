@@ -6,6 +6,7 @@ use rustorch_macros::track_calls;
 use rustorch_runtime::{Call, Executable, Loaded, Moment, RunError, Storage, WorkingMemory};
 
 use crate::Tensor;
+use crate::call;
 use crate::capture::{Capture, Leaves};
 use crate::chunks::Chunking;
 use crate::converting::converting;
@@ -223,7 +224,7 @@ impl Trace {
             self.states
                 .iter()
                 .filter_map(|&state| all().nth(state))
-                .for_each(|s| s.overwrite_at(now));
+                .for_each(|s| s.overwrite_at(now, call::entered()));
         }
         // Behind the outputs come the states.
         outputs.truncate(self.outputs.len());

@@ -52,20 +52,49 @@ impl Tensor {
         if source.value().key() == self.value().key() {
             return Ok(self);
         }
-        self.require_no_leaf(NAME)?;
+        let source = source.cast(NAME, self.dtype())?;
+        // Its gradient would have no way to what is written over.
+        match is_grad_enabled() && self.is_tracked() {
+            true => self.write(NAME, &source),
+            false => self.replace(NAME, source),
+        }
+    }
+
+    /// Takes the elements of a source of this dtype, in memory where this tensor has some or others show it.
+    pub(crate) fn replace(
+        &mut self,
+        name: &'static str,
+        source: Self,
+    ) -> RusTorchResult<&mut Self> {
+        if !self.is_alone() || self.value().pin() != source.value().pin() {
+            return self.write(name, &source);
+        }
+        self.require_no_leaf(name)?;
+        let shape = &self.ty().shape;
+        let source = match source.ty().shape == *shape {
+            true => source,
+            false => source.expand(shape)?,
+        };
+        self.become_other(name, source)?;
+        Ok(self)
+    }
+
+    /// Writes a source of this dtype over the elements.
+    fn write(&mut self, name: &'static str, source: &Self) -> RusTorchResult<&mut Self> {
+        self.require_no_leaf(name)?;
         let lost = lost_memory(self.value());
         let part = match lost {
             Some(_) => None,
             None => {
                 self.settle()?;
-                let part = self.prepare_change(NAME)?;
+                let part = self.prepare_change(name)?;
                 part.or_else(|| self.shared_view().filter(|_| !source.is_traced()))
             }
         };
         let shape = self.ty().shape.clone();
-        let mut source = Self::apply(NAME, Expand { shape }, &[&source.cast(NAME, self.dtype())?])?;
+        let mut source = Self::apply(name, Expand { shape }, &[source])?;
         if let Some(part) = part {
-            self.write_part(NAME, &part, &source)?;
+            self.write_part(name, &part, &source)?;
             return Ok(self);
         }
         if let Some((value, memory)) = lost {
@@ -75,10 +104,10 @@ impl Tensor {
             return Ok(self);
         }
         if source.may_share_memory(self) {
-            source = Self::apply(NAME, Contiguous, &[&source])?;
+            source = Self::apply(name, Contiguous, &[&source])?;
         }
-        let updated = Self::apply(NAME, Assign, &[self, &source])?;
-        self.become_updated(NAME, updated);
+        let updated = Self::apply(name, Assign, &[self, &source])?;
+        self.become_updated(name, updated);
         Ok(self)
     }
 

@@ -1,15 +1,16 @@
 //! What handles are on: a value, in memory or still to be computed.
 
 use std::mem;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use rustorch_ir::ops::Contiguous;
-use rustorch_ir::{DType, Layout, Op, Role, Scalar, Shape, TensorType};
-use rustorch_runtime::{Call, DeviceType, Moment, Storage};
+use rustorch_ir::{DType, Layout, Op, OpError, Role, Scalar, Shape, TensorType};
+use rustorch_runtime::{Call, DeviceType, Moment, Storage, WeakStorage};
 use smallvec::{SmallVec, smallvec};
 
-use crate::error::{RusTorchError, RusTorchResult, require};
+use crate::error::{RusTorchError, RusTorchResult};
+use crate::live;
 use crate::recipe::Recipe;
 use crate::spares::Spares;
 
@@ -43,6 +44,8 @@ pub(crate) struct Node {
     /// The packed extent of the state, so that recording looks at operands without their locks. It
     /// may lag behind the state.
     extent: AtomicU64,
+    /// Its place among those that are still to be computed.
+    place: AtomicU32,
     state: Mutex<State>,
 }
 
@@ -76,6 +79,18 @@ pub(crate) struct Pending {
     /// Its results in order, if it has several: they are computed together. One alone is found
     /// from the value.
     pub(crate) results: OnceLock<Box<[Weak<Node>]>>,
+    /// Of a view that strides can express: how it lies in the memory that it shows, whether that is there yet or not.
+    pub(crate) layout: Option<Layout>,
+    /// The memory that it writes over, or shows once that is written.
+    pub(crate) written: Option<Written>,
+}
+
+/// A write over memory that is still to be done.
+#[derive(Clone)]
+pub(crate) struct Written {
+    pub(crate) memory: WeakStorage,
+    /// When it was recorded.
+    pub(crate) moment: Moment,
 }
 
 /// How long a history is.
@@ -83,14 +98,15 @@ pub(crate) struct Pending {
 pub(crate) struct Extent {
     /// Operations one behind the other.
     pub(crate) depth: u32,
-    /// Bytes of memory that it holds, at most: what it reads twice counts twice.
-    pub(crate) bytes: u64,
+    /// What the [count](crate::history) of bytes was before any of those were counted that it reads. 0 of a leaf that
+    /// was not counted.
+    pub(crate) began: u64,
     /// Does it begin with a placeholder? Then it cannot be computed.
     pub(crate) is_traced: bool,
 }
 
 impl Extent {
-    /// Bits of the bytes when packed. Above them are a bit for the placeholder, and the depth.
+    /// Bits of the count when packed. Above them are a bit for the placeholder, and the depth.
     const BYTES: u32 = 48;
 
     /// Of a value in this state.
@@ -98,11 +114,7 @@ impl Extent {
         let none = Self::default();
         match state {
             State::Pending(pending) => pending.extent,
-            State::Ready(view) => Self {
-                bytes: view.storage.bytes() as u64,
-                ..none
-            },
-            State::Scalar(_) => none,
+            State::Ready(_) | State::Scalar(_) => none,
             // Neither has a value now.
             State::Placeholder | State::Failed(_) => Self {
                 is_traced: true,
@@ -114,16 +126,16 @@ impl Extent {
     /// In one word, with at most as much as that holds.
     #[inline]
     fn packed(self) -> u64 {
-        let bytes = self.bytes.min((1 << Self::BYTES) - 1);
+        let began = self.began.min((1 << Self::BYTES) - 1);
         let depth = u64::from(self.depth.min(0x7fff));
-        bytes | u64::from(self.is_traced) << Self::BYTES | depth << (Self::BYTES + 1)
+        began | u64::from(self.is_traced) << Self::BYTES | depth << (Self::BYTES + 1)
     }
 
     #[inline]
     fn unpacked(word: u64) -> Self {
         Self {
             depth: (word >> (Self::BYTES + 1)) as u32,
-            bytes: word & ((1 << Self::BYTES) - 1),
+            began: word & ((1 << Self::BYTES) - 1),
             is_traced: word >> Self::BYTES & 1 == 1,
         }
     }
@@ -159,7 +171,31 @@ impl Pending {
             extent,
             recorded,
             results: OnceLock::new(),
+            layout: None,
+            written: None,
         })
+    }
+
+    /// Notes where the result of a view, or of a write, will be.
+    pub(crate) fn find_place(pending: &mut Arc<Self>) {
+        let Some(pending) = Arc::get_mut(pending) else {
+            return;
+        };
+        let Some(of) = pending.inputs.first() else {
+            return;
+        };
+        if pending.is_update() {
+            let (memory, moment) = (of.memory(), pending.recorded);
+            pending.written = memory.map(|memory| Written {
+                memory: memory.downgrade(),
+                moment,
+            });
+        } else if of.pin() == pending.pin {
+            pending.layout = pending.op.def().view(&of.layout());
+            if pending.layout.is_some() {
+                pending.written = of.written();
+            }
+        }
     }
 
     /// Puts the operands to others, if this is the last handle.
@@ -174,6 +210,8 @@ impl Pending {
         // Nothing else that it holds is kept.
         alone.op = Contiguous.into();
         alone.results.take();
+        alone.layout = None;
+        alone.written = None;
         // At a thread's end there is nowhere to keep it.
         let _ = PENDING.try_with(|spares| spares.keep(pending));
     }
@@ -196,17 +234,22 @@ impl Pending {
         self.results.get().map_or(1, |results| results.len())
     }
 
-    /// Fails if an operand in memory was written over since this was recorded.
+    /// Is it another look at its operand's memory?
+    pub(crate) fn is_look(&self) -> bool {
+        self.layout.is_some()
+    }
+
+    /// Fails if memory that an operand shows was written over since this was recorded.
     pub(crate) fn check_operands(&self) -> RusTorchResult<()> {
-        let is_old = |input: &Value| match &*input.lock() {
-            State::Ready(view) => view.is_of(self.recorded),
-            State::Pending(_) | State::Scalar(_) | State::Placeholder | State::Failed(_) => true,
+        // What reads a look is asked.
+        let mut operands = self.inputs.iter().filter(|_| !self.is_look());
+        let Some(memory) = operands.find_map(|input| input.overwritten_since(self.recorded)) else {
+            return Ok(());
         };
         let expected = "operands as they were when it was recorded";
-        let got =
-            "one that was written over since (ask for the value before that, or record it again)";
-        let name = self.call.method;
-        require(name, self.inputs.iter().all(is_old), expected, got)
+        let error = OpError::new(self.call.method, expected, written_since(&memory));
+        let call = Some(self.call);
+        Err(RusTorchError::Op { error, call })
     }
 
     /// The results that there are handles on, of which `value` is one.
@@ -220,6 +263,13 @@ impl Pending {
             None => smallvec![value],
         }
     }
+}
+
+/// What an error says of memory that was written over: by whom.
+pub(crate) fn written_since(memory: &Storage) -> String {
+    let writer = memory.last_write();
+    let by = writer.map(|call| format!(" by {call}")).unwrap_or_default();
+    format!("one that was written over since{by} (ask for the value before that, or record it again)")
 }
 
 /// Is an operation's result written over its first operand?
@@ -319,6 +369,7 @@ impl Node {
     /// another inside it.
     #[inline]
     fn release(&mut self, released: &mut SmallVec<[Value; 4]>) {
+        live::leave(&self.place);
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let State::Pending(pending) = mem::replace(state, State::Placeholder) {
             Pending::release(pending, released);
@@ -340,6 +391,10 @@ impl Drop for Node {
         let mut rest = SmallVec::new();
         self.release(&mut rest);
         while let Some(Value(mut node)) = rest.pop() {
+            if Arc::strong_count(&node) == 1 {
+                // Its memory is kept only where no list knows it.
+                live::leave(&node.place);
+            }
             if let Some(alone) = alone(&mut node) {
                 alone.release(&mut rest);
                 let _ = NODES.try_with(|spares| spares.keep(node));
@@ -359,6 +414,7 @@ impl Value {
     #[inline]
     fn of_result(result: usize, ty: TensorType, pin: Option<DeviceType>, state: State) -> Self {
         let extent = Extent::of_state(&state).packed();
+        let is_pending = matches!(state, State::Pending(_));
         if let Some(mut node) = NODES.with(Spares::take)
             && let Some(place) = Arc::get_mut(&mut node)
         {
@@ -371,16 +427,27 @@ impl Value {
                 .state
                 .get_mut()
                 .unwrap_or_else(PoisonError::into_inner) = state;
-            return Self(node);
+            return Self(node).entered(is_pending);
         }
-        Self(Arc::new(Node {
+        let node = Node {
             ty,
             pin,
             result,
             updated: OnceLock::new(),
             extent: AtomicU64::new(extent),
+            place: AtomicU32::default(),
             state: Mutex::new(state),
-        }))
+        };
+        Self(Arc::new(node)).entered(is_pending)
+    }
+
+    /// Counts it among the live ones, if it is still to be computed.
+    #[inline]
+    fn entered(self, is_pending: bool) -> Self {
+        if is_pending {
+            live::enter(&self.0.place, || self.downgrade());
+        }
+        self
     }
 
     /// The results of a new operation, of these types.
@@ -432,11 +499,26 @@ impl Value {
         Extent::unpacked(self.0.extent.load(Ordering::Relaxed))
     }
 
+    /// Notes that the bytes of this leaf were counted behind `began`.
+    pub(crate) fn count_from(&self, began: u64) {
+        let extent = Extent {
+            began,
+            ..self.extent()
+        };
+        self.0.extent.store(extent.packed(), Ordering::Relaxed);
+    }
+
     /// Changes the state, and returns the one before.
     fn replace(&self, state: &mut State, with: State) -> State {
+        live::leave(&self.0.place);
         let extent = Extent::of_state(&with).packed();
         self.0.extent.store(extent, Ordering::Relaxed);
         mem::replace(state, with)
+    }
+
+    /// Is it an error that whoever asks for it gets?
+    pub(crate) fn is_failed(&self) -> bool {
+        matches!(*self.lock(), State::Failed(_))
     }
 
     /// How it is computed, if it was not yet.
@@ -455,14 +537,41 @@ impl Value {
         }
     }
 
-    /// The memory that it is in, or that the updates which it is computed by write over.
+    /// The memory that it is in, or that it will show once that is written over.
     pub(crate) fn memory(&self) -> Option<Storage> {
         let mut value = self.clone();
         loop {
             value = match &*value.clone().lock() {
                 State::Ready(view) => return Some(view.storage.clone()),
-                State::Pending(pending) if pending.is_update() => pending.inputs[0].clone(),
-                _ => return None,
+                State::Pending(pending) => match &pending.written {
+                    Some(written) => return written.memory.upgrade(),
+                    // What it is a view of may be in memory by now.
+                    None if pending.is_look() => pending.inputs[0].clone(),
+                    None => return None,
+                },
+                State::Scalar(_) | State::Placeholder | State::Failed(_) => return None,
+            }
+        }
+    }
+
+    /// The last write that it shows, if that is still to be done.
+    pub(crate) fn written(&self) -> Option<Written> {
+        match &*self.lock() {
+            State::Pending(pending) => pending.written.clone(),
+            State::Ready(_) | State::Scalar(_) | State::Placeholder | State::Failed(_) => None,
+        }
+    }
+
+    /// How its elements lie in memory, or will.
+    pub(crate) fn layout(&self) -> Layout {
+        match &*self.lock() {
+            State::Ready(view) => view.layout.clone(),
+            State::Pending(pending) => match &pending.layout {
+                Some(layout) => layout.clone(),
+                None => Layout::contiguous(&self.ty().shape),
+            },
+            State::Scalar(_) | State::Placeholder | State::Failed(_) => {
+                Layout::contiguous(&self.ty().shape)
             }
         }
     }
@@ -485,20 +594,25 @@ impl Value {
         }
     }
 
-    /// This value and what it shows, as far as those are views that were not computed, on the same device.
+    /// This value and what it shows, as far as those are looks that were not computed.
     fn pending_views(&self) -> Vec<(Self, Arc<Pending>)> {
         let (mut value, mut views) = (self.clone(), Vec::new());
-        let is_view = |pending: &Arc<Pending>| {
-            let viewed = pending.inputs.first();
-            let is_here = viewed.is_some_and(|viewed| viewed.pin() == pending.pin);
-            is_here && pending.op.def().role() == Role::View
-        };
-        while let Some(pending) = value.pending().filter(is_view) {
+        while let Some(pending) = value.pending().filter(|pending| pending.is_look()) {
             let viewed = pending.inputs[0].clone();
             views.push((value, pending));
             value = viewed;
         }
         views
+    }
+
+    /// Cannot be computed: whoever asks for it gets this error.
+    pub(crate) fn fail(&self, error: RusTorchError) {
+        let mut state = self.lock();
+        if matches!(*state, State::Pending(_)) {
+            let history = self.replace(&mut state, State::Failed(Arc::new(error)));
+            drop(state);
+            drop(history);
+        }
     }
 
     /// Puts the value in memory in the place of its history.
@@ -522,23 +636,45 @@ impl Value {
         }
     }
 
-    /// Notes that an update that writes over it is being recorded.
-    pub(crate) fn announce_update(&self) {
+    /// Notes that `call` is recording an update that writes over it.
+    pub(crate) fn announce_update(&self, call: Call) {
         let moment = *self.0.updated.get_or_init(Moment::next);
-        if let Some(view) = self.view() {
-            view.storage.announce_overwrite(moment);
+        if let Some(memory) = self.memory() {
+            memory.announce_overwrite(moment, call);
         }
     }
 
     /// Does it have, in memory or when it is computed, the elements of a moment? Also what is only
     /// recorded to be written over has others from then on.
     pub(crate) fn is_of(&self, moment: Moment) -> bool {
-        let is_of = |view: Arc<View>| view.is_of(moment) && view.storage.announced() <= moment;
-        self.0
-            .updated
-            .get()
-            .is_none_or(|updated| *updated <= moment)
-            && self.view().is_none_or(is_of)
+        let mut value = self.clone();
+        loop {
+            let updated = value.0.updated.get();
+            if updated.is_some_and(|updated| *updated > moment) {
+                return false;
+            }
+            value = match &*value.clone().lock() {
+                State::Ready(view) => {
+                    return view.is_of(moment) && view.storage.announced() <= moment;
+                }
+                State::Pending(pending) if pending.is_look() => pending.inputs[0].clone(),
+                _ => return true,
+            }
+        }
+    }
+
+    /// The memory that it shows, if that was written over behind a moment.
+    pub(crate) fn overwritten_since(&self, moment: Moment) -> Option<Storage> {
+        let mut value = self.clone();
+        loop {
+            value = match &*value.clone().lock() {
+                State::Ready(view) => {
+                    return (!view.is_of(moment)).then(|| view.storage.clone());
+                }
+                State::Pending(pending) if pending.is_look() => pending.inputs[0].clone(),
+                _ => return None,
+            }
+        }
     }
 
     /// Which result it is of the operation that computes it.

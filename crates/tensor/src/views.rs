@@ -3,7 +3,7 @@
 //! A view of a tensor in memory shares its storage; nothing is copied.
 
 use rustorch_ir::ops::{AsStrided, Contiguous, Expand, Permute, Reshape};
-use rustorch_ir::{Layout, Shape, TensorType, broadcast_shapes};
+use rustorch_ir::{Layout, Op, Shape, TensorType, broadcast_shapes};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
@@ -27,17 +27,16 @@ impl Tensor {
     /// [`Tensor::reshape`] without copying.
     ///
     /// # Errors
-    /// Another number of elements; elements in memory that no strides show in this shape.
+    /// Another number of elements; elements that no strides show in this shape, whether they are computed yet or not.
     pub fn view(&self, shape: impl IntoSizes) -> RusTorchResult<Self> {
-        let view = self.reshaped("view", &shape.into_sizes())?;
-        let copies = self.is_ready() && !view.is_ready();
-        require(
-            "view",
-            !copies,
-            "a shape that needs no copy (reshape makes one)",
-            format!("{:?} for strides of {}", view.shape(), self.ty()),
-        )?;
-        Ok(view)
+        const NAME: &str = "view";
+        let shape = shape.into_sizes().infer(NAME, self.numel())?;
+        let (op, layout) = (Op::from(Reshape { shape }), self.value().layout());
+        let is_view = self.dtype().is_block() || op.def().view(&layout).is_some();
+        let expected = "a shape that needs no copy (reshape makes one)";
+        let got = || format!("{op:?} of {} with strides {:?}", self.ty(), layout.strides);
+        require(NAME, is_view, expected, got())?;
+        Self::apply(NAME, op, &[self])
     }
 
     fn reshaped(&self, name: &'static str, sizes: &Sizes) -> RusTorchResult<Self> {
@@ -471,5 +470,26 @@ impl Tensor {
             false => Self::apply("contiguous", Contiguous, &[self]),
             true => Ok(self.clone()),
         }
+    }
+
+    /// The same elements in memory of their own: PyTorch's `clone`. Gradients go through it. Rust's
+    /// [`clone`](Clone::clone) is another handle on the same memory, as `y = x` is in PyTorch.
+    ///
+    /// ```
+    /// # use rustorch_tensor::{RusTorchResult, tensor};
+    /// # fn main() -> RusTorchResult<()> {
+    /// let mut x = tensor![1.0, 2.0];
+    /// let (copy, same) = (x.copy()?, x.clone());
+    /// x.add_(1)?;
+    /// assert_eq!(copy.to_vec::<f32>()?, [1.0, 2.0]);
+    /// assert_eq!(same.to_vec::<f32>()?, [2.0, 3.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A block format.
+    pub fn copy(&self) -> RusTorchResult<Self> {
+        Self::apply("copy", Contiguous, &[self])
     }
 }

@@ -102,6 +102,12 @@ impl Base {
         })
     }
 
+    /// Is there no other handle on the memory than the one that has it?
+    pub(crate) fn is_alone(this: &Arc<Self>) -> bool {
+        let is_alone = |writes: &Arc<Writes>| Arc::strong_count(writes) == 1;
+        Arc::strong_count(this) == 1 && this.writes.get().is_none_or(is_alone)
+    }
+
     /// Keeps a write over all of some memory, `written`, for the other handles on that, until it is computed; its
     /// elements are computed like this.
     pub(crate) fn write(&self, memory: &Storage, written: &Value, track: Option<&Arc<Track>>) {
@@ -115,6 +121,13 @@ impl Base {
         } else if self.is_of(memory, written.ty().dtype) {
             self.change(memory, track.cloned());
         }
+    }
+
+    /// Keeps a write that was refused, `failed`, so that whoever uses the memory next is told.
+    pub(crate) fn refuse(&self, memory: &Storage, failed: &Value) {
+        let writes = self.writes.get_or_init(Arc::default);
+        writes.without(memory).push((memory.id(), failed.clone()));
+        writes.is_any.store(true, Ordering::Relaxed);
     }
 
     /// A write that is not made: a mistake came of it, and whoever asked for it was told, or it is a trace's.
@@ -209,18 +222,17 @@ impl Base {
     /// How the elements of a handle on the tensor, or on a view of it, are computed, whose own track is `own`.
     pub(crate) fn track(&self, value: &Value, own: Option<&Arc<Track>>) -> Option<Arc<Track>> {
         let own = || own.cloned();
-        value.show();
         let (root, layout) = {
             let state = self.state();
-            let (Some(memory), Some(view)) = (&state.memory, value.view()) else {
+            let (Some(memory), Some(shown)) = (&state.memory, value.memory()) else {
                 return own();
             };
             let is_newer = own().is_some_and(|track| track.id().0 > state.moment);
             // What strides could not show was a copy.
-            if is_newer || !memory.same_as(&view.storage) {
+            if is_newer || !memory.same_as(&shown) {
                 return own();
             }
-            let layout = view.layout.clone();
+            let layout = value.layout();
             if layout == Layout::contiguous(&state.shape) {
                 return state.track.clone();
             }
@@ -255,15 +267,26 @@ impl Writes {
         value.show();
         // Whoever else asks waits: it is written once.
         let mut last = self.last();
-        let is_last = last.iter().any(|(_, written)| written.key() == value.key());
-        let memory = value.memory().filter(|_| !is_last);
-        let at = memory.and_then(|memory| last.iter().position(|(id, _)| *id == memory.id()));
-        let Some(at) = at else { return Ok(()) };
+        let Some(memory) = value.memory() else {
+            return Ok(());
+        };
+        let Some(at) = last.iter().position(|(id, _)| *id == memory.id()) else {
+            return Ok(());
+        };
+        let write = value.written().zip(last[at].1.written());
+        let is_shown = write.is_some_and(|(shown, last)| shown.moment >= last.moment);
+        if is_shown || last[at].1.key() == value.key() {
+            return Ok(());
+        }
         let result = Tensor::of(last[at].1.clone(), None).eval().map(|_| ());
-        let is_over = |error: &RusTorchError| !keeps_mistakes && !error.is_device_error();
+        let is_refused = last[at].1.is_failed();
+        let is_over = |error: &RusTorchError| {
+            is_refused || !keeps_mistakes && !error.is_device_error()
+        };
         if result.as_ref().err().is_none_or(is_over) {
             last.remove(at);
         }
+        value.show();
         result
     }
 }

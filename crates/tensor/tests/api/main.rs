@@ -27,6 +27,7 @@ mod messages;
 mod mistakes;
 mod nn;
 mod odd;
+mod programs;
 mod random;
 mod reading;
 mod rearrange;
