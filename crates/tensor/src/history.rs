@@ -105,6 +105,8 @@ pub(crate) struct History {
     uses: ByKey<usize>,
     /// What nobody asked for, and reads what is written over.
     pub(crate) readers: Vec<Value>,
+    /// All that reads what is written over.
+    old: ByKey<()>,
 }
 
 /// The values of a history that somebody else holds a handle on.
@@ -151,6 +153,7 @@ impl History {
         while self.overwritten.len() > known {
             known = self.overwritten.len();
             for reader in readers(&self.last_writes()) {
+                self.old.insert(reader.key(), ());
                 if !self.uses.contains_key(&reader.key()) {
                     self.readers.push(reader.clone());
                     self.walk(reader);
@@ -250,6 +253,7 @@ impl History {
         let mut held = Held::default();
         // Is what looks at them asked for?
         let mut looked_at: ByKey<bool> = ByKey::default();
+        let needed = self.needed_by_gradients();
         let results = self.nodes.iter().rev().flat_map(|(results, pending)| {
             let results = results.iter();
             results.map(move |value| (value, pending))
@@ -257,7 +261,8 @@ impl History {
         for (value, pending) in results {
             let look = looked_at.get(&value.key()).copied();
             let is_asked = asked.contains_key(&value.key());
-            if !is_asked && look.is_none() && !self.is_held(value) {
+            let is_needed = || needed.contains_key(&value.key()) || self.is_held(value);
+            if !is_asked && look.is_none() && !is_needed() {
                 continue;
             }
             if pending.is_look() {
@@ -276,6 +281,19 @@ impl History {
         }
         held.views.reverse();
         held
+    }
+
+    /// The operands that gradients may read, and that could not be computed again: they read what is written over.
+    fn needed_by_gradients(&self) -> ByKey<()> {
+        let mut needed = ByKey::default();
+        for (results, pending) in self.nodes.iter().filter(|_| !self.old.is_empty()) {
+            // The results' and the one here; another one is a track's.
+            if Arc::strong_count(pending) > results.len() + 1 {
+                let old = pending.inputs.iter().map(Value::key);
+                needed.extend(old.filter(|key| self.old.contains_key(key)).map(|key| (key, ())));
+            }
+        }
+        needed
     }
 
     /// Does nobody else show, or could write, what a look shows?
@@ -310,7 +328,11 @@ fn readers(written: &ByKey<Moment>) -> Vec<Value> {
             break;
         }
         let (inputs, key) = (&pending.inputs, value.key());
-        if pending.extent.is_traced || inputs.iter().any(|input| cannot_be(input, &fails)) {
+        let is_lost = |input: &Value| {
+            let is_stale = || input.overwritten_since(pending.recorded).is_some();
+            cannot_be(input, &fails) || !pending.is_look() && is_stale()
+        };
+        if pending.extent.is_traced || inputs.iter().any(is_lost) {
             fails.insert(key, ());
             continue;
         }

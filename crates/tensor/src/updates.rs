@@ -232,12 +232,12 @@ impl Tensor {
         };
         memory.copy_(&new.detach())?.eval()?;
         if let Some((base, root)) = base.zip(root) {
-            let track = match is_tracked {
-                true => new.track(),
-                false => root.own_track(),
+            let (of, track) = match is_tracked {
+                true => (&memory, new.track()),
+                false => (&root, root.own_track()),
             };
             if track.is_some() {
-                base.change(&part.storage, memory.still(name, track, root.value()));
+                base.change(&part.storage, of.still(name, track, root.value()));
             }
         }
         Ok(())

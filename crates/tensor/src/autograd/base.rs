@@ -180,21 +180,21 @@ impl Base {
         self.is_changed.load(Ordering::Relaxed)
     }
 
-    /// The tensor, seen by a view of this dtype, if it is all of its memory, `memory`, and has the elements that it
-    /// had when it was last known how they are computed.
+    /// The tensor, seen by a view of this dtype, if it is all of its memory, `memory`, and it is known how the elements
+    /// that it has are computed.
     pub(crate) fn root(&self, memory: &Storage, dtype: DType) -> Option<Tensor> {
         let state = self.state();
         let is_it = match (&state.memory, self.root.as_ref()?.upgrade()) {
             (Some(known), _) => known.same_as(memory),
             (None, Some(root)) => root.view().is_some_and(|view| {
                 let is_whole = root.ty().dtype == dtype && view.is_whole(dtype);
-                is_whole && view.storage.same_as(memory) && root.is_of(state.moment)
+                is_whole && view.storage.same_as(memory)
             }),
             // Views of it are all that is left.
             (None, None) => dtype.bytes_of(&state.shape) == Some(memory.bytes()),
         };
         let value = is_it.then(|| whole(memory, &state.shape, dtype))?;
-        let is_known = value.is_of(state.moment);
+        let is_known = state.track.is_none() || value.is_of(state.moment);
         is_known.then(|| Tensor::of(value, state.track.clone()))
     }
 

@@ -220,7 +220,7 @@ fn program(seed: u64, differentiates: bool) -> Vec<Line> {
             17 => (Step::Contiguous(v, a), Some(shape)),
             18 => (Step::Copy(v, a), Some(shape)),
             19 => (Step::Alias(v, a), Some(shape)),
-            20 => (Step::Detach(v, a), Some(shape)),
+            20 if !differentiates => (Step::Detach(v, a), Some(shape)),
             21 => (Step::WriteUnary(a, random.pick(&["neg_", "tanh_", "sigmoid_", "relu_"])), None),
             22..=24 => (Step::WriteBinary(a, random.pick(&WRITES), b), None),
             25 => (Step::Assign(a, random.pick(&ASSIGNS), b), None),
@@ -447,6 +447,8 @@ struct Model {
 
 #[derive(Clone)]
 struct Strided {
+    /// Another one of each view.
+    id: usize,
     memory: usize,
     shape: Vec<usize>,
     strides: Vec<usize>,
@@ -508,7 +510,7 @@ impl Model {
         }
         self.memories.push(elements);
         let memory = self.memories.len() - 1;
-        Strided { memory, shape: shape.to_vec(), strides, offset: 0 }
+        Strided { id: 0, memory, shape: shape.to_vec(), strides, offset: 0 }
     }
 
     /// The elements of `x`, broadcast to a shape.
@@ -614,6 +616,9 @@ impl Model {
                     _ => "mul",
                 };
                 let elements = self.binary(op, &a, &b);
+                if op == "copy" && a.id == b.id {
+                    return Some(Outcome::Done);
+                }
                 return Some(self.write(&a, &elements));
             }
             WriteNumber(a, op, number) => {
@@ -631,7 +636,10 @@ impl Model {
             Read(a) => return Some(Outcome::Read(self.elements(&get(a)?))),
             Backward(_) => return None,
         };
-        self.tensors.insert(*name, new);
+        let is_same = matches!(step, Alias(..) | Detach(..))
+            || matches!(step, Contiguous(_, a) if get(a)?.memory == new.memory);
+        let id = if is_same { new.id } else { *name };
+        self.tensors.insert(*name, Strided { id, ..new });
         Some(Outcome::Done)
     }
 
@@ -686,9 +694,21 @@ fn told(lines: &[Line], got: &[Outcome], expected: &[Outcome]) -> String {
     text
 }
 
-fn assert_same(seed: u64, lines: &[Line], got: &[Outcome], expected: &[Outcome]) {
-    let is_same = got.iter().zip(expected).all(|(got, expected)| got.is_as(expected));
-    assert!(is_same, "program {seed}\n{}", told(lines, got, expected));
+/// Programs that gave something else than they should.
+#[derive(Default)]
+struct Wrong(Vec<String>);
+
+impl Wrong {
+    fn compare(&mut self, seed: u64, lines: &[Line], got: &[Outcome], expected: &[Outcome]) {
+        if !got.iter().zip(expected).all(|(got, expected)| got.is_as(expected)) {
+            self.0.push(format!("program {seed}\n{}", told(lines, got, expected)));
+        }
+    }
+
+    fn assert_none(&self) {
+        let (count, first) = (self.0.len(), self.0.first());
+        assert!(count == 0, "{count} of the programs, such as {}", first.expect("one"));
+    }
 }
 
 /// Evaluates, prints or reads some tensors at random.
@@ -707,28 +727,30 @@ fn meddling(seed: u64) -> impl FnMut(&BTreeMap<usize, Tensor>) {
 
 #[test]
 fn memory_is_shared_whatever_is_computed_when() {
-    let mut file = String::new();
+    let (mut file, mut wrong) = (String::new(), Wrong::default());
     for seed in 0..count() {
         let lines = program(seed, false);
         let expected = Model::run(&lines);
         let plain = run(&lines, |_| {});
-        assert_same(seed, &lines, &plain, &expected);
-        assert_same(seed, &lines, &run(&lines, meddling(seed)), &expected);
+        wrong.compare(seed, &lines, &plain, &expected);
+        wrong.compare(seed, &lines, &run(&lines, meddling(seed)), &expected);
         write_down(&mut file, &lines, &plain);
     }
     keep("memory", &file);
+    wrong.assert_none();
 }
 
 #[test]
 fn gradients_are_the_same_whatever_is_computed_when() {
-    let mut file = String::new();
+    let (mut file, mut wrong) = (String::new(), Wrong::default());
     for seed in 0..count() {
         let lines = program(seed, true);
         let plain = run(&lines, |_| {});
-        assert_same(seed, &lines, &run(&lines, meddling(seed)), &plain);
+        wrong.compare(seed, &lines, &run(&lines, meddling(seed)), &plain);
         write_down(&mut file, &lines, &plain);
     }
     keep("gradients", &file);
+    wrong.assert_none();
 }
 
 fn write_down(file: &mut String, lines: &[Line], outcomes: &[Outcome]) {
