@@ -119,7 +119,7 @@ impl Tensor {
         }
         let ty = infer(name, &op, inputs)?.swap_remove(0);
         settle(inputs)?;
-        let tracks = tracks(name, inputs, ty.dtype)?;
+        let tracks = tracks(inputs, ty.dtype);
         let role = op.def().role();
         if overwrites(&op) {
             let kept = "a tensor that wants no gradient, for the old value is lost (detach it)";
@@ -249,11 +249,11 @@ impl Tensor {
         let pending = recorded(name, op, inputs, pin_of(inputs));
         let values = Value::results(types, &pending);
         let result = |value: &Value| {
-            let tracks = tracks(name, inputs, value.ty().dtype)?;
+            let tracks = tracks(inputs, value.ty().dtype);
             let track = tracks.map(|tracks| Track::result(pending.clone(), tracks, value, &values));
-            Ok(Self::of(value.clone(), track))
+            Self::of(value.clone(), track)
         };
-        let results: Vec<Self> = values.iter().map(result).collect::<RusTorchResult<_>>()?;
+        let results: Vec<Self> = values.iter().map(result).collect();
         if pending.extent.is_too_long() {
             eval_all(&results.iter().collect::<Vec<_>>())?;
         }
@@ -443,7 +443,7 @@ impl Tensor {
         self.settle()?;
         let pin = pin(device);
         let op = || self.same();
-        let tracks = tracks(NAME, &[self], self.dtype())?;
+        let tracks = tracks(&[self], self.dtype());
         let Some(mut view) = self.value.view() else {
             return Self::pending(
                 self.ty().clone(),

@@ -227,7 +227,8 @@ impl Tensor {
             offset,
         } = &part.layout;
         let new = match part.is_whole(self.dtype()) && !old.is_tracked() {
-            true => source.reshape(count)?,
+            // A copy, which is no view of what the source is one of.
+            true => Self::apply(name, Contiguous, &[&source.reshape(count)?])?,
             false => old.as_strided_scatter(&source, &shape[..], &strides[..], *offset)?,
         };
         memory.copy_(&new.detach())?.eval()?;

@@ -234,6 +234,13 @@ impl Pending {
         self.results.get().map_or(1, |results| results.len())
     }
 
+    /// Is it a view that strides can express of its operand as that is now?
+    pub(crate) fn shows_operand(&self) -> bool {
+        let is_view = self.op.def().role() == Role::View;
+        let seen = |of: &Value| self.op.def().view(&of.layout());
+        is_view && self.inputs.first().and_then(seen).is_some()
+    }
+
     /// Is it another look at its operand's memory?
     pub(crate) fn is_look(&self) -> bool {
         self.layout.is_some()

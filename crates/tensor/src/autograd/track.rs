@@ -189,7 +189,7 @@ impl Track {
         let mut track = self.clone();
         while !track.is_leaf {
             let viewed = track.record().and_then(|record| match &record.step {
-                Step::Operation(pending) if pending.op.def().role() == Role::View => {
+                Step::Operation(pending) if pending.shows_operand() => {
                     record.inputs.into_iter().next()?
                 }
                 Step::Operation(_) | Step::Again(_) => None,
