@@ -201,8 +201,8 @@ fn features(manifest: &str) -> Vec<(String, String)> {
 }
 
 pub(crate) fn features_are_those_of_the_table() {
-    let readme = fs::read_to_string(repository().join("README.md")).unwrap();
-    let (_, table) = readme.split_once("| feature | what it does |\n").unwrap();
+    let document = fs::read_to_string(repository().join("docs/features.md")).unwrap();
+    let (_, table) = document.split_once("| feature | what it does |\n").unwrap();
     let rows = table
         .lines()
         .take_while(|line| line.starts_with('|'))
