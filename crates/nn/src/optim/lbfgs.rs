@@ -7,7 +7,7 @@ use rustorch_ir::DType;
 use rustorch_macros::track_calls;
 use rustorch_tensor::{RusTorchResult, Tensor, eval_all, no_grad};
 
-use super::optimizer::{VERSION, number, other_version};
+use super::optimizer::{Scheduled, VERSION, number, other_version};
 use super::options::{at_least_zero, options};
 use super::{IntoParameters, LearningRates, Options};
 use crate::call;
@@ -59,6 +59,7 @@ pub struct LBFGS {
     changes: VecDeque<Change>,
     scale: f64,
     last: Option<Last>,
+    scheduled: Scheduled,
 }
 
 /// A point on the line of a search: how far it is, the objective there, its gradient, and that along the line.
@@ -92,6 +93,7 @@ impl LBFGS {
             changes: VecDeque::new(),
             scale: 1.0,
             last: None,
+            scheduled: Scheduled::default(),
         })
     }
 
@@ -578,5 +580,9 @@ impl LearningRates for LBFGS {
 
     fn set_option(&mut self, group: usize, name: &str, numbers: &[f64]) -> bool {
         group == 0 && self.options.set_option(name, numbers)
+    }
+
+    fn scheduled(&mut self, group: usize) -> Option<&mut Scheduled> {
+        (group == 0).then_some(&mut self.scheduled)
     }
 }

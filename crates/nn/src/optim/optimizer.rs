@@ -142,6 +142,7 @@ pub struct ParamGroup<R> {
     /// Learning rate and whatever else the optimiser has; it may be changed between steps.
     pub options: R,
     parameters: Vec<Parameter>,
+    scheduled: Scheduled,
 }
 
 impl<R> ParamGroup<R> {
@@ -270,6 +271,7 @@ impl<R: Rule> Optimizer<R> {
         self.groups.push(ParamGroup {
             options,
             parameters: own,
+            scheduled: Scheduled::default(),
         });
         Ok(())
     }
@@ -621,6 +623,19 @@ impl Parameter {
     }
 }
 
+/// What schedules note of a group, by PyTorch's names, so that those of one optimiser begin alike.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+pub struct Scheduled {
+    /// The learning rate before the first schedule; `None` where there was none yet.
+    pub initial_lr: Option<f64>,
+    /// The largest learning rate of a cycle.
+    pub max_lr: f64,
+    /// The last learning rate of a cycle.
+    pub min_lr: f64,
+    /// The smallest and largest momentum of cycles.
+    pub momentum: [f64; 2],
+}
+
 /// What schedules change: the learning rate and momentum of each group.
 pub trait LearningRates {
     /// Number of groups.
@@ -631,6 +646,9 @@ pub trait LearningRates {
 
     /// Sets an option of a group; `false` if it has none.
     fn set_option(&mut self, group: usize, name: &str, numbers: &[f64]) -> bool;
+
+    /// What schedules noted of a group; `None` if there is no such group.
+    fn scheduled(&mut self, group: usize) -> Option<&mut Scheduled>;
 }
 
 impl<R: Rule> LearningRates for Optimizer<R> {
@@ -645,5 +663,9 @@ impl<R: Rule> LearningRates for Optimizer<R> {
     fn set_option(&mut self, group: usize, name: &str, numbers: &[f64]) -> bool {
         let group = self.groups.get_mut(group);
         group.is_some_and(|group| group.options.set_option(name, numbers))
+    }
+
+    fn scheduled(&mut self, group: usize) -> Option<&mut Scheduled> {
+        Some(&mut self.groups.get_mut(group)?.scheduled)
     }
 }

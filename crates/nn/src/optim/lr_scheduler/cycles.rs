@@ -1,0 +1,242 @@
+//! Schedules of learning rate and momentum.
+
+use rustorch_tensor::RusTorchResult;
+
+use super::schedule::{Moment, Schedule};
+use super::simple::{AnnealStrategy, argument, arguments, finite};
+use crate::error::require;
+use crate::optim::optimizer::Scheduled;
+
+/// Fails unless the bounds of a momentum are numbers.
+fn check_momentum(schedule: &'static str, momentum: Option<[f64; 2]>) -> RusTorchResult<()> {
+    let [base, max] = momentum.unwrap_or_default();
+    finite(schedule, &[("base_momentum", base), ("max_momentum", max)])
+}
+
+/// How the heights of [`CyclicLR`]'s cycles change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CyclicMode {
+    /// All are the same.
+    #[default]
+    Triangular,
+    /// Each is half as high as the one before.
+    Triangular2,
+    /// Times `gamma` with each step.
+    ExpRange,
+}
+
+impl rustorch_tensor::Converted for CyclicMode {}
+
+/// Up and down between two learning rates ([Smith](https://arxiv.org/abs/1506.01186)), and momentum the other way.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CyclicLR {
+    /// The smallest one.
+    pub base_lr: f64,
+    /// The largest one.
+    pub max_lr: f64,
+    /// Steps up.
+    pub step_size_up: usize,
+    /// Steps down; `None`: as many.
+    pub step_size_down: Option<usize>,
+    /// How heights change.
+    pub mode: CyclicMode,
+    /// By what, with each step.
+    pub gamma: f64,
+    /// The smallest and largest momentum, if it changes, too.
+    pub momentum: Option<[f64; 2]>,
+}
+
+arguments!(CyclicLR {
+    step_size_up: usize,
+    step_size_down: Option<usize>,
+    mode: CyclicMode,
+    gamma: f64,
+    momentum: Option<[f64; 2]>,
+});
+
+impl CyclicLR {
+    /// Between these two, by PyTorch's defaults.
+    pub fn new(base_lr: f64, max_lr: f64) -> Self {
+        Self {
+            base_lr,
+            max_lr,
+            step_size_up: 2000,
+            step_size_down: None,
+            mode: CyclicMode::Triangular,
+            gamma: 1.0,
+            momentum: Some([0.8, 0.9]),
+        }
+    }
+
+    /// How far up a step is, with the height of its cycle.
+    fn height(&self, step: usize) -> f64 {
+        let up = self.step_size_up.max(1) as f64;
+        let total = up + self.step_size_down.map_or(up, |down| down as f64);
+        let (ratio, step) = (up / total, step as f64);
+        let cycle = (1.0 + step / total).floor();
+        let x = 1.0 + step / total - cycle;
+        let scale = if x <= ratio {
+            x / ratio
+        } else {
+            (x - 1.0) / (ratio - 1.0)
+        };
+        scale
+            * match self.mode {
+                CyclicMode::Triangular => 1.0,
+                CyclicMode::Triangular2 => 1.0 / 2f64.powf(cycle - 1.0),
+                CyclicMode::ExpRange => self.gamma.powf(step),
+            }
+    }
+}
+
+impl Schedule for CyclicLR {
+    fn lr(&self, epoch: usize, base: f64, _: f64) -> RusTorchResult<f64> {
+        Ok(base + (self.max_lr - base) * self.height(epoch))
+    }
+
+    fn check(&self) -> RusTorchResult<()> {
+        const NAME: &str = "CyclicLR";
+        let numbers = [("base_lr", self.base_lr), ("max_lr", self.max_lr)];
+        finite(NAME, &numbers)?;
+        finite(NAME, &[("gamma", self.gamma)])?;
+        let up = self.step_size_up;
+        argument(NAME, "step_size_up", up, up > 0, "above 0")?;
+        check_momentum(NAME, self.momentum)
+    }
+
+    fn first_lr(&self) -> Option<f64> {
+        Some(self.base_lr)
+    }
+
+    fn prepare(&self, group: &mut Scheduled) {
+        group.momentum = self.momentum.unwrap_or(group.momentum);
+    }
+
+    fn momentum(&self, epoch: usize) -> Option<f64> {
+        let [base, max] = self.momentum?;
+        Some(max - (max - base) * self.height(epoch))
+    }
+}
+
+/// Up to a learning rate and down to nearly 0 once ([Smith and Topin](https://arxiv.org/abs/1708.07120)), and momentum the
+/// other way.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OneCycleLR {
+    /// The largest one.
+    pub max_lr: f64,
+    /// All steps.
+    pub total_steps: usize,
+    /// Which part of them goes up.
+    pub pct_start: f64,
+    /// How it changes.
+    pub anneal_strategy: AnnealStrategy,
+    /// The smallest and largest momentum, if it changes, too.
+    pub momentum: Option<[f64; 2]>,
+    /// How many times as large the largest one is as the first.
+    pub div_factor: f64,
+    /// How many times as large the first one is as the last.
+    pub final_div_factor: f64,
+    /// Does it go down to the first one as it went up, and then to the last?
+    pub three_phase: bool,
+}
+
+arguments!(OneCycleLR {
+    pct_start: f64,
+    anneal_strategy: AnnealStrategy,
+    momentum: Option<[f64; 2]>,
+    div_factor: f64,
+    final_div_factor: f64,
+    three_phase: bool,
+});
+
+impl OneCycleLR {
+    /// Up to this one in so many steps, by PyTorch's defaults.
+    pub fn new(max_lr: f64, total_steps: usize) -> Self {
+        Self {
+            max_lr,
+            total_steps,
+            pct_start: 0.3,
+            anneal_strategy: AnnealStrategy::Cos,
+            momentum: Some([0.85, 0.95]),
+            div_factor: 25.0,
+            final_div_factor: 1e4,
+            three_phase: false,
+        }
+    }
+
+    /// Its first learning rate and its last.
+    fn ends(&self) -> [f64; 2] {
+        let first = self.max_lr / self.div_factor;
+        [first, first / self.final_div_factor]
+    }
+
+    /// A number of a step that is `low` at first, `high` where the learning rate is largest, and `last` at last.
+    fn at(&self, step: usize, [low, high, last]: [f64; 3]) -> f64 {
+        let total = self.total_steps as f64;
+        let (up, end) = (self.pct_start * total - 1.0, total - 1.0);
+        let phases: &[_] = match self.three_phase {
+            true => &[(up, low, high), (2.0 * up, high, low), (end, low, last)],
+            false => &[(up, low, high), (end, high, last)],
+        };
+        let (mut start, step) = (0.0, step as f64);
+        for (i, &(until, from, to)) in phases.iter().enumerate() {
+            if step <= until || i + 1 == phases.len() {
+                return self
+                    .anneal_strategy
+                    .between(from, to, (step - start) / (until - start));
+            }
+            start = until;
+        }
+        last
+    }
+
+    /// The number of a step, by what a group notes.
+    fn rate(&self, step: usize, numbers: [f64; 3]) -> RusTorchResult<f64> {
+        let total = self.total_steps;
+        let expected = format_args!("at most {total} steps");
+        require("OneCycleLR", step <= total, expected, step)?;
+        Ok(self.at(step, numbers))
+    }
+}
+
+impl Schedule for OneCycleLR {
+    fn lr(&self, epoch: usize, _: f64, _: f64) -> RusTorchResult<f64> {
+        let [first, last] = self.ends();
+        self.rate(epoch, [first, self.max_lr, last])
+    }
+
+    fn momentum(&self, epoch: usize) -> Option<f64> {
+        let [base, max] = self.momentum?;
+        Some(self.at(epoch, [max, base, max]))
+    }
+
+    fn check(&self) -> RusTorchResult<()> {
+        const NAME: &str = "OneCycleLR";
+        let (total, part) = (self.total_steps, self.pct_start);
+        argument(NAME, "total_steps", total, total > 0, "above 0")?;
+        // Of one step no way leads up.
+        let fits = (0.0..=1.0).contains(&part) && part * total as f64 != 1.0;
+        let expected = "between 0 and 1, and not of one step";
+        argument(NAME, "pct_start", part, fits, expected)?;
+        let [first, last] = self.ends();
+        let numbers = [("max_lr", self.max_lr), ("max_lr / div_factor", first)];
+        finite(NAME, &numbers)?;
+        finite(NAME, &[("max_lr / div_factor / final_div_factor", last)])?;
+        check_momentum(NAME, self.momentum)
+    }
+
+    fn prepare(&self, group: &mut Scheduled) {
+        let [first, last] = self.ends();
+        (group.initial_lr, group.max_lr, group.min_lr) = (Some(first), self.max_lr, last);
+        group.momentum = self.momentum.unwrap_or(group.momentum);
+    }
+
+    /// By what the group notes, as in PyTorch: of two such schedules of an optimiser the second says both cycles' bounds.
+    fn rates(&self, at: &Moment, group: &Scheduled) -> RusTorchResult<(f64, Option<f64>)> {
+        let first = group.initial_lr.unwrap_or(at.base);
+        let lr = self.rate(at.epoch, [first, group.max_lr, group.min_lr])?;
+        let [base, max] = group.momentum;
+        let momentum = self.momentum.map(|_| self.at(at.epoch, [max, base, max]));
+        Ok((lr, momentum))
+    }
+}

@@ -1,0 +1,192 @@
+//! A schedule that goes by a figure.
+
+use rustorch_files::Tensors;
+use rustorch_ir::DType;
+use rustorch_macros::track_calls;
+use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor};
+
+use super::schedule::{doubles, lrs, set_lr};
+use super::simple::{arguments, finite};
+use crate::error::{require, unexpected};
+use crate::optim::LearningRates;
+use crate::optim::optimizer::number;
+
+/// Times `factor` where a figure has become no better for some epochs.
+///
+/// ```
+/// use rustorch_nn::optim::lr_scheduler::ReduceLROnPlateau;
+/// let plateau = ReduceLROnPlateau::new().factor(0.5).patience(3usize);
+/// assert_eq!((plateau.factor, plateau.patience), (0.5, 3));
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+pub struct ReduceLROnPlateau {
+    /// Is larger better?
+    pub is_max: bool,
+    /// The factor.
+    pub factor: f64,
+    /// For how many epochs it may become no better.
+    pub patience: usize,
+    /// By how much better is better.
+    pub threshold: f64,
+    /// Is that a difference, not a part of the best figure?
+    pub is_absolute: bool,
+    /// How many epochs do not count after a change.
+    pub cooldown: usize,
+    /// The smallest learning rate.
+    pub min_lr: f64,
+    /// The least change that is made.
+    pub eps: f64,
+    best: Option<f64>,
+    bad_epochs: usize,
+    cooling: usize,
+    last_epoch: usize,
+    last_lrs: Vec<f64>,
+}
+
+arguments!(ReduceLROnPlateau {
+    is_max: bool,
+    factor: f64,
+    patience: usize,
+    threshold: f64,
+    is_absolute: bool,
+    cooldown: usize,
+    min_lr: f64,
+    eps: f64,
+});
+
+impl Default for ReduceLROnPlateau {
+    fn default() -> Self {
+        Self {
+            is_max: false,
+            factor: 0.1,
+            patience: 10,
+            threshold: 1e-4,
+            is_absolute: false,
+            cooldown: 0,
+            min_lr: 0.0,
+            eps: 1e-8,
+            best: None,
+            bad_epochs: 0,
+            cooling: 0,
+            last_epoch: 0,
+            last_lrs: Vec::new(),
+        }
+    }
+}
+
+#[track_calls(ReduceLROnPlateau)]
+impl ReduceLROnPlateau {
+    /// By PyTorch's defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The best figure; without one the worst that there is.
+    fn best(&self) -> f64 {
+        self.best.unwrap_or(match self.is_max {
+            true => f64::NEG_INFINITY,
+            false => f64::INFINITY,
+        })
+    }
+
+    fn is_better(&self, figure: f64) -> bool {
+        let best = self.best();
+        match (self.is_max, self.is_absolute) {
+            (false, false) => figure < best * (1.0 - self.threshold),
+            (false, true) => figure < best - self.threshold,
+            (true, false) => figure > best * (1.0 + self.threshold),
+            (true, true) => figure > best + self.threshold,
+        }
+    }
+
+    /// Sets the learning rates after an epoch with this figure.
+    ///
+    /// # Errors
+    /// A factor of 1 or more; another argument that is no number.
+    pub fn step(&mut self, optimizer: &mut impl LearningRates, figure: f64) -> RusTorchResult<()> {
+        self.check()?;
+        self.last_epoch += 1;
+        match self.is_better(figure) {
+            true => (self.best, self.bad_epochs) = (Some(figure), 0),
+            false => self.bad_epochs += 1,
+        }
+        if self.cooling > 0 {
+            (self.cooling, self.bad_epochs) = (self.cooling - 1, 0);
+        }
+        if self.bad_epochs > self.patience {
+            (self.cooling, self.bad_epochs) = (self.cooldown, 0);
+            for (group, lr) in lrs(optimizer).into_iter().enumerate() {
+                let next = (lr * self.factor).max(self.min_lr);
+                if lr - next > self.eps {
+                    set_lr(optimizer, group, next);
+                }
+            }
+        }
+        self.last_lrs = lrs(optimizer);
+        Ok(())
+    }
+
+    fn check(&self) -> RusTorchResult<()> {
+        const NAME: &str = "ReduceLROnPlateau";
+        let fits = self.factor < 1.0 && self.factor.is_finite();
+        require(NAME, fits, "a factor below 1", self.factor)?;
+        let numbers = [("threshold", self.threshold), ("min_lr", self.min_lr)];
+        finite(NAME, &numbers)?;
+        finite(NAME, &[("eps", self.eps)])
+    }
+
+    /// The learning rates after the last step, of each group.
+    pub fn get_last_lr(&self) -> &[f64] {
+        &self.last_lrs
+    }
+
+    /// How many steps there were.
+    pub fn last_epoch(&self) -> usize {
+        self.last_epoch
+    }
+
+    /// The best figure, since when there was none, and what else the next step depends on, as tensors by PyTorch's names.
+    ///
+    /// # Errors
+    /// More than memory could hold.
+    pub fn state_dict(&self) -> RusTorchResult<Tensors> {
+        let mut tensors = Tensors::new();
+        tensors.insert("best", Tensor::scalar(self.best(), DType::F64)?);
+        let counts = [
+            ("num_bad_epochs", self.bad_epochs),
+            ("cooldown_counter", self.cooling),
+            ("last_epoch", self.last_epoch),
+        ];
+        for (name, count) in counts {
+            tensors.insert(name, Tensor::scalar(count as i64, DType::I64)?);
+        }
+        let last_lrs = Tensor::from_slice(&self.last_lrs, self.last_lrs.len())?;
+        tensors.insert("last_lrs", last_lrs);
+        Ok(tensors)
+    }
+
+    /// Takes what [`ReduceLROnPlateau::state_dict`] gave; the optimiser's own state has the learning rates. Nothing is
+    /// changed if it does not fit.
+    ///
+    /// # Errors
+    /// The state of something else.
+    pub fn load_state_dict(&mut self, state: &Tensors) -> RusTorchResult<()> {
+        let find = |name: &'static str| match state.opt(name) {
+            Some(tensor) => Ok(tensor),
+            None => Err(unexpected(
+                "load_state_dict",
+                format_args!("{name} of ReduceLROnPlateau"),
+                "the state of something else",
+            )),
+        };
+        let count = |name| Ok::<_, RusTorchError>(number(find(name)?, name)? as usize);
+        let best = number(find("best")?, "best")?;
+        let (bad_epochs, cooling) = (count("num_bad_epochs")?, count("cooldown_counter")?);
+        let last_epoch = count("last_epoch")?;
+        self.last_lrs = doubles(find("last_lrs")?)?;
+        self.best = Some(best);
+        (self.bad_epochs, self.cooling) = (bad_epochs, cooling);
+        self.last_epoch = last_epoch;
+        Ok(())
+    }
+}
