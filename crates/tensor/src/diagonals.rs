@@ -94,10 +94,10 @@ impl Tensor {
     /// # Errors
     /// A matrix whose places no memory could hold.
     pub fn tril_indices(rows: usize, columns: usize, offset: impl Integer) -> RusTorchResult<Self> {
-        Self::triangle("tril_indices", rows, |row| {
-            let end = (row as isize)
-                .saturating_add(offset.to_isize())
-                .saturating_add(1);
+        let offset = offset.to_isize();
+        let count = lower_places(rows, columns, offset as i128);
+        Self::triangle("tril_indices", 0..rows, count, |row| {
+            let end = (row as isize).saturating_add(offset).saturating_add(1);
             0..usize::try_from(end).unwrap_or(0).min(columns)
         })
     }
@@ -108,23 +108,32 @@ impl Tensor {
     /// # Errors
     /// A matrix whose places no memory could hold.
     pub fn triu_indices(rows: usize, columns: usize, offset: impl Integer) -> RusTorchResult<Self> {
-        Self::triangle("triu_indices", rows, |row| {
-            let start = (row as isize).saturating_add(offset.to_isize());
+        let offset = offset.to_isize();
+        let below = lower_places(rows, columns, offset as i128 - 1);
+        let count = (rows as u128 * columns as u128).saturating_sub(below);
+        Self::triangle("triu_indices", 0..rows, count, |row| {
+            let start = (row as isize).saturating_add(offset);
             usize::try_from(start).unwrap_or(0).min(columns)..columns
         })
     }
 
+    /// The places in rows, of which there are `count`, by the columns of each row.
     fn triangle(
         name: &'static str,
-        rows: usize,
+        rows: std::ops::Range<usize>,
+        count: u128,
         columns: impl Fn(usize) -> std::ops::Range<usize>,
     ) -> RusTorchResult<Self> {
-        let count = (0..rows).try_fold(0usize, |n, row| n.checked_add(columns(row).len()));
-        let count = count.ok_or_else(|| OpError::new(name, "places that fit", "an overflow"))?;
-        let places = || (0..rows).flat_map(|row| columns(row).map(move |column| (row, column)));
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
         let mut all = with_room(name, count.saturating_mul(2))?;
-        all.extend(places().map(|(row, _)| row as i64));
-        all.extend(places().map(|(_, column)| column as i64));
+        if count > 0 {
+            let places = || {
+                let rows = rows.clone();
+                rows.flat_map(|row| columns(row).map(move |column| (row, column)))
+            };
+            all.extend(places().map(|(row, _)| row as i64).take(count));
+            all.extend(places().map(|(_, column)| column as i64).take(count));
+        }
         Self::from_vec(all, [2, count])
     }
 
@@ -290,4 +299,14 @@ impl Tensor {
         let put = Self::apply(NAME, Where, &[&mask, &embedded, &planes])?;
         put.movedim((-2, -1), (dim1, dim2))
     }
+}
+
+/// How many places of a matrix are in its lower triangle, up to the diagonal that is `offset` to the right.
+fn lower_places(rows: usize, columns: usize, offset: i128) -> u128 {
+    let (rows, columns) = (rows as i128, columns as i128);
+    // Rows before `first` have none, those from `full` on have all.
+    let first = (-offset).clamp(0, rows);
+    let full = (columns - offset - 1).clamp(first, rows);
+    let between = (full - first).saturating_mul(first + full + 2 * offset + 1) / 2;
+    between.saturating_add((rows - full).saturating_mul(columns)) as u128
 }

@@ -53,7 +53,7 @@ struct Printed<'a> {
 
 impl<'a> Printed<'a> {
     fn new(tensor: &'a Tensor) -> RusTorchResult<Self> {
-        let shown = abridge(&tensor.cast("display", printable(tensor.dtype()))?)?;
+        let shown = shown(tensor)?;
         let elements = match shown.dtype() {
             DType::Bool => {
                 let name = |b| if b { "True" } else { "False" }.to_owned();
@@ -144,6 +144,16 @@ fn printable(dtype: DType) -> DType {
         d if d.is_int() => DType::I64,
         d if d.is_complex() => DType::Complex128,
         _ => DType::F64,
+    }
+}
+
+/// The elements that are printed, in the dtype that they are read as. Of a large tensor nothing else is converted or read.
+fn shown(tensor: &Tensor) -> RusTorchResult<Tensor> {
+    let printed = |x: &Tensor| x.cast("display", printable(x.dtype()));
+    match tensor.dtype().is_block() {
+        // Blocks have no slices.
+        true => abridge(&printed(tensor)?),
+        false => printed(&abridge(tensor)?),
     }
 }
 

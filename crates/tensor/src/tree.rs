@@ -9,9 +9,12 @@ use smallvec::SmallVec;
 use crate::history::MAX_DEPTH;
 use crate::value::{Pending, State, Value};
 
-/// Operations up to which a tree may have any number of inputs, and inputs of those that have more:
-/// each one is looked for among those before it.
+/// Operations up to which a tree may have [`MANY`] inputs, and inputs of those that have more: each
+/// one is looked for among those before it.
 const FEW: usize = 16;
+
+/// Inputs of any tree at most, for the same reason: of `cat` of thousands maps take less.
+const MANY: usize = 64;
 
 /// A value's history, if each result in it is the operand of one operation and nobody has a handle
 /// on it, and if it begins with whole tensors in memory and numbers. Its graph is made without maps
@@ -92,6 +95,9 @@ impl Tree {
                 continue;
             };
             open.operands += 1;
+            if self.inputs.len() > MANY {
+                return Ok(false);
+            }
             if let Some(input) = self.known(value, open.pending.recorded) {
                 open_operands.push(input);
                 continue;

@@ -57,21 +57,16 @@ impl Tensor {
             dtype if dtype.is_int() || dtype == DType::Bool => x.cast(NAME, DType::I64)?,
             _ => x,
         };
-        let mut powers: Vec<Self> = Vec::new();
-        for k in 0..columns {
-            let power = match k {
-                0 => x.ones_like()?,
-                1 => x.clone(),
-                _ => powers[k - 1].mul(&x)?,
-            };
-            powers.push(power);
-        }
-        if !increasing {
-            powers.reverse();
-        }
-        match powers.is_empty() {
-            true => Self::zeros([x.shape(), &[0]].concat(), x.dtype()),
-            false => Self::stack(&powers.iter().collect::<Vec<_>>(), -1),
+        let Some(more) = columns.checked_sub(1) else {
+            return Self::zeros([x.shape(), &[0]].concat(), x.dtype());
+        };
+        let factors = x.unsqueeze(-1)?;
+        let first = factors.ones_like()?;
+        let factors = factors.expand([x.shape(), &[more]].concat())?;
+        let powers = Self::cat(&[&first, &factors], -1)?.cumprod(-1)?;
+        match increasing {
+            true => Ok(powers),
+            false => powers.flip([-1]),
         }
     }
 }

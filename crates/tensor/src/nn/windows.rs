@@ -6,16 +6,26 @@ use rustorch_ir::DType;
 use rustorch_ir::ops::{ArgReduce, Gather, IndexSelect, Reduce, ReduceOp, Where};
 
 use crate::Tensor;
-use crate::error::RusTorchResult;
+use crate::error::{RusTorchResult, require};
 
-/// The windows along one dimension.
+/// The windows along one dimension. Which indices they have is said by a rule, never by a list: recording costs the same for
+/// any number of them.
+#[derive(Clone, Copy)]
 pub(super) struct Axis {
     /// How many windows there are.
     pub(super) count: usize,
     /// Places in each of them.
     width: usize,
-    /// The indices at the places of one window after the other; none beside the dimension.
-    places: Vec<Option<usize>>,
+    rule: Rule,
+}
+
+/// How windows lie along a dimension.
+#[derive(Clone, Copy)]
+enum Rule {
+    /// They share `size` indices as evenly as can be.
+    Even { size: usize },
+    /// They are of one size.
+    Spaced(Side),
 }
 
 /// How windows of one size lie along a dimension of `size`.
@@ -32,100 +42,193 @@ pub(super) struct Side {
 impl Side {
     /// Indices behind the dimension and its padding that the last window has.
     pub(super) fn excess(&self) -> usize {
-        let last = self.count.saturating_sub(1) * self.stride;
-        let reach = last + (self.kernel - 1) * self.dilation + 1;
-        reach.saturating_sub(self.size + 2 * self.padding)
+        self.end().saturating_sub(self.size + 2 * self.padding)
     }
 
-    /// The indices that each window, if it is dense, has without padding, and with it.
-    pub(super) fn members(&self) -> impl Iterator<Item = [usize; 2]> {
-        (0..self.count).map(|window| {
-            let start = window * self.stride;
-            let end = (start + self.kernel).min(self.size + 2 * self.padding);
-            let inside = end.min(self.size + self.padding) - start.max(self.padding).min(end);
-            [inside, end - start]
+    /// Where the last window ends, counted from the padding in front.
+    fn end(&self) -> usize {
+        let last = self.count.saturating_sub(1) * self.stride;
+        last + (self.kernel - 1) * self.dilation + 1
+    }
+
+    /// Have all windows, if they are dense, as many indices as the kernel, without padding or with it?
+    pub(super) fn is_whole(&self, with_padding: bool) -> bool {
+        match with_padding {
+            true => self.excess() == 0,
+            false => self.padding == 0 && self.end() <= self.size,
+        }
+    }
+
+    /// Has each window an index?
+    pub(super) fn has_all(&self) -> bool {
+        // The last window begins in the dimension; those that begin in front of it may step over it.
+        let in_front = self.padding.div_ceil(self.stride).min(self.count);
+        (0..in_front).all(|window| {
+            let before = self.padding - window * self.stride;
+            let steps = before.div_ceil(self.dilation);
+            steps < self.kernel && steps * self.dilation - before < self.size
         })
     }
 
     pub(super) fn axis(&self) -> Axis {
-        let place = |window: usize, i: usize| {
-            let at = window * self.stride + i * self.dilation;
-            at.checked_sub(self.padding).filter(|&at| at < self.size)
-        };
-        let places =
-            (0..self.count).flat_map(|window| (0..self.kernel).map(move |i| place(window, i)));
         Axis {
             count: self.count,
             width: self.kernel,
-            places: places.collect(),
+            rule: Rule::Spaced(*self),
+        }
+    }
+
+    /// How many indices each window, if it is dense, has without padding or with it, `i64`.
+    pub(super) fn members(&self, with_padding: bool) -> RusTorchResult<Tensor> {
+        let [size, kernel, padding] = [self.size, self.kernel, self.padding].map(|n| n as i64);
+        let start = numbers(self.count)?.mul(self.stride as i64)?;
+        let end = start.add(kernel)?.clamp_max(size + 2 * padding)?;
+        match with_padding {
+            true => end.sub(&start),
+            false => (end.clamp_max(size + padding)?).sub(&start.clamp_min(padding)?),
         }
     }
 }
 
+/// `0`, `1` and so on, `i64`.
+fn numbers(count: usize) -> RusTorchResult<Tensor> {
+    Tensor::arange(0, count as i64, 1, DType::I64)
+}
+
+/// The product of a vector for each dimension, at each index of all.
+pub(super) fn product_of(vectors: &[Tensor]) -> RusTorchResult<Tensor> {
+    let one = Tensor::full([], 1, DType::I64)?;
+    vectors
+        .iter()
+        .try_fold(one, |product, vector| product.unsqueeze(-1)?.mul(vector))
+}
+
 impl Axis {
     /// Windows that share `size` indices as evenly as can be: those of adaptive pooling.
-    pub(super) fn adaptive(size: usize, count: usize) -> Self {
-        let range = |i: usize| i * size / count..((i + 1) * size).div_ceil(count);
-        let width = (0..count).map(|i| range(i).len()).max().unwrap_or(1);
-        let places = (0..count).flat_map(|i| {
-            let range = range(i);
-            (0..width).map(move |k| range.clone().nth(k))
-        });
-        Self {
+    ///
+    /// # Errors
+    /// More windows than can be counted.
+    pub(super) fn adaptive(name: &'static str, size: usize, count: usize) -> RusTorchResult<Self> {
+        let can_be = i64::try_from((size as u128 + 1) * (count as u128 + 1)).is_ok();
+        let expected = format_args!("an output size that memory could hold, of {size} elements");
+        require(name, can_be, expected, count)?;
+        let common = gcd(size, count);
+        let [elements, windows] = [size, count].map(|n| n / common.max(1));
+        let width = match windows {
+            0 => 1,
+            1 => elements,
+            // A window that begins at the end of an element and ends at the beginning of another.
+            _ => (elements + 2 * windows - 2) / windows,
+        };
+        Ok(Self {
             count,
             width,
-            places: places.collect(),
-        }
-    }
-
-    /// How many indices each window has.
-    pub(super) fn members(&self) -> impl Iterator<Item = usize> {
-        let windows = self.places.chunks(self.width.max(1));
-        windows.map(|window| window.iter().flatten().count())
-    }
-
-    /// How many elements the windows of several dimensions have, in row-major order.
-    pub(super) fn members_of(axes: &[Self]) -> Vec<f64> {
-        axes.iter().fold(vec![1.0], |members, axis| {
-            let own: Vec<usize> = axis.members().collect();
-            let product = |&n: &f64| own.clone().into_iter().map(move |own| n * own as f64);
-            members.iter().flat_map(product).collect()
+            rule: Rule::Even { size },
         })
     }
 
-    /// Which window each place that has an index is of, and the index.
-    fn members_and_indices(&self) -> RusTorchResult<[Tensor; 2]> {
-        let places = self.places.iter().enumerate();
-        let pairs = places.filter_map(|(at, index)| Some((at / self.width, (*index)?)));
-        let (windows, indices): (Vec<i64>, Vec<i64>) = pairs
-            .map(|(window, index)| (window as i64, index as i64))
-            .unzip();
-        let count = windows.len();
-        Ok([
-            Tensor::from_vec(windows, [count])?,
-            Tensor::from_vec(indices, [count])?,
-        ])
+    /// The first index of windows that share a dimension evenly, and the end of each.
+    fn bounds(&self, size: usize, windows: &Tensor) -> RusTorchResult<[Tensor; 2]> {
+        let [size, count] = [size, self.count.max(1)].map(|n| n as i64);
+        let reached = windows.mul(size)?;
+        let end = reached.add(size + count - 1)?.floor_divide(count)?;
+        Ok([reached.floor_divide(count)?, end])
     }
 
-    /// The indices as a tensor; where there is none, one that is in the window, too.
+    /// How many indices each window has, `i64`.
+    fn members(&self) -> RusTorchResult<Tensor> {
+        match self.rule {
+            Rule::Even { size } => {
+                let [start, end] = self.bounds(size, &numbers(self.count)?)?;
+                end.sub(&start)
+            }
+            Rule::Spaced(side) => side.members(false),
+        }
+    }
+
+    /// How many elements the windows of several dimensions have, `i64`.
+    pub(super) fn members_of(axes: &[Self]) -> RusTorchResult<Tensor> {
+        let members = axes.iter().map(Self::members);
+        product_of(&members.collect::<RusTorchResult<Vec<_>>>()?)
+    }
+
+    /// The indices at places of windows; where there is none, one that is in the window, too.
+    fn indices_at(&self, windows: &Tensor, places: &Tensor) -> RusTorchResult<Tensor> {
+        match self.rule {
+            Rule::Even { size } => {
+                let [start, end] = self.bounds(size, windows)?;
+                start.add(places)?.minimum(&end.sub(1)?)
+            }
+            Rule::Spaced(side) if self.is_full() => {
+                (windows.mul(side.stride as i64)?).add(&places.mul(side.dilation as i64)?)
+            }
+            Rule::Spaced(side) => {
+                let step = side.dilation as i64;
+                let last = side.size.saturating_sub(1) as i64;
+                let start = windows.mul(side.stride as i64)?.sub(side.padding as i64)?;
+                let first = start
+                    .neg()?
+                    .clamp_min(0)?
+                    .add(step - 1)?
+                    .floor_divide(step)?;
+                let end = start
+                    .neg()?
+                    .add(last)?
+                    .floor_divide(step)?
+                    .maximum(&first)?;
+                let places = places.maximum(&first)?.minimum(&end)?;
+                start.add(&places.mul(step)?)?.clamp(0, last)
+            }
+        }
+    }
+
+    /// Windows and places, as columns and rows.
+    fn grid(&self) -> RusTorchResult<[Tensor; 2]> {
+        Ok([numbers(self.count)?.unsqueeze(1)?, numbers(self.width)?])
+    }
+
+    /// The indices at the places of one window after the other; where there is none, one that is in the window, too.
     fn index(&self) -> RusTorchResult<Tensor> {
-        let windows = self.places.chunks(self.width.max(1));
-        let filled = windows.flat_map(|window| {
-            let any = window.iter().flatten().next().copied().unwrap_or(0);
-            window.iter().map(move |place| place.unwrap_or(any) as i64)
-        });
-        Tensor::from_vec(filled.collect::<Vec<_>>(), [self.places.len()])
+        let [windows, places] = self.grid()?;
+        self.indices_at(&windows, &places)?.flatten(0, 1)
+    }
+
+    /// Has each place an index?
+    fn is_full(&self) -> bool {
+        match self.rule {
+            Rule::Even { size } => size.checked_rem(self.count).is_none_or(|rest| rest == 0),
+            Rule::Spaced(side) => side.is_whole(false),
+        }
     }
 
     /// Which places have an index, `[count, width, 1, …]` with `behind` dimensions of size 1; none
     /// if all have.
     fn mask(&self, behind: usize) -> RusTorchResult<Option<Tensor>> {
-        if self.places.iter().all(Option::is_some) {
+        if self.is_full() {
             return Ok(None);
         }
+        let [windows, places] = self.grid()?;
+        let inside = match self.rule {
+            Rule::Even { size } => {
+                let [start, end] = self.bounds(size, &windows)?;
+                start.add(&places)?.lt(&end)?
+            }
+            Rule::Spaced(side) => {
+                let start = windows.mul(side.stride as i64)?.sub(side.padding as i64)?;
+                let at = start.add(&places.mul(side.dilation as i64)?)?;
+                at.ge(0)?.logical_and(&at.lt(side.size as i64)?)?
+            }
+        };
         let shape = [&[self.count, self.width], &vec![1; behind][..]].concat();
-        let inside: Vec<bool> = self.places.iter().map(Option::is_some).collect();
-        Tensor::from_vec(inside, &shape[..]).map(Some)
+        inside.reshape(&shape[..]).map(Some)
+    }
+}
+
+/// The greatest common divisor; that of a number and 0 is the number.
+fn gcd(a: usize, b: usize) -> usize {
+    match b {
+        0 => a,
+        b => gcd(b, a % b),
     }
 }
 
@@ -170,9 +273,17 @@ impl Tensor {
         dims.into_iter()
             .try_fold(self.clone(), |x, (i, (axis, &size))| {
                 let dim = lead + i;
-                let [windows, indices] = axis.members_and_indices()?;
-                let elements = x.picked(name, dim, &windows)?;
                 let shape = x.ty().shape.clone().with_dim(dim, size);
+                let lead = &x.shape()[..dim];
+                let behind = &x.shape()[dim + 1..];
+                let split = [lead, &[axis.count, axis.width], behind].concat();
+                let mut elements = x.unsqueeze(dim as isize + 1)?.expand(&split[..])?;
+                if let Some(mask) = axis.mask(behind.len())? {
+                    let zero = Self::number(name, 0.into(), elements.dtype(), None)?;
+                    elements = Self::apply(name, Where, &[&mask, &elements, &zero])?;
+                }
+                let elements = elements.flatten(dim as isize, dim as isize + 1)?;
+                let indices = axis.index()?;
                 Self::zeros(&*shape, x.dtype())?.index_add(dim as isize, &indices, &elements, 1)
             })
     }
@@ -210,7 +321,9 @@ impl Tensor {
             let windows = values.windows(name, dim, axis)?;
             let size = values.shape()[dim];
             let [largest, place] = Self::apply_all(name, best, &[&windows])?;
-            let along = axis.indices_at(name, &place, largest.rank() - dim - 1)?;
+            let behind = vec![1; largest.rank() - dim - 1];
+            let own = numbers(axis.count)?.reshape([&[axis.count], &behind[..]].concat())?;
+            let along = axis.indices_at(&own, &place)?;
             let own = along.mul(stride as i64)?;
             indices = Some(match indices {
                 None => own,
@@ -225,23 +338,5 @@ impl Tensor {
             None => Self::full(values.shape(), 0, DType::I64)?,
         };
         Ok([values, indices])
-    }
-}
-
-impl Axis {
-    /// The indices at `place` of each window, for `place` `[…, count, …]` with `behind` dimensions
-    /// behind.
-    fn indices_at(
-        &self,
-        name: &'static str,
-        place: &Tensor,
-        behind: usize,
-    ) -> RusTorchResult<Tensor> {
-        let starts: Vec<i64> = (0..self.count).map(|i| (i * self.width) as i64).collect();
-        let shape = [&[self.count], &vec![1; behind][..]].concat();
-        let at = place.add(&Tensor::from_vec(starts, &shape[..])?)?;
-        let flat = at.reshape([-1])?;
-        let found = Tensor::apply(name, IndexSelect { dim: 0 }, &[&self.index()?, &flat])?;
-        found.reshape(place.shape())
     }
 }

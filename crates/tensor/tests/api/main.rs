@@ -35,6 +35,7 @@ mod recipes;
 mod reduce;
 mod results;
 mod search;
+mod sizes;
 mod special;
 mod statistics;
 mod trace;

@@ -18,6 +18,9 @@ pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     launch: Launch::Whole(launch),
 };
 
+/// Elements that are looked through at a time: threads share lines that are longer.
+const PIECE: usize = 1 << 16;
+
 fn accepts(_: &Signature) -> bool {
     true
 }
@@ -45,16 +48,53 @@ fn arg_reduce<T: Element<Compute: Ordered>>(mut args: Args, op: &ArgReduce) {
     let mut order: Vec<usize> = (0..x.shape().len()).filter(|&d| d != op.dim).collect();
     order.push(op.dim);
     let x = Reader::<T>::new(x, &x.layout.permute(&order));
-    for_rows(args.pool, indices.data::<i64>(), 1, len, |first, part| {
-        let (mut x, mut buffer) = (x.clone(), Vec::new());
+    let indices = indices.data::<i64>();
+    let find = |line: &[T::Compute], at: &mut i64| {
+        let largest = op.largest;
+        Level::current().run(Extreme { line, largest, at });
+    };
+    // Where the extreme of each piece of a long line is.
+    let pieces = len.div_ceil(PIECE).max(1);
+    let mut firsts = vec![
+        0;
+        if pieces > 1 {
+            indices.len() * pieces
+        } else {
+            0
+        }
+    ];
+    for_rows(args.pool, &mut firsts, 1, PIECE, |first, part| {
+        let mut x = x.clone();
+        for (piece, at) in (first..).zip(part) {
+            let (row, start) = (piece / pieces, piece % pieces * PIECE);
+            find(x.read(row * len + start, PIECE.min(len - start)), at);
+            *at += start as i64;
+        }
+    });
+    let work = if pieces > 1 { pieces } else { len };
+    for_rows(args.pool, indices, 1, work, |first, part| {
+        let (mut x, mut buffer, mut extremes) = (x.clone(), Vec::new(), Vec::new());
         for (row, at) in (first..).zip(part) {
-            let line = x.read(row * len, len);
-            let largest = op.largest;
-            Level::current().run(Extreme { line, largest, at });
+            let found = match firsts.get(row * pieces..(row + 1) * pieces) {
+                Some(firsts) => {
+                    extremes.clear();
+                    let extreme = |&at: &i64| x.read(row * len + at as usize, 1)[0];
+                    extremes.extend(firsts.iter().map(extreme));
+                    find(&extremes, at);
+                    let best = *at as usize;
+                    *at = firsts[best];
+                    extremes[best]
+                }
+                None => {
+                    let line = x.read(row * len, len);
+                    find(line, at);
+                    line[*at as usize]
+                }
+            };
             if let Some(values) = &values {
                 // SAFETY: there is a value for each index, and rows are one thread's.
                 let value = unsafe { values.range(row, 1) };
-                T::write(value, &mut buffer, |value| value[0] = line[*at as usize]);
+                T::write(value, &mut buffer, |value| value[0] = found);
             }
         }
     });

@@ -54,10 +54,9 @@ pub fn avg_pool2d_backward(
     const NAME: &str = "avg_pool2d_backward";
     let (x, has_batch) = x.with_batch(NAME, 2)?;
     let sides = Windows::averaged(kernel, options).sides(NAME, &x)?;
-    let by = divisors(&sides, options);
-    let by: Vec<f64> = by.into_iter().map(|by| by as f64).collect();
+    let by = divisors(&sides, options)?;
     let axes = sides.each_ref().map(Side::axis);
-    spread_means(NAME, grad, &x, &axes, by)?.without_batch(has_batch)
+    spread_means(NAME, grad, &x, &axes, &by)?.without_batch(has_batch)
 }
 
 /// The gradient of [`Tensor::adaptive_avg_pool2d`]'s operand `x` `[n, c, h, w]` or `[c, h, w]`, for
@@ -75,8 +74,8 @@ pub fn adaptive_avg_pool2d_backward(grad: &Tensor, x: &Tensor) -> RusTorchResult
         2.. => x.adaptive_axes(NAME, [counts(0), counts(1)])?,
         _ => x.adaptive_axes(NAME, [None; 2])?,
     };
-    let members = Axis::members_of(&axes);
-    spread_means(NAME, grad, &x, &axes, members)?.without_batch(has_batch)
+    let members = Axis::members_of(&axes)?;
+    spread_means(NAME, grad, &x, &axes, &members)?.without_batch(has_batch)
 }
 
 /// What windows of `x`, `[n, c, …]`, have as gradients of their means, by how many elements those are
@@ -86,7 +85,7 @@ fn spread_means(
     grad: &Tensor,
     x: &Tensor,
     axes: &[Axis],
-    members: Vec<f64>,
+    members: &Tensor,
 ) -> RusTorchResult<Tensor> {
     grad.require_float(name)?;
     let counts: Vec<usize> = axes.iter().map(|axis| axis.count).collect();
@@ -96,7 +95,7 @@ fn spread_means(
     let expected = format_args!("a gradient {wanted:?}");
     require(name, fits, expected, grad.ty())?;
     let g = grad.widened(name)?.reshape(wanted)?;
-    let members = Tensor::from_vec(members, counts)?.cast(name, g.dtype())?;
+    let members = members.cast(name, g.dtype())?;
     let spread = g
         .div(&members)?
         .spread_of_windows(name, axes, &x.shape()[2..])?;

@@ -80,8 +80,11 @@ impl Tensor {
         let sizes = &x.shape()[2..];
         let is_there = sizes.iter().all(|&size| size > 0);
         require(name, is_there, "dimensions with elements", self.ty())?;
-        let axis = |i: usize| Axis::adaptive(sizes[i], output_size[i].unwrap_or(sizes[i]));
-        Ok((std::array::from_fn(axis), x, has_batch))
+        let mut axes = [Axis::adaptive(name, 1, 1)?; N];
+        for (i, axis) in axes.iter_mut().enumerate() {
+            *axis = Axis::adaptive(name, sizes[i], output_size[i].unwrap_or(sizes[i]))?;
+        }
+        Ok((axes, x, has_batch))
     }
 
     fn adaptive_mean<const N: usize>(
@@ -108,8 +111,7 @@ impl Tensor {
             return Self::apply(name, op, &[&x])?.without_batch(has_batch);
         }
         let sums = x.widened(name)?.sum_of_windows(name, &axes)?;
-        let members = Axis::members_of(&axes);
-        let members = Self::from_vec(members, axes.each_ref().map(|axis| axis.count))?;
+        let members = Axis::members_of(&axes)?;
         let means = sums.div(&members.cast(name, sums.dtype())?)?;
         means.cast(name, self.dtype())?.without_batch(has_batch)
     }

@@ -6,7 +6,7 @@ use rustorch_ir::ops::{Pool2d, PoolKind};
 use super::Windows;
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
-use crate::nn::windows::{Axis, Side};
+use crate::nn::windows::{Axis, Side, product_of};
 use crate::windowed::{PerDim, window_options};
 
 /// The optional arguments of a mean over windows of `N` dimensions.
@@ -111,13 +111,12 @@ impl Tensor {
         require(name, legal, "a divisor other than 0", "divisor_override 0")?;
         let means = match self.dtype().is_float() {
             true if N < 3 && are_whole(&sides, options) => x.mean_of_elements(name, &sides)?,
-            true => x.mean_of_floats(name, &sides, &divisors(&sides, options))?,
+            true => x.mean_of_floats(name, &sides, options)?,
             false => {
                 require(name, self.dtype().is_int(), "floats or integers", self.ty())?;
                 let axes: Vec<Axis> = sides.iter().map(Side::axis).collect();
                 let sums = x.sum_of_windows(name, &axes)?;
-                let by = divisors(&sides, options);
-                let by = Self::from_vec(by, sides.map(|side| side.count))?;
+                let by = divisors(&sides, options)?;
                 let whole = sums.abs()?.floor_divide(&by.abs()?)?;
                 let signs = sums.sign()?.mul(&by.sign()?)?;
                 whole.mul(&signs)?.cast(name, self.dtype())?
@@ -127,26 +126,25 @@ impl Tensor {
     }
 
     /// The means of floats `[n, c, …]`, by the operation on images.
-    fn mean_of_floats(
+    fn mean_of_floats<const N: usize>(
         &self,
         name: &'static str,
         sides: &[Side],
-        divisors: &[i64],
+        options: &AvgPoolOptions<N>,
     ) -> RusTorchResult<Self> {
-        let elements: usize = sides.iter().map(|side| side.kernel).product();
+        let elements = sides.iter().map(|side| side.kernel as f64).product::<f64>();
         // Without rounding what is rounded again.
         let means = self.widened(name)?.mean_of_elements(name, sides)?;
-        let factor = |&by: &i64| elements as f64 / by as f64;
-        let factors: Vec<f64> = divisors.iter().map(factor).collect();
-        let counts: Vec<usize> = sides.iter().map(|side| side.count).collect();
-        let factors = match &factors[..] {
-            [first, rest @ ..] if rest.iter().all(|f| f == first) => {
-                Self::number(name, (*first).into(), DType::F64, None)?
+        let means = match options.divisor_override {
+            Some(by) => means.mul(elements / by as f64)?,
+            None if are_whole(sides, options) => means,
+            None => {
+                let by = divisors(sides, options)?.cast(name, means.dtype())?;
+                let elements = Self::number(name, elements.into(), means.dtype(), None)?;
+                means.mul(&elements.div(&by)?)?
             }
-            _ => Self::from_vec(factors, &counts[..])?,
         };
-        let factors = factors.cast(name, means.dtype())?;
-        means.mul(&factors)?.cast(name, self.dtype())
+        means.cast(name, self.dtype())
     }
 
     /// The sums over windows divided by the kernel's size.
@@ -200,31 +198,20 @@ impl<const N: usize> Windows<N> {
 
 /// Is the sum over each window divided by the kernel's size?
 fn are_whole<const N: usize>(sides: &[Side], options: &AvgPoolOptions<N>) -> bool {
-    let is_whole = |side: &Side| {
-        let mut members = side.members();
-        members.all(|[inside, padded]| match options.count_include_pad {
-            true => padded == side.kernel,
-            false => inside == side.kernel,
-        })
-    };
+    let is_whole = |side: &Side| side.is_whole(options.count_include_pad);
     options.divisor_override.is_none() && sides.iter().all(is_whole)
 }
 
-/// What the sum over each window is divided by.
+/// What the sum over each window is divided by, `i64`.
 pub(in crate::nn) fn divisors<const N: usize>(
     sides: &[Side],
     options: &AvgPoolOptions<N>,
-) -> Vec<i64> {
-    sides.iter().fold(vec![1], |divisors, side| {
-        let members: Vec<[usize; 2]> = side.members().collect();
-        let product = |&by: &i64| {
-            let members = members.clone().into_iter();
-            members.map(move |[inside, padded]| match options.divisor_override {
-                Some(by) => by,
-                None if options.count_include_pad => by * padded as i64,
-                None => by * inside as i64,
-            })
-        };
-        divisors.iter().flat_map(product).collect()
-    })
+) -> RusTorchResult<Tensor> {
+    if let Some(by) = options.divisor_override {
+        return Tensor::full([], by, DType::I64);
+    }
+    let members = sides
+        .iter()
+        .map(|side| side.members(options.count_include_pad));
+    product_of(&members.collect::<RusTorchResult<Vec<_>>>()?)
 }

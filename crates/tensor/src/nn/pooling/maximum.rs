@@ -131,9 +131,8 @@ impl Tensor {
             [down, across] => self.max_of_planes(name, [down, across], indices),
             [deep, down, across] => {
                 let [plane, columns] = [down.size * across.size, down.count * across.count];
-                let is_one = |side: &Side| side.axis().members().all(|members| members > 0);
                 // A gradient is that of elements at their places, all added up in the order of the windows.
-                let by_place = self.requires_grad() && sides.iter().all(is_one);
+                let by_place = self.requires_grad() && sides.iter().all(Side::has_all);
                 let x = match by_place {
                     true => self.detach(),
                     false => self.clone(),
