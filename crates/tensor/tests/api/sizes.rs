@@ -197,7 +197,7 @@ fn printing_reads_what_is_shown() -> Outcome {
     bytes.eval()?;
     let text = bytes.expand([many, many, 2])?.to_string();
     assert!(
-        text.starts_with("tensor([[[7, 7],\n") && text.ends_with(", dtype=uint8)"),
+        text.starts_with("tensor([[[7, 7],\n") && text.ends_with(", dtype=u8)"),
         "{text}"
     );
     // What is not shown says nothing about how the rest is written.
