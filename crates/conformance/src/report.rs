@@ -7,12 +7,15 @@ use rustorch_ir::{DType, Graph, Node, OpKind};
 use rustorch_runtime::DeviceType;
 
 /// What only the CPU computes.
-const FACTORISATIONS: [OpKind; 14] = [
+const FACTORISATIONS: [OpKind; 17] = [
     OpKind::Cholesky,
     OpKind::Ldl,
     OpKind::LdlSolve,
     OpKind::Lu,
     OpKind::LuPivotsToPermutation,
+    OpKind::Determinant,
+    OpKind::LogDeterminant,
+    OpKind::Adjugate,
     OpKind::Qr,
     OpKind::Svd,
     OpKind::PseudoInverse,

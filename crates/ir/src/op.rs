@@ -303,7 +303,8 @@ ops! {
     matmul::Matmul, linear::Linear, embedding::Embedding, rope::Rope, attention::Attention,
     attention_backward::AttentionBackward,
     // Factorisations
-    cholesky::Cholesky, ldl::Ldl, ldl_solve::LdlSolve, lu::Lu, lu_pivots_to_permutation::LuPivotsToPermutation, qr::Qr, svd::Svd, pseudo_inverse::PseudoInverse, eigh::Eigh, eig::Eig, geqrf::Geqrf,
+    cholesky::Cholesky, ldl::Ldl, ldl_solve::LdlSolve, lu::Lu, lu_pivots_to_permutation::LuPivotsToPermutation,
+    determinant::Determinant, log_determinant::LogDeterminant, adjugate::Adjugate, qr::Qr, svd::Svd, pseudo_inverse::PseudoInverse, eigh::Eigh, eig::Eig, geqrf::Geqrf,
     householder_product::HouseholderProduct, solve_triangular::SolveTriangular,
     matrix_exp::MatrixExp,
     // Fourier transforms

@@ -5,7 +5,7 @@ use faer::linalg::solvers::{self, SelfAdjointEigen};
 use faer::{MatRef, Side};
 use num_complex::Complex64;
 
-use crate::{Eigen, NoConvergence, Number, elements, matrix, phase, real_diagonal};
+use crate::{Eigen, NoConvergence, Number, elements, matrix, phase, range, real_diagonal};
 
 pub(crate) fn hermitian<T: Number>(
     a: &[T],
@@ -18,23 +18,26 @@ pub(crate) fn hermitian<T: Number>(
     }
     let mut a = a.to_vec();
     real_diagonal(&mut a, n);
+    let back = range::tame(&mut a);
     let a = matrix(&a, n, n);
     if !vectors || n == 0 {
-        let values = a
+        let mut values = a
             .self_adjoint_eigenvalues(Side::Lower)
             .map_err(|_| NoConvergence)?;
+        range::scale(&mut values, back);
         return Ok(Eigen {
             values,
             vectors: Vec::new(),
         });
     }
     let found = SelfAdjointEigen::new(a, Side::Lower).map_err(|_| NoConvergence)?;
-    let values = found
+    let mut values: Vec<f64> = found
         .S()
         .column_vector()
         .iter()
         .map(T::real_part_impl)
         .collect();
+    range::scale(&mut values, back);
     let mut vectors = elements(found.U());
     turn(&mut vectors, n);
     Ok(Eigen { values, vectors })
@@ -58,8 +61,11 @@ pub(crate) fn general<T: Number>(
             vectors: Vec::new(),
         });
     }
-    let found = solver(matrix(a, n, n)).map_err(|_| NoConvergence)?;
-    let all: Vec<Complex64> = found.S().column_vector().iter().copied().collect();
+    let mut a = a.to_vec();
+    let back = range::tame(&mut a);
+    let found = solver(matrix(&a, n, n)).map_err(|_| NoConvergence)?;
+    let mut all: Vec<Complex64> = found.S().column_vector().iter().copied().collect();
+    range::scale(&mut all, back);
     let mut order: Vec<usize> = (0..n).collect();
     order.sort_by(|&i, &j| {
         let by_real = all[i].re.total_cmp(&all[j].re);

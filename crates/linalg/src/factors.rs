@@ -1,12 +1,11 @@
-//! Cholesky, LU and QR.
+//! Cholesky and QR.
 
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt;
-use faer::linalg::lu::partial_pivoting::factor as lu;
 use faer::linalg::solvers::Qr;
 use faer::{Par, Spec};
 
-use crate::{Number, elements, matrix, matrix_mut, real_diagonal};
+use crate::{Number, elements, matrix, matrix_mut, real_diagonal, reflections};
 
 pub(crate) fn cholesky<T: Number>(a: &mut [T], n: usize) -> Option<usize> {
     real_diagonal(a, n);
@@ -27,35 +26,11 @@ pub(crate) fn cholesky<T: Number>(a: &mut [T], n: usize) -> Option<usize> {
     }
 }
 
-pub(crate) fn lu<T: Number>(a: &mut [T], m: usize, n: usize) -> Vec<usize> {
-    let (mut rows, mut places) = (vec![0_usize; m], vec![0_usize; m]);
-    let scratch = lu::lu_in_place_scratch::<usize, T>(m, n, Par::Seq, Spec::default());
-    lu::lu_in_place(
-        matrix_mut(a, m, n),
-        &mut rows,
-        &mut places,
-        Par::Seq,
-        MemStack::new(&mut MemBuffer::new(scratch)),
-        Spec::default(),
-    );
-    exchanges(&rows, m.min(n))
-}
-
-/// The exchanges that bring row `rows[i]` to place `i`, one after the other.
-fn exchanges(rows: &[usize], count: usize) -> Vec<usize> {
-    // Which row is where, and where is which.
-    let mut row_at: Vec<usize> = (0..rows.len()).collect();
-    let mut place_of = row_at.clone();
-    let mut exchange = |i: usize| {
-        let from = place_of[rows[i]];
-        row_at.swap(i, from);
-        place_of.swap(row_at[i], row_at[from]);
-        from
-    };
-    (0..count).map(&mut exchange).collect()
-}
-
 pub(crate) fn qr<T: Number>(a: &[T], m: usize, n: usize, complete: bool) -> (Vec<T>, Vec<T>) {
+    if !a.iter().all(T::is_finite_impl) {
+        // One by one they spread what is not finite, as LAPACK's do.
+        return reflections::qr(a, m, n, complete);
+    }
     let factors = Qr::new(matrix(a, m, n));
     let mut r = elements(factors.thin_R());
     let q = match complete {

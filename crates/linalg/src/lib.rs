@@ -8,7 +8,9 @@ mod eigen;
 mod exponential;
 mod factors;
 mod ldl;
+mod lu;
 mod phase;
+mod range;
 mod reflections;
 mod svd;
 mod triangular;
@@ -81,7 +83,7 @@ pub trait Field: Copy + Send + Sync + 'static {
     fn cholesky(a: &mut [Self], n: usize) -> Option<usize>;
 
     /// `P·A = L·U` by partial pivoting, `L` (without its diagonal of 1) and `U` in place of `A`
-    /// `[m, n]`. Gives the row, from 0, that each row was exchanged with.
+    /// `[m, n]`; of singular matrices, too. Gives the row, from 0, that each row was exchanged with.
     fn lu(a: &mut [Self], m: usize, n: usize) -> Vec<usize>;
 
     /// `P·A·Pᵀ = L·D·Lᵀ` of a symmetric `A` `[n, n]`, or `L·D·Lᴴ` of a Hermitian one, of which only the
@@ -151,7 +153,7 @@ macro_rules! fields {
             }
 
             fn lu(a: &mut [Self], m: usize, n: usize) -> Vec<usize> {
-                factors::lu(a, m, n)
+                lu::lu(a, m, n)
             }
 
             fn ldl(a: &mut [Self], n: usize, hermitian: bool) -> Ldl {

@@ -2,7 +2,7 @@
 //! ([LAPACK Users' Guide](https://netlib.org/lapack/lug/node69.html)): `H = 1 − τ·v·vᴴ`, where the first
 //! element of `v` is 1, and `Hᴴ` brings a column to a real number `β` and zeros.
 
-use crate::Number;
+use crate::{Number, range};
 
 pub(crate) fn factor<T: Number>(a: &mut [T], m: usize, n: usize) -> Vec<T> {
     let reflect = |i: usize| {
@@ -18,23 +18,26 @@ pub(crate) fn factor<T: Number>(a: &mut [T], m: usize, n: usize) -> Vec<T> {
 
 /// Makes the vector of column `i`, from row `i` on, but for its 1. Gives `τ` and `β`.
 fn reflection<T: Number>(a: &mut [T], i: usize, n: usize) -> (T, T) {
-    let alpha = a[i * n + i];
-    let tail = || (i * n + i..).step_by(n).skip(1);
-    let len = a.len();
-    let below: f64 = tail()
-        .take_while(|&at| at < len)
-        .map(|at| T::abs2_impl(&a[at]))
+    let column = || (i * n + i..a.len()).step_by(n);
+    let largest = column().map(|at| T::abs1_impl(&a[at]));
+    // Squares stay in range.
+    let unit = range::unit(largest.fold(0.0, f64::max));
+    let near_one = |x: &T| T::mul_real_impl(x, &unit);
+    let alpha = near_one(&a[i * n + i]);
+    let below: f64 = column()
+        .skip(1)
+        .map(|at| T::abs2_impl(&near_one(&a[at])))
         .sum();
-    let length = (T::abs2_impl(&alpha) + below).sqrt();
-    if length == 0.0 || (below == 0.0 && T::imag_part_impl(&alpha) == 0.0) {
-        return (T::zero(), alpha);
+    if below == 0.0 && T::imag_part_impl(&alpha) == 0.0 {
+        return (T::zero(), a[i * n + i]);
     }
+    let length = (T::abs2_impl(&alpha) + below).sqrt();
     let beta = T::from_real_impl(&-length.copysign(T::real_part_impl(&alpha)));
     let scale = T::one() / (alpha - beta);
-    tail()
-        .take_while(|&at| at < len)
-        .for_each(|at| a[at] *= scale);
-    ((beta - alpha) / beta, beta)
+    let tail = (i * n + i..a.len()).step_by(n).skip(1);
+    tail.for_each(|at| a[at] = near_one(&a[at]) * scale);
+    let tau = (beta - alpha) / beta;
+    (tau, T::mul_real_impl(&beta, &(1.0 / unit)))
 }
 
 /// Multiplies the columns from `first` on by `1 − τ·v·vᴴ`, whose vector `v` is column `i` from row

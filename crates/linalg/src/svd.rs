@@ -2,7 +2,7 @@
 
 use faer::linalg::solvers;
 
-use crate::{NoConvergence, Number, Svd, Vectors, elements, matrix, phase};
+use crate::{NoConvergence, Number, Svd, Vectors, elements, matrix, phase, range};
 
 pub(crate) fn svd<T: Number>(
     a: &[T],
@@ -13,10 +13,13 @@ pub(crate) fn svd<T: Number>(
     if !a.iter().all(T::is_finite_impl) {
         return Err(NoConvergence);
     }
-    let a = matrix(a, m, n);
+    let mut a = a.to_vec();
+    let back = range::tame(&mut a);
+    let a = matrix(&a, m, n);
     let found = match vectors {
         Vectors::No => {
-            let s = a.singular_values().map_err(|_| NoConvergence)?;
+            let mut s = a.singular_values().map_err(|_| NoConvergence)?;
+            range::scale(&mut s, back);
             let (u, vh) = (Vec::new(), Vec::new());
             return Ok(Svd { u, s, vh });
         }
@@ -24,12 +27,13 @@ pub(crate) fn svd<T: Number>(
         Vectors::Full => solvers::Svd::new(a),
     };
     let found = found.map_err(|_| NoConvergence)?;
-    let s = found
+    let mut s = found
         .S()
         .column_vector()
         .iter()
         .map(T::real_part_impl)
         .collect::<Vec<_>>();
+    range::scale(&mut s, back);
     let mut u = elements(found.U());
     let mut vh = elements(found.V().transpose());
     vh.iter_mut().for_each(|x| *x = T::conj_impl(x));

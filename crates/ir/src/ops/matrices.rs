@@ -85,7 +85,7 @@ pub(crate) fn triangle(g: &mut Graph, x: ValueId, upper: bool, diagonal: i64) ->
 }
 
 /// Is an element on the diagonal? `bool` `[n, n]`.
-fn on_diagonal(g: &mut Graph, n: usize) -> Value {
+pub(crate) fn on_diagonal(g: &mut Graph, n: usize) -> Value {
     let columns = g.arange(n, DType::I64)?;
     let rows = g.reshape(columns, [n, 1])?;
     g.compare(CompareOp::Eq, rows, columns)
@@ -100,15 +100,41 @@ pub(crate) fn diagonal(g: &mut Graph, x: ValueId) -> Value {
     g.select(is_diagonal, rows, zero)
 }
 
+/// Matrices with 0 beside the diagonal.
+pub(crate) fn diagonal_alone(g: &mut Graph, x: ValueId) -> Value {
+    let TensorType { shape, dtype } = g.ty(x).clone();
+    let is_diagonal = on_diagonal(g, shape[shape.len() - 1])?;
+    let zero = g.constant(0, dtype)?;
+    g.select(is_diagonal, x, zero)
+}
+
 /// The diagonal `[…, n]` of matrices `[…, n, n]`.
 pub(crate) fn diagonal_of(g: &mut Graph, x: ValueId) -> Value {
-    let TensorType { shape, dtype } = g.ty(x).clone();
-    let rank = shape.len();
-    let is_diagonal = on_diagonal(g, shape[rank - 1])?;
-    let zero = g.constant(0, dtype)?;
-    let alone = g.select(is_diagonal, x, zero)?;
-    let sum = g.reduce(ReduceOp::Sum, alone, rank - 1)?;
-    g.reshape(sum, &shape[..rank - 1])
+    let alone = diagonal_alone(g, x)?;
+    reduced(g, ReduceOp::Sum, alone)
+}
+
+/// Reduces the last dimension, which is left out.
+pub(crate) fn reduced(g: &mut Graph, op: ReduceOp, x: ValueId) -> Value {
+    let shape = g.ty(x).shape.clone();
+    let last = shape.len() - 1;
+    let reduced = g.reduce(op, x, last)?;
+    g.reshape(reduced, &shape[..last])
+}
+
+/// A number for each matrix `[…]`, as it is multiplied with matrices: `[…, 1, 1]`.
+pub(crate) fn for_each_element(g: &mut Graph, x: ValueId) -> Value {
+    let rank = g.ty(x).rank();
+    let x = g.unsqueeze(x, rank)?;
+    g.unsqueeze(x, rank)
+}
+
+/// 1 in place of 0.
+pub(crate) fn or_one(g: &mut Graph, x: ValueId) -> Value {
+    let dtype = g.ty(x).dtype;
+    let (zero, one) = (g.constant(0, dtype)?, g.constant(1, dtype)?);
+    let is_zero = g.compare(CompareOp::Eq, x, zero)?;
+    g.select(is_zero, one, x)
 }
 
 /// Matrices with 0 on the diagonal.
@@ -130,17 +156,33 @@ pub(crate) fn differences(g: &mut Graph, x: ValueId) -> Value {
     g.select(is_diagonal, one, differences)
 }
 
-/// Solves `A·X = B` for matrices of the same leading dimensions.
-pub(crate) fn solve(g: &mut Graph, a: ValueId, b: ValueId) -> Value {
-    let first = g.push(Lu { check: false }, &[a])?;
-    let (packed, pivots) = (first, g.results(first)[1]);
+/// The sign of each exchange `[…, k]` that an [`Lu`], whose first result is given, makes: −1, or 1 where a row stays.
+pub(crate) fn signs(g: &mut Graph, packed: ValueId) -> Value {
+    let (dtype, pivots) = (g.ty(packed).dtype, g.results(packed)[1]);
+    let count = g.ty(pivots).shape.last().map_or(0, |&count| count);
+    let rows = g.arange(count, DType::I32)?;
+    let numbers = g.add_scalar(rows, 1.0)?;
+    let stays = g.compare(CompareOp::Eq, pivots, numbers)?;
+    let (plus, minus) = (g.constant(1, dtype)?, g.constant(-1, dtype)?);
+    g.select(stays, plus, minus)
+}
+
+/// The rows of `b` as an [`Lu`], whose first result is given, exchanged those of its matrix.
+pub(crate) fn exchanged(g: &mut Graph, packed: ValueId, b: ValueId) -> Value {
+    let pivots = g.results(packed)[1];
     let shape = g.ty(b).shape.clone();
     let rank = shape.len();
     let rows = shape[rank - 2];
     let order = g.push(LuPivotsToPermutation { rows }, &[pivots])?;
     let order = g.unsqueeze(order, rank - 1)?;
     let order = g.broadcast(order, shape)?;
-    let mut x = g.push(Gather { dim: rank - 2 }, &[b, order])?;
+    g.push(Gather { dim: rank - 2 }, &[b, order])
+}
+
+/// Solves `A·X = B` for matrices of the same leading dimensions.
+pub(crate) fn solve(g: &mut Graph, a: ValueId, b: ValueId) -> Value {
+    let packed = g.push(Lu { check: false }, &[a])?;
+    let mut x = exchanged(g, packed, b)?;
     for upper in [false, true] {
         let unitriangular = !upper;
         let solve = SolveTriangular {

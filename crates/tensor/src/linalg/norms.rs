@@ -158,8 +158,12 @@ pub fn cond(a: &Tensor, ord: MatrixNorm) -> RusTorchResult<Tensor> {
     square(NAME, a)?;
     let norm = |x: &Tensor| norm_of(NAME, x, ord, [-2, -1], false);
     let (inverse, info) = inv_ex(a, false)?;
+    let is_singular = info.gt(0)?;
+    let each = is_singular.unsqueeze(-1)?.unsqueeze(-1)?;
+    // Norms by singular values take finite elements only.
+    let inverse = inverse.masked_fill(&each, 0)?;
     let product = norm(a)?.mul(&norm(&inverse)?)?;
-    product.masked_fill(&info.gt(0)?, f64::INFINITY)
+    product.masked_fill(&is_singular, f64::INFINITY)
 }
 
 #[track_calls]

@@ -1,7 +1,7 @@
 //! Systems of equations, inverses, determinants.
 
-use rustorch_ir::ops::{LdlSolve, Scatter, SolveTriangular};
-use rustorch_ir::{DType, OpError};
+use rustorch_ir::OpError;
+use rustorch_ir::ops::{Determinant, LdlSolve, LogDeterminant, Scatter, SolveTriangular};
 use rustorch_macros::track_calls;
 
 use super::factors::{lu_of, permutation};
@@ -249,28 +249,13 @@ fn inverse_and_info(
     Ok((by_factors(name, &lu, &pivots, &one)?, info))
 }
 
-/// The determinants of square matrices.
+/// The determinants of square matrices: 0 of singular ones, whose gradient is that of a polynomial, too.
 ///
 /// # Errors
 /// Other than square matrices of floats or complex numbers.
 #[track_calls(linalg)]
 pub fn det(a: &Tensor) -> RusTorchResult<Tensor> {
-    determinant("linalg.det", a)
-}
-
-fn determinant(name: &'static str, a: &Tensor) -> RusTorchResult<Tensor> {
-    square(name, a)?;
-    let [lu, pivots, _] = lu_of(name, a, false)?;
-    lu.diagonal(0, -2, -1)?
-        .prod(-1, false)?
-        .mul(&sign(&pivots)?)
-}
-
-/// The sign of the permutation that exchanges make, `i64`.
-fn sign(pivots: &Tensor) -> RusTorchResult<Tensor> {
-    let count = pivots.shape().last().map_or(0, |&count| count as i64);
-    let rows = Tensor::arange(1, count + 1, 1, DType::I32)?;
-    Tensor::where_(&pivots.ne(&rows)?, -1, 1)?.prod(-1, false)
+    Tensor::apply("linalg.det", Determinant, &[a])
 }
 
 /// Sign, or phase, and logarithm of the modulus of the determinants of square matrices: 0 and −∞ of
@@ -284,20 +269,8 @@ pub fn slogdet(a: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
 }
 
 fn logarithm(name: &'static str, a: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
-    square(name, a)?;
-    let [lu, pivots, _] = lu_of(name, a, false)?;
-    let diagonal = lu.diagonal(0, -2, -1)?;
-    let length = diagonal.abs()?;
-    let direction = match a.dtype().is_complex() {
-        true => {
-            let zero = length.eq(0)?;
-            let length = length.masked_fill(&zero, 1)?;
-            diagonal.div(&length)?
-        }
-        false => diagonal.sign()?,
-    };
-    let phase = direction.prod(-1, false)?.mul(&sign(&pivots)?)?;
-    Ok((phase, length.log()?.sum(-1, false)?))
+    let [sign, log] = Tensor::apply_all(name, LogDeterminant, &[a])?;
+    Ok((sign, log))
 }
 
 /// Square matrices multiplied `n` times by themselves; their inverses where `n` is negative.
