@@ -5,7 +5,9 @@ use faer::linalg::solvers::{self, SelfAdjointEigen};
 use faer::{MatRef, Side};
 use num_complex::Complex64;
 
-use crate::{Eigen, NoConvergence, Number, elements, matrix, phase, range, real_diagonal};
+use crate::{
+    Eigen, NoConvergence, Number, Vectors, elements, matrix, phase, range, real_diagonal, svd,
+};
 
 pub(crate) fn hermitian<T: Number>(
     a: &[T],
@@ -64,14 +66,14 @@ pub(crate) fn general<T: Number>(
     let mut a = a.to_vec();
     let back = range::tame(&mut a);
     let found = solver(matrix(&a, n, n)).map_err(|_| NoConvergence)?;
-    let mut all: Vec<Complex64> = found.S().column_vector().iter().copied().collect();
-    range::scale(&mut all, back);
+    let all: Vec<Complex64> = found.S().column_vector().iter().copied().collect();
     let mut order: Vec<usize> = (0..n).collect();
     order.sort_by(|&i, &j| {
         let by_real = all[i].re.total_cmp(&all[j].re);
         by_real.then(all[j].im.total_cmp(&all[i].im))
     });
-    let values = order.iter().map(|&i| all[i]).collect();
+    let mut values: Vec<Complex64> = order.iter().map(|&i| all[i]).collect();
+    range::scale(&mut values, back);
     if !vectors {
         return Ok(Eigen {
             values,
@@ -81,21 +83,45 @@ pub(crate) fn general<T: Number>(
     let columns = found.U();
     let row = |i| order.iter().map(move |&j| columns[(i, j)]);
     let mut vectors: Vec<Complex64> = (0..n).flat_map(row).collect();
-    for column in 0..n {
-        let squares = vectors
-            .iter()
-            .skip(column)
-            .step_by(n)
-            .map(Complex64::norm_sqr);
-        let length = squares.sum::<f64>().sqrt();
-        vectors
-            .iter_mut()
-            .skip(column)
-            .step_by(n)
-            .for_each(|x| *x /= length);
+    for (column, &of) in order.iter().enumerate() {
+        if !normalise(&mut vectors, column, n) {
+            let null = null_vector(&a, n, all[of])?;
+            let elements = vectors.iter_mut().skip(column).step_by(n);
+            elements.zip(null).for_each(|(x, null)| *x = null);
+        }
     }
     turn(&mut vectors, n);
     Ok(Eigen { values, vectors })
+}
+
+/// Gives a column the length 1. Where eigenvalues are equal its elements may be huge, or were so huge that they
+/// are of no use, which it says.
+fn normalise(vectors: &mut [Complex64], column: usize, n: usize) -> bool {
+    let largest = vectors.iter().skip(column).step_by(n);
+    let unit = range::unit(largest.map(|x| x.l1_norm()).fold(0.0, f64::max));
+    let elements = vectors.iter_mut().skip(column).step_by(n);
+    elements.for_each(|x| *x *= unit);
+    let squares = vectors.iter().skip(column).step_by(n);
+    let length = squares.map(Complex64::norm_sqr).sum::<f64>().sqrt();
+    let elements = vectors.iter_mut().skip(column).step_by(n);
+    elements.for_each(|x| *x /= length);
+    length.is_finite() && length > 0.0
+}
+
+/// The vector of length 1 that a matrix less an eigenvalue makes smallest.
+fn null_vector<T: Number>(
+    a: &[T],
+    n: usize,
+    value: Complex64,
+) -> Result<impl Iterator<Item = Complex64>, NoConvergence> {
+    let element = |(at, x): (usize, &T)| {
+        let x = Complex64::new(T::real_part_impl(x), T::imag_part_impl(x));
+        if at / n == at % n { x - value } else { x }
+    };
+    let shifted: Vec<Complex64> = a.iter().enumerate().map(element).collect();
+    let found = svd::svd(&shifted, n, n, Vectors::Reduced)?;
+    let last = found.vh.into_iter().skip((n - 1) * n);
+    Ok(last.map(|x| x.conj()))
 }
 
 /// Gives each of `n` columns its phase.

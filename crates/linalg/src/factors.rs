@@ -5,7 +5,7 @@ use faer::linalg::cholesky::llt;
 use faer::linalg::solvers::Qr;
 use faer::{Par, Spec};
 
-use crate::{Number, elements, matrix, matrix_mut, real_diagonal, reflections};
+use crate::{Number, elements, matrix, matrix_mut, range, real_diagonal, reflections};
 
 pub(crate) fn cholesky<T: Number>(a: &mut [T], n: usize) -> Option<usize> {
     real_diagonal(a, n);
@@ -31,8 +31,11 @@ pub(crate) fn qr<T: Number>(a: &[T], m: usize, n: usize, complete: bool) -> (Vec
         // One by one they spread what is not finite, as LAPACK's do.
         return reflections::qr(a, m, n, complete);
     }
-    let factors = Qr::new(matrix(a, m, n));
+    let mut a = a.to_vec();
+    let back = range::tame(&mut a);
+    let factors = Qr::new(matrix(&a, m, n));
     let mut r = elements(factors.thin_R());
+    range::scale(&mut r, back);
     let q = match complete {
         true => factors.compute_Q(),
         false => factors.compute_thin_Q(),

@@ -39,15 +39,18 @@ fn columns<T: Number>(
     let half = (range.len() / 2).next_multiple_of(PANEL);
     let middle = range.start + half;
     columns(a, [m, n], range.start..middle, exchanges);
-    let rest = matrix_mut(a, m, n).submatrix_mut(
-        range.start,
-        range.start,
-        m - range.start,
-        range.len(),
-    );
+    let rest =
+        matrix_mut(a, m, n).submatrix_mut(range.start, range.start, m - range.start, range.len());
     let (l, mut right, left, below) = rest.split_at_mut(half, half);
     solve_lower(l.as_ref(), right.as_mut(), Par::Seq);
-    matmul(below, Accum::Add, left.as_ref(), right.as_ref(), -T::one(), Par::Seq);
+    matmul(
+        below,
+        Accum::Add,
+        left.as_ref(),
+        right.as_ref(),
+        -T::one(),
+        Par::Seq,
+    );
     columns(a, [m, n], middle..range.end, exchanges);
 }
 

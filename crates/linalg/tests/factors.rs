@@ -87,91 +87,191 @@ fn diagonal(values: &[Complex64], [m, n]: [usize; 2]) -> Matrix {
 
 #[track_caller]
 fn same(a: &[Complex64], b: &[Complex64]) {
+    near(a, b, b.iter().map(|b| b.norm()).fold(0.0, f64::max));
+}
+
+/// Equal but for what is small beside numbers of a size.
+#[track_caller]
+fn near(a: &[Complex64], b: &[Complex64], size: f64) {
     assert_eq!(a.len(), b.len());
-    let worst = a
-        .iter()
-        .zip(b)
-        .map(|(a, b)| (a - b).norm())
-        .fold(0.0, f64::max);
-    let size = b.iter().map(|b| b.norm()).fold(1.0, f64::max);
-    assert!(worst < 1e-12 * size, "differs by {worst:e} of {size:e}");
+    let differences = a.iter().zip(b).map(|(a, b)| (a - b).norm());
+    for difference in differences {
+        // Below the normal numbers steps do not become smaller.
+        let allowed = 1e-12 * size + 100.0 * f64::MIN_POSITIVE * f64::EPSILON;
+        assert!(
+            difference <= allowed,
+            "differs by {difference:e} of {size:e}"
+        );
+    }
+}
+
+/// Matrices that are not easy: of rank 2 at most, of equal elements, with columns of zeros, huge, tiny, and with
+/// rows of all sizes.
+fn hard<T: Number>(m: usize, n: usize) -> Vec<Vec<T>> {
+    let easy: Vec<T> = random(m, n);
+    let made = |f: &dyn Fn(usize, usize) -> Complex64| -> Vec<T> {
+        let element = |at: usize| f(at / n, at % n);
+        let elements = (0..m * n).map(element);
+        elements.map(|x| T::new(x.re, x.im)).collect()
+    };
+    let scaled = |scale: f64| made(&|i, j| easy[i * n + j].complex() * scale);
+    let [left, right]: [Vec<T>; 2] = [random(m, 2), random(2, n)];
+    let product = times(&wide(&left), &wide(&right), [m, 2, n]);
+    vec![
+        made(&|i, j| product[i * n + j]),
+        made(&|_, _| Complex64::ZERO),
+        made(&|_, _| 49.0.into()),
+        made(&|i, j| easy[i * n + j].complex() * (j % 3) as f64),
+        made(&|i, j| f64::from(u8::from(i == j)).into()),
+        made(&|i, j| f64::from(u8::from(i + 1 == j)).into()),
+        scaled(1e200),
+        scaled(1e-200),
+        scaled(1e-310),
+        made(&|i, j| easy[i * n + j].complex() * 0.1f64.powi(8 * i as i32)),
+        made(&|i, j| match (i, j) {
+            (0, 0) => 1.0.into(),
+            (0, _) | (_, 0) => Complex64::ZERO,
+            _ => easy[i * n + j].complex() * 1e-160,
+        }),
+    ]
 }
 
 fn factors<T: Number>() {
     for [m, n] in SIZES {
-        let k = m.min(n);
         let a: Vec<T> = random(m, n);
-        let whole = wide(&a);
-
-        for complete in [false, true] {
-            let size = if complete { m } else { k };
-            let (q, r) = T::qr(&a, m, n, complete);
-            same(&times(&wide(&q), &wide(&r), [m, size, n]), &whole);
-            let adjoint = adjoint(&wide(&q), [m, size]);
-            same(
-                &times(&adjoint, &wide(&q), [size, m, size]),
-                &identity(size),
-            );
-            assert!((0..size * n).all(|at| at / n <= at % n || r[at].complex() == Complex64::ZERO));
-            assert!((0..k).all(|i| r[i * n + i].complex().im == 0.0));
-        }
-
+        factors_of(&a, [m, n]);
+        // The signs of reflections are LAPACK's in both.
         let mut reflections = a.clone();
-        let tau = T::reflections(&mut reflections, m, n);
-        let (q, r) = T::qr(&a, m, n, false);
-        let upper = (0..k * n).filter(|at| at / n <= at % n);
+        T::reflections(&mut reflections, m, n);
+        let (_, r) = T::qr(&a, m, n, false);
+        let upper = (0..m.min(n) * n).filter(|at| at / n <= at % n);
         let [got, expected]: [Matrix; 2] =
             [&reflections, &r].map(|x| upper.clone().map(|at| x[at].complex()).collect());
         same(&got, &expected);
-        if n <= m {
-            T::product_of_reflections(&mut reflections, m, n, &tau);
-            same(&wide(&reflections), &wide(&q));
-        }
-
-        let mut lu = a.clone();
-        let exchanges = T::lu(&mut lu, m, n);
-        let lower = |at: usize| match (at / k).cmp(&(at % k)) {
-            std::cmp::Ordering::Less => Complex64::ZERO,
-            std::cmp::Ordering::Equal => Complex64::ONE,
-            std::cmp::Ordering::Greater => lu[at / k * n + at % k].complex(),
-        };
-        let l: Matrix = (0..m * k).map(lower).collect();
-        assert!(l.iter().all(|x| x.norm() < 1.5));
-        let upper = |at: usize| match at / n <= at % n {
-            true => lu[at].complex(),
-            false => Complex64::ZERO,
-        };
-        let u: Matrix = (0..k * n).map(upper).collect();
-        let mut exchanged = whole.clone();
-        for (i, &j) in exchanges.iter().enumerate() {
-            (0..n).for_each(|column| exchanged.swap(i * n + column, j * n + column));
-        }
-        same(&times(&l, &u, [m, k, n]), &exchanged);
-
-        for vectors in [Vectors::Reduced, Vectors::Full] {
-            let [rows, columns] = match vectors {
-                Vectors::Full => [m, n],
-                _ => [k, k],
-            };
-            let svd = T::svd(&a, m, n, vectors).unwrap();
-            let s: Matrix = svd.s.iter().map(|&s| s.into()).collect();
-            let (u, vh) = (wide(&svd.u), wide(&svd.vh));
-            let scaled = times(&u, &diagonal(&s, [rows, columns]), [m, rows, columns]);
-            same(&times(&scaled, &vh, [m, columns, n]), &whole);
-            same(
-                &times(&adjoint(&u, [m, rows]), &u, [rows, m, rows]),
-                &identity(rows),
-            );
-            assert!(svd.s.is_sorted_by(|a, b| a >= b));
-            let alone: Matrix = T::svd(&a, m, n, Vectors::No)
-                .unwrap()
-                .s
-                .iter()
-                .map(|&s| s.into())
-                .collect();
-            same(&alone, &s);
-        }
     }
+    for [m, n] in [
+        [0, 2],
+        [1, 1],
+        [2, 2],
+        [3, 3],
+        [5, 2],
+        [2, 5],
+        [20, 24],
+        [24, 20],
+    ] {
+        hard::<T>(m, n).iter().for_each(|a| factors_of(a, [m, n]));
+    }
+}
+
+fn factors_of<T: Number>(a: &[T], [m, n]: [usize; 2]) {
+    let k = m.min(n);
+    let whole = wide(a);
+    for complete in [false, true] {
+        let size = if complete { m } else { k };
+        let (q, r) = T::qr(a, m, n, complete);
+        same(&times(&wide(&q), &wide(&r), [m, size, n]), &whole);
+        let adjoint = adjoint(&wide(&q), [m, size]);
+        same(
+            &times(&adjoint, &wide(&q), [size, m, size]),
+            &identity(size),
+        );
+        assert!((0..size * n).all(|at| at / n <= at % n || r[at].complex() == Complex64::ZERO));
+        assert!((0..k).all(|i| r[i * n + i].complex().im == 0.0));
+    }
+
+    let mut reflections = a.to_vec();
+    let tau = T::reflections(&mut reflections, m, n);
+    let upper = |at: usize| match at / n <= at % n {
+        true => reflections[at].complex(),
+        false => Complex64::ZERO,
+    };
+    let r: Matrix = (0..k * n).map(upper).collect();
+    if n <= m {
+        T::product_of_reflections(&mut reflections, m, n, &tau);
+        same(&times(&wide(&reflections), &r, [m, n, n]), &whole);
+    }
+
+    let mut lu = a.to_vec();
+    let exchanges = T::lu(&mut lu, m, n);
+    let lower = |at: usize| match (at / k).cmp(&(at % k)) {
+        std::cmp::Ordering::Less => Complex64::ZERO,
+        std::cmp::Ordering::Equal => Complex64::ONE,
+        std::cmp::Ordering::Greater => lu[at / k * n + at % k].complex(),
+    };
+    let l: Matrix = (0..m * k).map(lower).collect();
+    assert!(l.iter().all(|x| x.norm() < 1.5));
+    let upper = |at: usize| match at / n <= at % n {
+        true => lu[at].complex(),
+        false => Complex64::ZERO,
+    };
+    let u: Matrix = (0..k * n).map(upper).collect();
+    let mut exchanged = whole.clone();
+    for (i, &j) in exchanges.iter().enumerate() {
+        (0..n).for_each(|column| exchanged.swap(i * n + column, j * n + column));
+    }
+    same(&times(&l, &u, [m, k, n]), &exchanged);
+
+    for vectors in [Vectors::Reduced, Vectors::Full] {
+        let [rows, columns] = match vectors {
+            Vectors::Full => [m, n],
+            _ => [k, k],
+        };
+        let svd = T::svd(a, m, n, vectors).unwrap();
+        let s: Matrix = svd.s.iter().map(|&s| s.into()).collect();
+        let (u, vh) = (wide(&svd.u), wide(&svd.vh));
+        let scaled = times(&u, &diagonal(&s, [rows, columns]), [m, rows, columns]);
+        same(&times(&scaled, &vh, [m, columns, n]), &whole);
+        same(
+            &times(&adjoint(&u, [m, rows]), &u, [rows, m, rows]),
+            &identity(rows),
+        );
+        assert!(svd.s.is_sorted_by(|a, b| a >= b));
+        let alone: Matrix = T::svd(a, m, n, Vectors::No)
+            .unwrap()
+            .s
+            .iter()
+            .map(|&s| s.into())
+            .collect();
+        same(&alone, &s);
+    }
+}
+
+/// The Hermitian matrix of a lower triangle.
+fn mirrored<T: Number>(a: &[T], n: usize) -> Vec<T> {
+    let element = |at: usize| {
+        let (i, j) = (at / n, at % n);
+        let x = a[i.max(j) * n + i.min(j)].complex();
+        match i.cmp(&j) {
+            std::cmp::Ordering::Less => T::new(x.re, -x.im),
+            std::cmp::Ordering::Equal => T::new(x.re, 0.0),
+            std::cmp::Ordering::Greater => T::new(x.re, x.im),
+        }
+    };
+    (0..n * n).map(element).collect()
+}
+
+fn eigenvalues<T: Number>(a: &[T], n: usize, hermitian: bool) {
+    let whole = wide(a);
+    let size = whole.iter().map(|x| x.norm()).fold(0.0, f64::max);
+    let residual = |values: &[Complex64], vectors: &[Complex64]| {
+        let scaled = times(vectors, &diagonal(values, [n, n]), [n, n, n]);
+        near(&times(&whole, vectors, [n, n, n]), &scaled, size);
+    };
+    if hermitian {
+        let eigen = T::eigh(a, n, true).unwrap();
+        let values: Matrix = eigen.values.iter().map(|&w| w.into()).collect();
+        let v = wide(&eigen.vectors);
+        residual(&values, &v);
+        same(&times(&adjoint(&v, [n, n]), &v, [n, n, n]), &identity(n));
+        assert!(eigen.values.is_sorted());
+        let alone = T::eigh(a, n, false).unwrap().values;
+        let alone: Matrix = alone.iter().map(|&w| w.into()).collect();
+        near(&alone, &values, size);
+    }
+    let eigen = T::eig(a, n, true).unwrap();
+    residual(&eigen.values, &eigen.vectors);
+    let lengths = times(&adjoint(&eigen.vectors, [n, n]), &eigen.vectors, [n, n, n]);
+    assert!((0..n).all(|i| (lengths[i * n + i].re - 1.0).abs() < 1e-12));
 }
 
 fn squares<T: Number>() {
@@ -191,26 +291,8 @@ fn squares<T: Number>() {
             &wide(&definite),
         );
 
-        let eigen = T::eigh(&definite, n, true).unwrap();
-        let values: Matrix = eigen.values.iter().map(|&w| w.into()).collect();
-        let v = wide(&eigen.vectors);
-        let scaled = times(&v, &diagonal(&values, [n, n]), [n, n, n]);
-        same(
-            &times(&scaled, &adjoint(&v, [n, n]), [n, n, n]),
-            &wide(&definite),
-        );
-        assert!(eigen.values.is_sorted());
-        let alone: Matrix = T::eigh(&definite, n, false)
-            .unwrap()
-            .values
-            .iter()
-            .map(|&w| w.into())
-            .collect();
-        same(&alone, &values);
-
-        let eigen = T::eig(&a, n, true).unwrap();
-        let scaled = times(&eigen.vectors, &diagonal(&eigen.values, [n, n]), [n, n, n]);
-        same(&times(&whole, &eigen.vectors, [n, n, n]), &scaled);
+        eigenvalues::<T>(&definite, n, true);
+        eigenvalues::<T>(&a, n, false);
 
         for (upper, unit) in [(false, false), (false, true), (true, false), (true, true)] {
             let part = |at: usize| match (at / n, at % n) {
@@ -258,16 +340,51 @@ fn squares<T: Number>() {
     }
 }
 
+/// Eigenvalues of matrices that are not easy, among them those without enough vectors.
+fn eigenvalues_of_hard<T: Number>() {
+    for n in [1, 2, 5, 22] {
+        for a in hard::<T>(n, n) {
+            eigenvalues(&mirrored(&a, n), n, true);
+            eigenvalues(&a, n, false);
+        }
+    }
+}
+
 #[test]
 fn factors_of_real_matrices() {
     factors::<f64>();
     squares::<f64>();
+    eigenvalues_of_hard::<f64>();
 }
 
 #[test]
 fn factors_of_complex_matrices() {
     factors::<Complex64>();
     squares::<Complex64>();
+    eigenvalues_of_hard::<Complex64>();
+}
+
+#[test]
+fn a_singular_triangle_gives_infinity() {
+    let triangle = |upper| Triangle { upper, unit: false };
+    // x₁ = 4 / 2, x₀ = (1 − 1 · 2) / 0.
+    let mut b = [1.0, 4.0];
+    f64::solve_triangular(&[0.0, 1.0, 0.0, 2.0], triangle(true), &mut b, 2, 1);
+    assert_eq!(b, [f64::NEG_INFINITY, 2.0]);
+    let mut b = [4.0, 1.0];
+    f64::solve_triangular(&[2.0, 0.0, 1.0, 0.0], triangle(false), &mut b, 2, 1);
+    assert_eq!(b, [2.0, f64::NEG_INFINITY]);
+}
+
+#[test]
+fn what_is_not_finite_spreads() {
+    for x in [f64::NAN, f64::INFINITY] {
+        let (q, r) = f64::qr(&[1.0, 2.0, x, 4.0], 2, 2, false);
+        assert!(q.iter().all(|x| x.is_nan()) && r[3].is_nan());
+        let mut a = [0.0, 1.0, x, 1.0];
+        f64::lu(&mut a, 2, 2);
+        assert!(!(a[0] * a[3]).is_finite());
+    }
 }
 
 #[test]

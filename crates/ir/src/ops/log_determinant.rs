@@ -42,10 +42,12 @@ impl OpDef for LogDeterminant {
             }
             _ => g.unary(UnaryOp::Sign, diagonal)?,
         };
-        let directions = g.mul(direction, signs)?;
+        // One after the other, so that −1 of complex numbers has an imaginary part of +0, as in PyTorch.
+        let [direction, sign] = [direction, signs].map(|x| matrices::reduced(g, ReduceOp::Prod, x));
+        let phase = g.mul(direction?, sign?)?;
         let logarithms = g.unary(UnaryOp::Log, length)?;
         Ok(smallvec![
-            matrices::reduced(g, ReduceOp::Prod, directions)?,
+            phase,
             matrices::reduced(g, ReduceOp::Sum, logarithms)?,
         ])
     }

@@ -4,7 +4,7 @@ use rustorch_macros::track_calls;
 
 use super::factors::singular_values;
 use super::solve::inv_ex;
-use super::{sizes, square};
+use super::{batch, sizes, square};
 use crate::Tensor;
 use crate::dims::{Integer, IntoDims};
 use crate::error::{RusTorchResult, require};
@@ -155,7 +155,9 @@ pub fn cond(a: &Tensor, ord: MatrixNorm) -> RusTorchResult<Tensor> {
             false => smallest.div(&largest),
         };
     }
-    square(NAME, a)?;
+    if square(NAME, a)? == 0 {
+        return Tensor::zeros(batch(a), a.dtype().real());
+    }
     let norm = |x: &Tensor| norm_of(NAME, x, ord, [-2, -1], false);
     let (inverse, info) = inv_ex(a, false)?;
     let is_singular = info.gt(0)?;

@@ -1,8 +1,9 @@
 //! Linear algebra against known values and its own definitions.
 
 use rustorch_ir::DType;
+use rustorch_tensor::autograd::{grad, grad_with};
 use rustorch_tensor::linalg::{self, MatrixNorm, QrMode, Tolerance};
-use rustorch_tensor::{RusTorchResult, Tensor, tensor};
+use rustorch_tensor::{GradOptions, RusTorchResult, Tensor, tensor};
 
 use crate::Outcome;
 
@@ -148,6 +149,186 @@ fn determinants_powers_and_exponentials() -> Outcome {
         linalg::det(&Tensor::zeros([0, 0], DType::F32)?)?.to_scalar::<f32>()?,
         1.0
     );
+    Ok(())
+}
+
+/// Singular matrices with their adjugates, transposed, which are the gradients of their determinants.
+fn singular(dtype: DType) -> RusTorchResult<Vec<[Tensor; 2]>> {
+    let given = [
+        (tensor![[1., 2.], [2., 4.]], tensor![[4., -2.], [-2., 1.]]),
+        (tensor![[0., 0.], [0., 1.]], tensor![[1., 0.], [0., 0.]]),
+        (tensor![[0., 1.], [0., 0.]], tensor![[0., 0.], [-1., 0.]]),
+        (tensor![[0., 0.], [0., 0.]], tensor![[0., 0.], [0., 0.]]),
+        (tensor![[0.]], tensor![[1.]]),
+        // Rank 2 of 3.
+        (
+            tensor![[1., 2., 3.], [4., 5., 6.], [7., 8., 9.]],
+            tensor![[-3., 6., -3.], [6., -12., 6.], [-3., 6., -3.]],
+        ),
+        (
+            tensor![[1., 0., 2.], [3., 0., 4.], [5., 0., 7.]],
+            tensor![[0., -1., 0.], [0., -3., 0.], [0., 2., 0.]],
+        ),
+        // Rank 1 of 3.
+        (
+            Tensor::full([3, 3], 7.0, DType::F32)?,
+            Tensor::zeros([3, 3], DType::F32)?,
+        ),
+    ];
+    let of = |(a, adjugate): (Tensor, Tensor)| Ok([a.to_dtype(dtype)?, adjugate.to_dtype(dtype)?]);
+    given.into_iter().map(of).collect()
+}
+
+fn leaf(a: &Tensor) -> RusTorchResult<Tensor> {
+    let mut a = a.detach();
+    a.requires_grad_(true)?;
+    Ok(a)
+}
+
+/// A number of a real or a complex tensor, which can be differentiated.
+fn number(x: &Tensor) -> RusTorchResult<Tensor> {
+    match x.dtype().is_complex() {
+        true => x.real()?.sum_all(),
+        false => x.sum_all(),
+    }
+}
+
+#[test]
+fn determinants_of_singular_matrices() -> Outcome {
+    for dtype in DTYPES {
+        for [a, adjugate] in singular(dtype)? {
+            let a = leaf(&a)?;
+            let det = linalg::det(&a)?;
+            close(&det, &Tensor::zeros([], dtype)?)?;
+            close(&grad(&[&number(&det)?], &[&a])?[0], &adjugate)?;
+            let (p, l, u) = linalg::lu(&a)?;
+            close(&p.matmul(&l)?.matmul(&u)?, &a)?;
+        }
+        let sevens = Tensor::full([2, 3, 3], 7.0, dtype)?;
+        let (sign, log) = linalg::slogdet(&sevens)?;
+        assert_eq!(sign.abs()?.to_dtype(DType::F64)?.to_vec::<f64>()?, [0.0; 2]);
+        assert_eq!(
+            log.to_dtype(DType::F64)?.to_vec::<f64>()?,
+            [f64::NEG_INFINITY; 2]
+        );
+        let log = sevens.logdet()?;
+        let log = if dtype.is_complex() { log.real()? } else { log };
+        assert_eq!(
+            log.to_dtype(DType::F64)?.to_vec::<f64>()?,
+            [f64::NEG_INFINITY; 2]
+        );
+        let (_, pivots, info) = linalg::lu_factor_ex(&sevens, false)?;
+        assert_eq!(info.to_vec::<i32>()?, [2; 2]);
+        assert_eq!(pivots.to_vec::<i32>()?, [1, 2, 3, 1, 2, 3]);
+        assert!(linalg::lu_factor(&sevens)?.0.eval().is_err());
+        assert!(linalg::inv(&sevens)?.eval().is_err());
+        assert!(linalg::solve(&sevens, &sevens, true)?.eval().is_err());
+    }
+    Ok(())
+}
+
+#[test]
+fn a_singular_matrix_of_a_batch_leaves_the_others() -> Outcome {
+    for dtype in DTYPES {
+        let [one, two] =
+            [0, 1].map(|i| -> RusTorchResult<Tensor> { matrices(2, dtype)?.i(i)?.i(0) });
+        let (one, two) = (one?, two?);
+        let singular = &singular(dtype)?[0];
+        let a = leaf(&Tensor::stack(&[&one, &singular[0], &two], 0)?)?;
+        let weights = tensor![2., 3., -1.].to_dtype(dtype)?;
+        let loss = number(&linalg::det(&a)?.mul(&weights)?)?;
+        let found = grad(&[&loss], &[&a])?;
+        let regular = |a: &Tensor, weight: f64| {
+            let cofactors = linalg::inv(a)?.transpose(-2, -1)?.mul(&linalg::det(a)?)?;
+            cofactors.conj()?.mul(weight)
+        };
+        let wanted = [
+            regular(&one, 2.0)?,
+            singular[1].mul(3.0)?,
+            regular(&two, -1.0)?,
+        ];
+        close(&found[0], &Tensor::stack(&wanted.each_ref(), 0)?)?;
+    }
+    Ok(())
+}
+
+/// The second derivatives of a determinant of rank 1 of 3, where PyTorch's are NaN: those of a polynomial, whose
+/// first ones are 0.
+#[test]
+fn second_derivatives_of_singular_determinants() -> Outcome {
+    for dtype in DTYPES {
+        let a = leaf(&tensor![[2., 0., 0.], [0., 0., 0.], [0., 0., 0.]].to_dtype(dtype)?)?;
+        let once = GradOptions::default().create_graph(true);
+        let first = grad_with(&[&number(&linalg::det(&a)?)?], &[&a], &once)?.remove(0);
+        let first = first.expect("it depends on the matrix");
+        close(&first, &Tensor::zeros([3, 3], dtype)?)?;
+        // Twice the determinant of the last two rows and columns.
+        let weights = tensor![[0., 0., 0.], [0., 3., 4.], [0., 5., 6.]].to_dtype(dtype)?;
+        let second = grad(&[&number(&first.mul(&weights)?)?], &[&a])?;
+        let wanted = tensor![[0., 0., 0.], [0., 12., -10.], [0., -8., 6.]];
+        close(&second[0], &wanted.to_dtype(dtype)?)?;
+    }
+    Ok(())
+}
+
+/// Minors do not overflow where the determinant does not, nor become 0.
+#[test]
+fn determinants_of_huge_and_tiny_numbers() -> Outcome {
+    for (dtype, scale) in [
+        (DType::F32, 1e-30),
+        (DType::F64, 1e-200),
+        (DType::F64, 1e200),
+    ] {
+        let a = leaf(&Tensor::eye(2, dtype)?.mul(scale)?)?;
+        let found = grad(&[&linalg::det(&a)?], &[&a])?;
+        assert!(found[0].allclose(&a, 1e-6, 0.0)?);
+    }
+    // Pivots of 100, then as many of 1/100.
+    let sizes = Tensor::cat(
+        &[
+            &Tensor::full([40], 100.0, DType::F32)?,
+            &Tensor::full([40], 0.01, DType::F32)?,
+        ],
+        0,
+    )?;
+    for sizes in [sizes.clone(), sizes.flip([0])?] {
+        let a = leaf(&sizes.diag(0)?)?;
+        let log = linalg::slogdet(&a)?.1;
+        assert!(log.to_scalar::<f32>()?.abs() < 1e-3);
+        close(&grad(&[&log], &[&a])?[0], &sizes.reciprocal()?.diag(0)?)?;
+    }
+    Ok(())
+}
+
+/// `−1` has the logarithm `πi`, not `−πi`.
+#[test]
+fn logarithms_of_negative_determinants() -> Outcome {
+    let a = tensor![[0., 1.], [1., 0.]].to_dtype(DType::Complex64)?;
+    assert!((a.logdet()?.imag()?.to_scalar::<f32>()? - std::f32::consts::PI).abs() < 1e-6);
+    Ok(())
+}
+
+#[test]
+fn conditions_of_singular_matrices() -> Outcome {
+    let a = tensor![[[1., 2.], [2., 4.]], [[2., 0.], [0., 2.]]];
+    for ord in [
+        MatrixNorm::Nuclear,
+        MatrixNorm::Frobenius,
+        MatrixNorm::P(1.0),
+        MatrixNorm::P(f64::INFINITY),
+    ] {
+        let found = linalg::cond(&a, ord)?.to_vec::<f32>()?;
+        assert_eq!(found[0], f32::INFINITY, "{ord:?}");
+        assert!((1.0..4.1).contains(&found[1]), "{ord:?}");
+    }
+    let none = Tensor::zeros([2, 0, 0], DType::F32)?;
+    for ord in [MatrixNorm::Nuclear, MatrixNorm::P(-1.0), MatrixNorm::P(2.0)] {
+        assert_eq!(
+            linalg::cond(&none, ord)?.to_vec::<f32>()?,
+            [0.0; 2],
+            "{ord:?}"
+        );
+    }
     Ok(())
 }
 
