@@ -16,7 +16,8 @@ refuses are kept as errors, unless it has no kernel for the dtype.
 A value in JSON is a number, string, boolean, null or list, or an object whose first key says what
 it is: `tensor` (its name in the safetensors file, where its memory is a run of elements of `dtype`;
 complex128 lies there as pairs of F64), `tuple`, `float` (inf, -inf, nan), `int` (beyond 64 bits),
-`complex`, `dtype`, `slice`, `ellipsis`, `dict`, `device`, `layout`, `memory_format`.
+`complex`, `dtype`, `slice`, `ellipsis`, `dict`, `device`, `layout`, `memory_format`. A result in half
+precision has a `truth`, too, where it is not the result in double precision, rounded: that one's name.
 """
 
 import argparse
@@ -68,6 +69,9 @@ DTYPES = {
     torch.complex64: "complex64",
     torch.complex128: "complex128",
 }
+
+# Their results are compared with those in double precision.
+HALVES = {torch.float16, torch.bfloat16}
 
 # Families of tensors that are no arrays of numbers, and functions that only GPUs have.
 LEFT_OUT = re.compile(r"sparse|nested|quantize|^jiterator_")
@@ -282,15 +286,28 @@ class Case:
             "kwargs": {k: self.value(x) for k, x in sample.kwargs.items()},
         }
 
-    def output(self, x, tolerance):
-        """A result: of tensors the elements in row-major order, and the tolerance."""
+    def output(self, x, tolerance, exact=None):
+        """A result: of tensors the elements in row-major order, the tolerance, and where it is another than
+        `exact` that, too."""
         if isinstance(x, torch.Tensor):
             rtol, atol = tolerance(x.dtype)
             x = x.detach().contiguous() if x.layout is torch.strided else x
-            return self.tensor(x, whole=True, rtol=rtol, atol=atol)
+            return self.tensor(x, whole=True, rtol=rtol, atol=atol) | self.truth(x, exact)
         if isinstance(x, (list, tuple)):
-            return [self.output(part, tolerance) for part in x]
+            each = exact if isinstance(exact, (list, tuple)) else [None] * len(x)
+            return [self.output(part, tolerance, truth) for part, truth in zip(x, each)]
         return self.value(x)
+
+    def truth(self, x, exact):
+        """The same result in double precision, if there is one and it is another when it is rounded."""
+        is_double = isinstance(exact, torch.Tensor) and exact.dtype is torch.float64
+        if x.dtype not in HALVES or not is_double or exact.shape != x.shape:
+            return {}
+        if torch.equal(x.nan_to_num(), exact.to(x.dtype).nan_to_num()):
+            return {}
+        # It is no part of what is limited: the same samples have one or not.
+        self.runs.append(exact.detach().contiguous().flatten().clone())
+        return {"truth": self.runs[-1]}
 
     def named(self, x, store):
         """`x` with its tensors in the store, by their names."""
@@ -347,8 +364,29 @@ def tensors_in(x):
     return [t for part in x for t in tensors_in(part)] if isinstance(x, (list, tuple)) else []
 
 
-def gradients(op, sample, case, seed, tolerance):
-    """Cotangents of the results, and what they give for every tensor that wants a gradient."""
+def in_double(sample):
+    """The sample with its halves in double precision."""
+
+    def widened(x):
+        if isinstance(x, torch.Tensor):
+            copy = x.detach().double() if x.dtype in HALVES else x.detach().clone()
+            return copy.requires_grad_(x.requires_grad)
+        return torch.float64 if isinstance(x, torch.dtype) and x in HALVES else x
+
+    return sample.transform(widened)
+
+
+def exactly(dtype, compute):
+    """What `compute` gives, if that is wanted of `dtype` and there is such a thing."""
+    try:
+        return compute() if dtype in HALVES else None
+    except Exception:
+        return None
+
+
+def differentiated(op, sample, seed, cotangents=None):
+    """Places of the differentiable results and of the leaves, the cotangents of the former, or these, and the
+    gradients of the latter."""
     leaves = []
 
     def collect(path, x):
@@ -369,20 +407,33 @@ def gradients(op, sample, case, seed, tolerance):
     ends = [x for x in tensors_in(sample.output_process_fn_grad(out)) if x.requires_grad]
     if not leaves or not ends:
         return None
-    generator = torch.Generator().manual_seed(seed)
-    starts = [torch.randn(x.shape, dtype=x.dtype, generator=generator) for x in ends]
-    cotangents = torch.autograd.grad(
-        ends, [x for _, x in outs], starts, allow_unused=True, retain_graph=True
-    )
-    outs = [(i, x, ct) for (i, x), ct in zip(outs, cotangents) if ct is not None]
+    if cotangents is None:
+        generator = torch.Generator().manual_seed(seed)
+        starts = [torch.randn(x.shape, dtype=x.dtype, generator=generator) for x in ends]
+        cotangents = torch.autograd.grad(
+            ends, [x for _, x in outs], starts, allow_unused=True, retain_graph=True
+        )
+        outs = [(i, x, ct) for (i, x), ct in zip(outs, cotangents) if ct is not None]
+    else:
+        outs = [(i, x, cotangents[i].to(x.dtype)) for i, x in outs if i in cotangents]
     grads = torch.autograd.grad(
         [x for _, x, _ in outs], [x for _, x in leaves], [ct for *_, ct in outs], allow_unused=True
     )
+    return {i: ct for i, _, ct in outs}, [path for path, _ in leaves], list(grads)
+
+
+def gradients(op, sample, exact, case, seed, tolerance, dtype):
+    """Cotangents of the results, and what they give for every tensor that wants a gradient."""
+    found = differentiated(op, sample, seed)
+    if found is None:
+        return None
+    cotangents, leaves, grads = found
+    truth = exactly(dtype, lambda: differentiated(op, exact, seed, cotangents)[2])
     return {
-        "from": [i for i, *_ in outs],
-        "cotangents": [case.value(ct) for *_, ct in outs],
-        "of": [path for path, _ in leaves],
-        "grads": [case.output(x, tolerance) for x in grads],
+        "from": list(cotangents),
+        "cotangents": [case.value(ct) for ct in cotangents.values()],
+        "of": leaves,
+        "grads": case.output(grads, tolerance, truth),
     }
 
 
@@ -401,14 +452,21 @@ def how_to_compare(op, sample, is_random):
 def dump_sample(op, dtype, sample, limit, seed, grad):
     case = Case(limit)
     row = case.sample(sample)
+    # Before the call, which may write over what it is given.
+    exact = exactly(dtype, lambda: in_double(sample))
     before = torch.get_rng_state()
     with torch.no_grad():
         out = op(sample.input, *sample.args, **sample.kwargs)
     is_random = not torch.equal(before, torch.get_rng_state())
-    row["output"] = case.output(out, tolerance_of(op, dtype))
+    truth = None
+    if exact is not None and not is_random:
+        again = in_double(exact)
+        with torch.no_grad():
+            truth = exactly(dtype, lambda: op(again.input, *again.args, **again.kwargs))
+    row["output"] = case.output(out, tolerance_of(op, dtype), truth)
     row |= how_to_compare(op, sample, is_random)
     if grad and dtype in op.supported_backward_dtypes("cpu") and not is_random:
-        found = gradients(op, sample, case, seed, tolerance_of(op, dtype))
+        found = gradients(op, sample, exact, case, seed, tolerance_of(op, dtype), dtype)
         row |= {"grad": found} if found else {}
     return case, row
 

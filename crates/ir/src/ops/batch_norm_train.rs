@@ -64,6 +64,7 @@ impl BatchNormTrain {
             dims: within_channels(rank),
             keepdim: false,
             correction: Param(0.0),
+            root: false,
         }
     }
 }

@@ -3,11 +3,15 @@ use smallvec::{SmallVec, smallvec};
 use super::reduce::reduced_shape;
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Arrange, Case, Operand};
+use crate::case::{ARRANGEMENTS, Arrange, Case, Fill, Operand};
+use crate::ops::CompareOp;
 use crate::{Graph, Named, OpDef, OpType, Param, ResultTypes, Results, ValueId};
 
 /// Variance `Σ(x - mean)² / max(0, n - correction)` and mean over some dimensions of a
-/// floating-point tensor: `torch.var_mean`. Both results are at least of single precision.
+/// floating-point tensor, `torch.var_mean`, or the root of the variance and the mean, `torch.std_mean`. Both
+/// results are at least of single precision.
+///
+/// Squares are not limited by the range of single precision: a root is finite where its square is not.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct VarMean {
     /// The dimensions, in rising order.
@@ -16,12 +20,32 @@ pub struct VarMean {
     pub keepdim: bool,
     /// What a number of elements is less by in the divisor.
     pub correction: Param,
+    /// Is the first result the standard deviation, the variance's root?
+    pub root: bool,
 }
 
 impl VarMean {
     /// What sums of squares of `n` elements are divided by.
     pub fn divisor(&self, n: usize) -> f64 {
         (n as f64 - self.correction.0).max(0.0)
+    }
+
+    /// The gradient by way of the root; 0 where that is 0, as the least of the slopes there.
+    fn slope_of_root(
+        &self,
+        g: &mut Graph,
+        [ct, centred, root]: [ValueId; 3],
+        n: usize,
+    ) -> Result<ValueId, OpError> {
+        let dtype = g.ty(root).dtype;
+        let [zero, one] = [0.0, 1.0].map(|x| g.constant(x, dtype));
+        let (zero, one) = (zero?, one?);
+        let is_flat = g.compare(CompareOp::Eq, root, zero)?;
+        let root = g.select(is_flat, one, root)?;
+        let ct = g.select(is_flat, zero, ct)?;
+        let ct = g.mul_scalar(ct, 1.0 / self.divisor(n))?;
+        let unit = g.div(centred, root)?;
+        g.mul(ct, unit)
     }
 }
 
@@ -44,7 +68,8 @@ impl OpDef for VarMean {
 
     fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {
         let TensorType { shape, dtype } = g.ty(inputs[0]).clone();
-        let x = g.cast(inputs[0], compute_dtype(dtype))?;
+        // Sums and squares of singles may be beyond the largest of them, while the results are not.
+        let x = g.cast(inputs[0], DType::F64)?;
         let n = self.dims.iter().map(|&d| shape[d]).product::<usize>();
         let sum = |keepdim| Reduce {
             op: ReduceOp::Sum,
@@ -52,15 +77,20 @@ impl OpDef for VarMean {
             keepdim,
         };
         let total = g.push(sum(true), &[x])?;
-        let count = g.constant(n as f64, g.ty(total).dtype)?;
+        let count = g.constant(n as f64, DType::F64)?;
         let mean = g.div(total, count)?;
         let centred = g.sub(x, mean)?;
         let square = g.mul(centred, centred)?;
         let total = g.push(sum(self.keepdim), &[square])?;
-        let divisor = g.constant(self.divisor(n), g.ty(total).dtype)?;
-        let variance = g.div(total, divisor)?;
-        let shape = g.ty(variance).shape.clone();
-        Ok(smallvec![variance, g.reshape(mean, shape)?])
+        let divisor = g.constant(self.divisor(n), DType::F64)?;
+        let mut spread = g.div(total, divisor)?;
+        if self.root {
+            spread = g.unary(UnaryOp::Sqrt, spread)?;
+        }
+        let shape = g.ty(spread).shape.clone();
+        let mean = g.reshape(mean, shape)?;
+        let [spread, mean] = [spread, mean].map(|x| g.cast(x, compute_dtype(dtype)));
+        Ok(smallvec![spread?, mean?])
     }
 
     fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
@@ -77,8 +107,16 @@ impl OpDef for VarMean {
                 let ct = g.reshape(ct, kept.clone())?;
                 let mean = g.reshape(node.results[1], kept.clone())?;
                 let centred = g.sub(x, mean)?;
-                let ct = g.mul_scalar(ct, 2.0 / self.divisor(n))?;
-                sum = Some(g.mul(ct, centred)?);
+                sum = Some(match self.root {
+                    true => {
+                        let root = g.reshape(node.results[0], kept.clone())?;
+                        self.slope_of_root(g, [ct, centred, root], n)?
+                    }
+                    false => {
+                        let ct = g.mul_scalar(ct, 2.0 / self.divisor(n))?;
+                        g.mul(ct, centred)?
+                    }
+                });
             }
             let Some(ct) = node.cotangents[1] else {
                 return sum.map_or_else(|| g.zeros_like(x), Ok);
@@ -99,12 +137,13 @@ impl Named for VarMean {
     fn cases() -> Vec<Case> {
         let mut cases = Vec::new();
         for dtype in DType::FLOATS {
-            let mut push = |shape: &[usize], dims: &[usize], correction: f64, arrange| {
-                let op = Self {
-                    dims: dims.into(),
-                    keepdim: dims.len() == 1,
-                    correction: correction.into(),
-                };
+            let of = |dims: &[usize], correction: f64, root| Self {
+                dims: dims.into(),
+                keepdim: dims.len() == 1,
+                correction: correction.into(),
+                root,
+            };
+            let mut push = |op: Self, shape: &[usize], arrange| {
                 cases.push(Case::new(op, [Operand::new(shape, dtype).arrange(arrange)]));
             };
             for arrange in ARRANGEMENTS {
@@ -112,7 +151,8 @@ impl Named for VarMean {
                     // Broadcast is all but the second: there is no variance without it, of which
                     // no error is a small part.
                     if arrange != Arrange::Broadcast || dims.contains(&1) {
-                        push(&[5, 4, 37], dims, 1.0, arrange);
+                        push(of(dims, 1.0, false), &[5, 4, 37], arrange);
+                        push(of(dims, 1.0, true), &[5, 4, 37], arrange);
                     }
                 }
             }
@@ -125,7 +165,17 @@ impl Named for VarMean {
                 (&[8, 3, 800], &[0, 2]),
                 (&[0, 3], &[1]),
             ] {
-                push(shape, dims, 0.0, ARRANGEMENTS[0]);
+                push(of(dims, 0.0, false), shape, ARRANGEMENTS[0]);
+                push(of(dims, 0.0, true), shape, ARRANGEMENTS[0]);
+            }
+            // Beyond the range of squares, above and below.
+            if dtype != DType::F16 {
+                for (shape, dims) in [(&[3, 37][..], 1), (&[9000, 3], 0), (&[2, 9000], 1)] {
+                    for size in [1e30, 1e-30] {
+                        let x = Operand::new(shape, dtype).fill(Fill::Uniform(-size, size));
+                        cases.push(Case::new(of(&[dims], 1.0, true), [x]));
+                    }
+                }
             }
         }
         cases

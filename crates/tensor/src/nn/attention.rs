@@ -38,8 +38,8 @@ impl Tensor {
     /// Attention of queries `self` `[…, h, t, d]` to `k` `[…, g, s, d]` and `v`
     /// `[…, g, s, dv]`: `softmax(scale · q kᵀ + mask) v`, of shape `[…, h, t, dv]` and the
     /// queries' dtype. `g` divides `h`: each group of `h / g` queries shares its keys, as with
-    /// PyTorch's `enable_gqa`. Leading dimensions and heads broadcast; heads may be left out. A query that a
-    /// mask lets see no key gives 0.
+    /// PyTorch's `enable_gqa`. Leading dimensions and heads broadcast; heads may be left out. A query that
+    /// sees no key, by a mask alone or together with `is_causal`, gives 0.
     ///
     /// Floats; `k` and `v` may have another dtype than the queries.
     ///
@@ -61,15 +61,17 @@ impl Tensor {
                 let tracked = [Some(&q), Some(&k), Some(&v), options.mask];
                 let is_tracked = tracked.into_iter().flatten().any(Self::is_tracked);
                 let log_sum_exp = is_tracked && is_grad_enabled();
-                let (op, operands) = q.attention(NAME, [&k, &v], options, log_sum_exp)?;
-                let operands: Vec<&Self> = operands.iter().collect();
-                Self::apply_node(NAME, op.into(), &operands)?.swap_remove(0)
+                let parts = q.attention(NAME, [&k, &v], options, log_sum_exp)?;
+                // The gradient of a mask is that of single steps, in which NaN would spread.
+                let parts = match options.mask.is_some_and(Self::is_tracked) {
+                    true => parts.without_hidden_rows()?,
+                    false => parts,
+                };
+                let operands: Vec<&Self> = parts.operands.iter().collect();
+                let y = Self::apply_node(NAME, parts.op.into(), &operands)?.swap_remove(0);
+                y.where_seen(NAME, parts.seen.as_ref())?
             }
             false => q.attention_with_dropout(NAME, [&k, &v], options)?,
-        };
-        let y = match options.mask {
-            Some(mask) => y.where_seen(mask)?,
-            None => y,
         };
         match y.rank() - self.rank().max(2).min(y.rank()) {
             lead if y.shape()[..lead].iter().all(|&n| n == 1) => y.reshape(&y.shape()[lead..]),
@@ -77,13 +79,22 @@ impl Tensor {
         }
     }
 
-    /// 0 for queries that a mask lets see no key.
-    fn where_seen(&self, mask: &Self) -> RusTorchResult<Self> {
-        let seen = match mask.dtype() {
-            DType::Bool => mask.any(-1, true)?,
-            _ => mask.max(-1, true)?.gt(f64::NEG_INFINITY)?,
-        };
-        Self::where_(&seen, self, 0.0)?.cast("scaled_dot_product_attention", self.dtype())
+    /// Which of `s` keys each of `t` queries sees, of which the first comes behind `past` keys: `[t, s]`.
+    fn causal(t: usize, s: usize, past: Option<&Self>) -> RusTorchResult<Self> {
+        let index = |n: usize| Self::arange(0, n as i64, 1, DType::I32);
+        let mut last = index(t)?.unsqueeze(1)?;
+        if let Some(past) = past {
+            last = last.add(&past.reshape([1])?)?;
+        }
+        index(s)?.le(&last)
+    }
+
+    /// 0 for queries that see no key.
+    fn where_seen(&self, name: &'static str, seen: Option<&Self>) -> RusTorchResult<Self> {
+        match seen {
+            Some(seen) => Self::where_(seen, self, 0.0)?.cast(name, self.dtype()),
+            None => Ok(self.clone()),
+        }
     }
 
     /// Attention whose weights are left out by chance, step by step.
@@ -100,10 +111,8 @@ impl Tensor {
             "dropout_p without past and soft_cap",
             options.dropout_p,
         )?;
-        // What is wrong with operands, the operation knows.
-        let (op, operands) = self.attention(name, [k, v], options, false)?;
-        let types: Vec<_> = operands.iter().map(Self::ty).collect();
-        rustorch_ir::OpDef::infer(&op, &types)?;
+        let parts = self.attention(name, [k, v], options, false)?;
+        let parts = parts.without_hidden_rows()?;
         let q = self.widened(name)?;
         let (rank, heads) = (q.rank(), q.shape()[q.rank() - 3]);
         let shared = |x: &Self| {
@@ -116,18 +125,17 @@ impl Tensor {
             x.expand(&grown[..])?.reshape(&whole[..])
         };
         let (k, v) = (shared(k)?, shared(v)?);
-        let mut scores = q.matmul(&k.transpose(-2, -1)?)?.mul(op.scale.0)?;
-        if let Some(mask) = operands.get(3) {
+        let mut scores = q.matmul(&k.transpose(-2, -1)?)?.mul(parts.op.scale.0)?;
+        if let Some(mask) = parts.operands.get(3) {
             scores = scores.add(&mask.cast(name, q.dtype())?)?;
         }
         if options.is_causal {
-            let index = |n: usize| Self::arange(0, n as i64, 1, DType::I64);
-            let (queries, keys) = (index(q.shape()[rank - 2])?, index(k.shape()[rank - 2])?);
-            let seen = keys.le(&queries.unsqueeze(1)?)?;
-            scores = Self::where_(&seen, &scores, f64::NEG_INFINITY)?;
+            let causal = Self::causal(q.shape()[rank - 2], k.shape()[rank - 2], None)?;
+            scores = Self::where_(&causal, &scores, f64::NEG_INFINITY)?;
         }
         let weights = scores.softmax(-1)?.dropout(options.dropout_p, true)?;
-        weights.matmul(&v)?.cast(name, self.dtype())
+        let y = weights.matmul(&v)?.cast(name, self.dtype())?;
+        y.where_seen(name, parts.seen.as_ref())
     }
 
     /// [`Tensor::scaled_dot_product_attention`], and `log Σ exp(score)` over the keys that a
@@ -146,19 +154,20 @@ impl Tensor {
         let no_dropout = options.dropout_p == 0.0;
         require(NAME, no_dropout, "no dropout_p", options.dropout_p)?;
         let [q, k, v] = matched(NAME, [self, k, v])?;
-        let (op, operands) = q.attention(NAME, [&k, &v], options, true)?;
-        let [y, totals] = Self::apply_all(NAME, op, &operands.iter().collect::<Vec<_>>())?;
-        Ok((y, totals))
+        let parts = q.attention(NAME, [&k, &v], options, true)?;
+        let operands: Vec<&Self> = parts.operands.iter().collect();
+        let [y, totals] = Self::apply_all(NAME, parts.op, &operands)?;
+        Ok((y.where_seen(NAME, parts.seen.as_ref())?, totals))
     }
 
-    /// The operation and its operands.
+    /// The operation and its operands, checked.
     fn attention(
         &self,
         name: &'static str,
         [k, v]: [&Self; 2],
         options: AttentionOptions,
         log_sum_exp: bool,
-    ) -> RusTorchResult<(Attention, Vec<Self>)> {
+    ) -> RusTorchResult<Parts> {
         require(name, self.rank() >= 3, "q [.., h, t, d]", self.ty())?;
         let width = self.shape()[self.rank() - 1];
         let op = Attention {
@@ -179,7 +188,34 @@ impl Tensor {
         let operands = ([self, k, v].into_iter().cloned())
             .chain(mask)
             .chain(options.past.cloned());
-        Ok((op, operands.collect()))
+        let operands: Vec<Self> = operands.collect();
+        // What is wrong with operands, the operation knows.
+        rustorch_ir::OpDef::infer(&op, &operands.iter().map(Self::ty).collect::<Vec<_>>())?;
+        let [t, s] = [self, k].map(|x| x.shape()[x.rank() - 2]);
+        let seen = match options.mask {
+            Some(mask) => {
+                let causal = || Self::causal(t, s, options.past);
+                let causal = options.is_causal.then(causal).transpose()?;
+                Some(mask.rows_seen(causal.as_ref())?)
+            }
+            None => None,
+        };
+        Ok(Parts { op, operands, seen })
+    }
+
+    /// Which queries a mask, alone or together with what is `causal`, lets see a key: `[.., t, 1]`.
+    fn rows_seen(&self, causal: Option<&Self>) -> RusTorchResult<Self> {
+        match (self.dtype(), causal) {
+            (DType::Bool, Some(causal)) => self.logical_and(causal)?.any(-1, true),
+            (DType::Bool, None) => self.any(-1, true),
+            (_, causal) => {
+                let mask = match causal {
+                    Some(causal) => &Self::where_(causal, self, f64::NEG_INFINITY)?,
+                    None => self,
+                };
+                mask.max(-1, true)?.ne(f64::NEG_INFINITY)
+            }
+        }
     }
 
     /// Rotary position embedding: pairs of the last dimension's features turned by angles
@@ -196,6 +232,25 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         let inputs: Vec<&Self> = [self, positions].into_iter().chain(factors).collect();
         Self::apply("rope", rope.clone(), &inputs)
+    }
+}
+
+/// An attention that is not recorded yet.
+struct Parts {
+    op: Attention,
+    operands: Vec<Tensor>,
+    /// Which queries see a key, `[.., t, 1]`, if there is a mask: without one all do.
+    seen: Option<Tensor>,
+}
+
+impl Parts {
+    /// The same with a mask that hides nothing from queries which see no key.
+    fn without_hidden_rows(mut self) -> RusTorchResult<Self> {
+        if let Some(seen) = &self.seen {
+            let mask = &mut self.operands[3];
+            *mask = Tensor::where_(seen, &*mask, 0.0)?;
+        }
+        Ok(self)
     }
 }
 

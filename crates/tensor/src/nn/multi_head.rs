@@ -6,6 +6,7 @@ use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::nn::AttentionOptions;
 use crate::setting::setters;
 
 /// What projects queries, keys and values of width `e`.
@@ -122,6 +123,24 @@ impl Tensor {
         let s = k.shape()[1];
         let mask = layer.mask(NAME, options, [t, s], self.dtype())?;
 
+        // Outside training it is not looked at.
+        let dropout_p = if options.training {
+            options.dropout_p
+        } else {
+            0.0
+        };
+        let joined = |y: Self| -> RusTorchResult<Self> {
+            let rows = y.transpose(0, 1)?.reshape([t, n, e])?;
+            let rows = rows.linear(out_proj_weight, options.out_proj_bias)?;
+            if has_batch { Ok(rows) } else { rows.squeeze(1) }
+        };
+        if !options.need_weights {
+            let options = AttentionOptions::default()
+                .mask(mask.as_ref())
+                .dropout_p(dropout_p);
+            let y = q.scaled_dot_product_attention(&k, &v, options)?;
+            return Ok((joined(y)?, None));
+        }
         let scores = q
             .mul((1.0 / width as f64).sqrt())?
             .matmul(&k.transpose(1, 2)?)?;
@@ -129,21 +148,8 @@ impl Tensor {
             Some(mask) => scores.add(mask)?,
             None => scores,
         };
-        // Outside training it is not looked at.
-        let dropout = |weights: Self| match options.training {
-            true => weights.dropout(options.dropout_p, true),
-            false => Ok(weights),
-        };
-        let joined = |y: Self| -> RusTorchResult<Self> {
-            let rows = y.transpose(0, 1)?.reshape([t, n, e])?;
-            let rows = rows.linear(out_proj_weight, options.out_proj_bias)?;
-            if has_batch { Ok(rows) } else { rows.squeeze(1) }
-        };
-        let weights = dropout(scores.softmax(-1)?)?;
+        let weights = scores.softmax(-1)?.dropout(dropout_p, true)?;
         let y = joined(weights.matmul(&v)?)?;
-        if !options.need_weights {
-            return Ok((y, None));
-        }
         let weights = weights.reshape([n, heads, t, s])?;
         let weights = match options.average_attn_weights {
             true => weights.mean(1, false)?,

@@ -57,8 +57,8 @@ pub struct BatchNormed {
 
 #[track_calls]
 impl Tensor {
-    /// `(x - mean) / √(var + eps) · weight + bias` for each channel of `self` `[n, c, …]`: with the
-    /// running `mean` and `var`, or in training with those of the batch, the variance biased. Floats;
+    /// `(x - mean) / √(var + eps) · weight + bias` for each channel of `self` `[n, c, …]`, or of an empty
+    /// vector: with the running `mean` and `var`, or in training with those of the batch, the variance biased. Floats;
     /// the others are `[c]`. Running statistics stay as they are:
     /// [`Tensor::batch_norm_with_stats`] gives the next ones, and [`Tensor::batch_norm_`] writes them.
     ///
@@ -80,6 +80,9 @@ impl Tensor {
             return Err(OpError::new(NAME, expected, "neither").into());
         };
         require(NAME, options.eps >= 0.0, "an eps from 0 on", options.eps)?;
+        if let Some(x) = self.as_no_channels()? {
+            return x.batch_norm(Some(mean), Some(var), options)?.reshape([0]);
+        }
         self.require_channels(NAME, &[Some(mean), Some(var), options.weight, options.bias])?;
         self.batch_normed(NAME, [mean, var], options)
     }
@@ -95,6 +98,11 @@ impl Tensor {
         options: &BatchNormOptions,
     ) -> RusTorchResult<BatchNormed> {
         const NAME: &str = "batch_norm";
+        if let Some(x) = self.as_no_channels()? {
+            let normed = x.batch_norm_with_stats(running_mean, running_var, options)?;
+            let output = normed.output.reshape([0])?;
+            return Ok(BatchNormed { output, ..normed });
+        }
         let vectors = [running_mean, running_var, options.weight, options.bias];
         self.require_channels(NAME, &vectors)?;
         let members = self.numel().checked_div(self.shape()[1]).unwrap_or(0);
@@ -117,6 +125,7 @@ impl Tensor {
                     dims: (0..self.rank()).filter(|&d| d != 1).collect(),
                     keepdim: false,
                     correction: Param(0.0),
+                    root: false,
                 };
                 let [var, mean] = Self::apply_all(NAME, stats, &[self])?;
                 (self.batch_normed(NAME, [&mean, &var], options)?, var, mean)
@@ -124,6 +133,10 @@ impl Tensor {
         };
         let next = |running: Option<&Self>, batch: &Self| {
             let next = |running: &Self| {
+                // Of nothing there are no statistics.
+                if members == 0 {
+                    return Ok(running.clone());
+                }
                 let kept = running.mul(1.0 - options.momentum)?;
                 kept.add(&batch.mul(options.momentum)?)?
                     .cast(NAME, running.dtype())
@@ -336,6 +349,12 @@ impl Tensor {
         let y = centred.mul(&placed(&rstd)?)?;
         let y = y.scaled(name, [options.weight, options.bias], placed)?;
         y.cast(name, self.dtype())
+    }
+
+    /// An empty vector as no samples of no channels, which PyTorch takes it for.
+    fn as_no_channels(&self) -> RusTorchResult<Option<Self>> {
+        let is_empty = *self.shape() == [0];
+        is_empty.then(|| self.reshape([0, 0])).transpose()
     }
 
     /// Fails unless this is `[n, c, …]` of floats, and the others are `[c]` of floats.

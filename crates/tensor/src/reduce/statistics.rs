@@ -1,6 +1,6 @@
 //! Spread, medians, quantiles.
 
-use rustorch_ir::ops::{ReduceOp, VarMean};
+use rustorch_ir::ops::VarMean;
 use rustorch_ir::{DType, Param};
 use rustorch_macros::track_calls;
 
@@ -37,7 +37,8 @@ impl Tensor {
         correction: impl Into<f64>,
         keepdim: bool,
     ) -> RusTorchResult<Self> {
-        let (var, _) = self.moments("var", &dims.into_dims(), correction.into(), keepdim)?;
+        let dims = dims.into_dims();
+        let (var, _) = self.moments("var", &dims, correction.into(), keepdim, false)?;
         var.cast("var", self.dtype().real())
     }
 
@@ -51,8 +52,9 @@ impl Tensor {
         correction: impl Into<f64>,
         keepdim: bool,
     ) -> RusTorchResult<Self> {
-        let (var, _) = self.moments("std", &dims.into_dims(), correction.into(), keepdim)?;
-        var.root()?.cast("std", self.dtype().real())
+        let dims = dims.into_dims();
+        let (std, _) = self.moments("std", &dims, correction.into(), keepdim, true)?;
+        std.cast("std", self.dtype().real())
     }
 
     /// [`Tensor::var`] and [`Tensor::mean`].
@@ -66,7 +68,8 @@ impl Tensor {
         keepdim: bool,
     ) -> RusTorchResult<(Self, Self)> {
         const NAME: &str = "var_mean";
-        let (var, mean) = self.moments(NAME, &dims.into_dims(), correction.into(), keepdim)?;
+        let dims = dims.into_dims();
+        let (var, mean) = self.moments(NAME, &dims, correction.into(), keepdim, false)?;
         let dtype = self.dtype();
         Ok((var.cast(NAME, dtype.real())?, mean.cast(NAME, dtype)?))
     }
@@ -82,43 +85,40 @@ impl Tensor {
         keepdim: bool,
     ) -> RusTorchResult<(Self, Self)> {
         const NAME: &str = "std_mean";
-        let (var, mean) = self.moments(NAME, &dims.into_dims(), correction.into(), keepdim)?;
+        let dims = dims.into_dims();
+        let (std, mean) = self.moments(NAME, &dims, correction.into(), keepdim, true)?;
         let dtype = self.dtype();
-        Ok((
-            var.root()?.cast(NAME, dtype.real())?,
-            mean.cast(NAME, dtype)?,
-        ))
+        Ok((std.cast(NAME, dtype.real())?, mean.cast(NAME, dtype)?))
     }
 
-    /// Variance and mean, in at least single precision.
+    /// Variance, or its root, and mean, in at least single precision.
     fn moments(
         &self,
         name: &'static str,
         dims: &Dims,
         correction: f64,
         keepdim: bool,
+        root: bool,
     ) -> RusTorchResult<(Self, Self)> {
         let x = self.wide(name)?;
-        if !x.dtype().is_complex() {
-            let op = VarMean {
-                dims: dims.resolve(name, self.rank())?,
-                keepdim,
-                correction: Param(correction),
+        if x.dtype().is_complex() {
+            let part = |x: Self| x.moments(name, dims, correction, keepdim, root);
+            let ((re, re_mean), (im, im_mean)) = (part(x.real()?)?, part(x.imag()?)?);
+            let spread = match root {
+                // A length, which does not overflow where its square does.
+                true => Self::complex(&re, &im)?.abs()?,
+                false => re.add(&im)?,
             };
-            let [var, mean] = Self::apply_all(name, op, &[&x])?;
-            return Ok((var, mean));
+            return Ok((spread, Self::complex(&re_mean, &im_mean)?));
         }
-        let n = x.reduced_elements(name, dims)? as f64;
-        let mean = x.reduce(name, ReduceOp::Sum, dims, true)?.div(n)?;
-        let from_mean = x.sub(&mean)?;
-        let square = from_mean.real()?.square()?;
-        let square = square.add(&from_mean.imag()?.square()?)?;
-        let sum = square.reduce(name, ReduceOp::Sum, dims, keepdim)?;
-        let mean = match keepdim {
-            true => mean,
-            false => mean.squeezed(name, dims)?,
+        let op = VarMean {
+            dims: dims.resolve(name, self.rank())?,
+            keepdim,
+            correction: Param(correction),
+            root,
         };
-        Ok((sum.div((n - correction).max(0.0))?, mean))
+        let [spread, mean] = Self::apply_all(name, op, &[&x])?;
+        Ok((spread, mean))
     }
 
     /// The median of all elements, the lower one of two; NaN where one is NaN, or where there are

@@ -2,15 +2,20 @@
 
 use num_complex::Complex;
 use rustorch_ir::DType;
+use rustorch_metal_emulator::Emulator;
 use rustorch_runtime::{Routing, Runtime};
 use rustorch_tensor::nn::{AvgPoolOptions, ConvOptions, ConvTransposeOptions, MaxPoolOptions};
 use rustorch_tensor::{RusTorchResult, Tensor, backends, tensor, with_runtime};
 
 use crate::{Outcome, error};
 
-/// Runs `f` on each device, and what that has no kernel for on the next.
-fn on_each_device(f: impl Fn() -> Outcome) -> Outcome {
-    let runtime = Runtime::new(backends(1));
+/// Runs `f` on each device, emulated Metal among them, and what that has no kernel for on the next.
+pub(crate) fn on_each_device(f: impl Fn() -> Outcome) -> Outcome {
+    let mut all = backends(1);
+    if let Some(emulator) = Emulator::for_tests() {
+        all.extend(rustorch_metal::backends(vec![emulator]).expect("a Metal device"));
+    }
+    let runtime = Runtime::new(all);
     for info in runtime.devices() {
         let routing = Routing {
             device: info.device,

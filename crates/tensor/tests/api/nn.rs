@@ -243,3 +243,143 @@ fn attention() -> Outcome {
     );
     Ok(())
 }
+
+/// Queries, keys and values `[1, 3, 4]`, and a mask that hides the first key, which alone `is_causal` shows the first query.
+fn hidden_row(dtype: DType) -> RusTorchResult<[Tensor; 4]> {
+    let part = |from: f64| {
+        let x = Tensor::arange(0, 12, 1, DType::F64)?.mul(from)?.sin()?;
+        x.reshape([1, 3, 4])?.to_dtype(dtype)
+    };
+    let seen = tensor![
+        [false, true, true],
+        [false, true, false],
+        [true, true, true]
+    ];
+    Ok([part(0.7)?, part(1.1)?, part(1.9)?, seen])
+}
+
+/// Attends from a row that sees nothing, from one that sees the second key alone, and one that sees all.
+fn check_hidden_row(dtype: DType) -> Outcome {
+    let [q, k, v, seen] = hidden_row(dtype)?;
+    let bias = Tensor::where_(&seen, 0.25, f64::NEG_INFINITY)?.to_dtype(dtype)?;
+    let expected = Tensor::cat(&[&v.narrow(1, 0, 1)?.zeros_like()?, &v.narrow(1, 1, 1)?], 1)?;
+    for mask in [&seen, &bias.unsqueeze(0)?] {
+        let options = AttentionOptions::default().mask(mask).is_causal(true);
+        let (y, totals) = q.scaled_dot_product_attention_with_logsumexp(&k, &v, options)?;
+        assert_eq!(totals.select(1, 0)?.item()?, f64::NEG_INFINITY, "{mask}");
+        for y in [&y, &q.scaled_dot_product_attention(&k, &v, options)?] {
+            let rows = y.narrow(1, 0, 2)?;
+            assert!(rows.allclose(&expected, 1e-2, 1e-6)?, "{mask}: {y}");
+            assert!(
+                y.isfinite()?.all(None, false)?.item()? != 0.0,
+                "{mask}: {y}"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn queries_that_a_mask_and_causality_hide_all_keys_from_give_zero() -> Outcome {
+    crate::extremes::on_each_device(|| check_hidden_row(DType::F32))?;
+    for dtype in [DType::F64, DType::F16, DType::BF16] {
+        check_hidden_row(dtype)?;
+    }
+    Ok(())
+}
+
+/// Gradients of attention that a mask, which may be learnt, lets see nothing, alone or together with `is_causal`.
+fn check_hidden_gradient(mask: &Tensor, is_learnt: bool, options: AttentionOptions) -> Outcome {
+    let [q, k, v, _] = hidden_row(DType::F32)?;
+    let [q, k, v] = [q.narrow(1, 0, 2)?, k, v].map(|x| x.detach().requires_grad_(true));
+    let (q, k, v) = (q?, k?, v?);
+    let mask = mask.detach().requires_grad_(is_learnt)?;
+    let y = q.scaled_dot_product_attention(&k, &v, options.mask(&mask))?;
+    y.mul(&y)?.add(&y)?.sum(None, false)?.backward()?;
+    for leaf in [&q, &k, &v].into_iter().chain(is_learnt.then_some(&mask)) {
+        let grad = leaf.grad().expect("a gradient");
+        assert!(grad.isfinite()?.all(None, false)?.item()? != 0.0, "{grad}");
+    }
+    assert_close(&q.grad().expect("a gradient").select(1, 0)?, &[0.0; 4]);
+    Ok(())
+}
+
+#[test]
+fn hidden_queries_have_no_gradient() -> Outcome {
+    let seen = tensor![[false, true, true], [true, true, true]];
+    let bias = Tensor::where_(&seen, 0.25, f64::NEG_INFINITY)?.to_dtype(DType::F32)?;
+    let causal = AttentionOptions::default().is_causal(true);
+    crate::extremes::on_each_device(|| {
+        check_hidden_gradient(&seen, false, causal)?;
+        check_hidden_gradient(&bias, true, causal)
+    })?;
+    let none = tensor![[false; 3], [true; 3]];
+    let no_bias = Tensor::where_(&none, 0.25, f64::NEG_INFINITY)?.to_dtype(DType::F32)?;
+    for dropout_p in [0.0, 0.5] {
+        let causal = causal.dropout_p(dropout_p);
+        check_hidden_gradient(&seen, false, causal)?;
+        check_hidden_gradient(&bias, true, causal)?;
+        let plain = AttentionOptions::default().dropout_p(dropout_p);
+        check_hidden_gradient(&none, false, plain)?;
+        check_hidden_gradient(&no_bias, true, plain)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_mask_of_nan_hides_nothing() -> Outcome {
+    let [q, k, v, _] = hidden_row(DType::F32)?;
+    let mask = Tensor::full([3, 3], f64::NAN, DType::F32)?;
+    let y = q.scaled_dot_product_attention(&k, &v, AttentionOptions::default().mask(&mask))?;
+    assert!(y.isnan()?.all(None, false)?.item()? != 0.0, "{y}");
+    Ok(())
+}
+
+#[test]
+fn layers_of_attention_give_zero_where_no_key_is_seen() -> Outcome {
+    use rustorch_tensor::nn::{MultiHeadOptions, Projections};
+    let x = tensor![[1.0, 2.0], [3.0, 4.0]];
+    let eye = Tensor::eye(2, DType::F32)?;
+    let mask = tensor![[true, true], [false, true]];
+    let attend = |need_weights| {
+        let options = MultiHeadOptions::default()
+            .attn_mask(&mask)
+            .need_weights(need_weights);
+        let projections = Projections::Separate([&eye; 3]);
+        x.multi_head_attention_forward(&x, &x, 1, projections, &eye, &options)
+    };
+    // As PyTorch, whose weights are NaN where they are asked for.
+    assert_close(&attend(false)?.0, &[0.0, 0.0, 1.0, 2.0]);
+    let (_, weights) = attend(true)?;
+    let weights = weights.expect("weights").to_vec::<f32>()?;
+    assert!(weights[..2].iter().all(|x| x.is_nan()) && weights[2..] == [1.0, 0.0]);
+    Ok(())
+}
+
+#[test]
+fn batch_norm_of_nothing() -> Outcome {
+    let none = Tensor::zeros([0], DType::F32)?.requires_grad_(true)?;
+    for training in [false, true] {
+        let options = BatchNormOptions {
+            training,
+            ..Default::default()
+        };
+        let vector = none.detach();
+        let y = none.batch_norm(Some(&vector), Some(&vector), &options)?;
+        assert_eq!((y.shape(), y.to_vec::<f32>()?), (&[0][..], vec![]));
+        y.sum(None, false)?.backward()?;
+        // Running statistics stay.
+        let x = Tensor::zeros([0, 3], DType::F32)?;
+        let (mut mean, mut var) = (tensor![1.0, 2.0, 3.0], tensor![4.0, 5.0, 6.0]);
+        assert_eq!(
+            x.batch_norm_(&mut mean, &mut var, &options)?.shape(),
+            [0, 3]
+        );
+        assert_close(&mean, &[1.0, 2.0, 3.0]);
+        assert_close(&var, &[4.0, 5.0, 6.0]);
+    }
+    let options = BatchNormOptions::default();
+    let one = Tensor::ones([1], DType::F32)?;
+    assert!(one.batch_norm(Some(&one), Some(&one), &options).is_err());
+    Ok(())
+}

@@ -402,3 +402,139 @@ fn hashes_are_the_exclusive_or_of_bits() -> Outcome {
     );
     Ok(())
 }
+
+/// Nearly, relative to `expected`, or the same infinity, or both NaN.
+#[track_caller]
+fn assert_relative(got: f64, expected: f64, what: &str) {
+    let is_same = got == expected || (got.is_nan() && expected.is_nan());
+    let is_near = (got - expected).abs() <= 1e-5 * expected.abs();
+    assert!(is_same || is_near, "{what}: {got}, not {expected}");
+}
+
+#[test]
+fn spreads_near_the_ends_of_single_precision() -> Outcome {
+    const INF: f64 = f64::INFINITY;
+    // Elements, variance and deviation by PyTorch 2.15, which computes them in double precision.
+    let rows: [(&[f64], f64, f64); 9] = [
+        (
+            &[8.5e19, 9.25e19, 1e20, 1.075e20, 1.15e20],
+            1.40625e38,
+            1.1858541e19,
+        ),
+        (&[1e30, -1e30, 3e30], INF, 2e30),
+        (&[1e-30, -1e-30, 3e-30], 0.0, 2e-30),
+        (&[3e38, 3e38, 3e38, 3e38], 0.0, 0.0),
+        (&[3e38, -3e38, 3e38, -3e38], INF, INF),
+        (&[1.5e38, -1.5e38, 1.5e38, -1.5e38], INF, 1.7320508e38),
+        (&[0.0, 0.0, 0.0, 1e30], INF, 5e29),
+        (&[1e30, 0.0, 1e-30, 0.0], INF, 5e29),
+        (&[16777216.0, 16777217.0 + 1.0, 16777220.0], 4.0, 2.0),
+    ];
+    crate::extremes::on_each_device(|| {
+        for (x, var, std) in &rows {
+            let f: Vec<f32> = x.iter().map(|&x| x as f32).collect();
+            let n = f.len();
+            let mean = f.iter().map(|&x| f64::from(x)).sum::<f64>() / n as f64;
+            let long = f.repeat(3000);
+            for (times, x) in [
+                (1, Tensor::from_slice(&f, [n, 1])?),
+                (3000, Tensor::from_slice(&long, [3000 * n, 1])?),
+            ] {
+                // Squares of all copies, shared among all but one of their elements.
+                let share = (times * (n - 1)) as f64 / (times * n - 1) as f64;
+                for dims in [&[0][..], &[0, 1]] {
+                    let what = format!("{f:?} times {times} over {dims:?}");
+                    let (got, m) = x.var_mean(dims, 1.0, false)?;
+                    assert_relative(got.item()?, var * share, &what);
+                    if mean != 0.0 {
+                        assert_relative(m.item()?, mean, &what);
+                    }
+                    assert_relative(x.var(dims, 1.0, false)?.item()?, var * share, &what);
+                    assert_relative(x.std(dims, 1.0, false)?.item()?, std * share.sqrt(), &what);
+                    let (got, _) = x.std_mean(dims, 1.0, false)?;
+                    assert_relative(got.item()?, std * share.sqrt(), &what);
+                }
+            }
+        }
+        // Also of several lines, by rows and by columns, and of doubles.
+        let lines = tensor![[1e30, 1.0, 1e-30], [-1e30, 2.0, -1e-30], [3e30, 3.0, 3e-30]];
+        for (dim, lines) in [(0, lines.clone()), (1, lines.t()?)] {
+            let std = lines.std(dim, 1.0, false)?.to_vec::<f32>()?;
+            for (got, expected) in std.iter().zip([2e30, 1.0, 2e-30]) {
+                assert_relative((*got).into(), expected, "std of lines");
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn spreads_of_nothing_one_and_infinities() -> Outcome {
+    crate::extremes::on_each_device(|| {
+        let none = Tensor::zeros([0], DType::F32)?;
+        for (x, correction, expected) in [
+            (&none, 1.0, f64::NAN),
+            (&none, 0.0, f64::NAN),
+            (&tensor![5.0,], 1.0, f64::NAN),
+            (&tensor![5.0,], 0.0, 0.0),
+            (&tensor![1.0, f64::INFINITY], 1.0, f64::NAN),
+            (&tensor![1.0, f64::NAN], 1.0, f64::NAN),
+            (&tensor![1.0, 3.0], 2.0, f64::INFINITY),
+            (&tensor![1.0, 1.0], 2.0, f64::NAN),
+        ] {
+            let var = x.var(None, correction, false)?.item()?;
+            let std = x.std(None, correction, false)?.item()?;
+            assert_relative(var, expected, &format!("var of {x} less {correction}"));
+            assert_relative(std, expected, &format!("std of {x} less {correction}"));
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn slopes_of_deviations() -> Outcome {
+    // As PyTorch: 0 where all elements are equal.
+    for (x, expected) in [
+        (vec![2.0f32, 2.0, 2.0], [0.0, 0.0, 0.0]),
+        (vec![1.0, 2.0, 3.0], [-0.5, 0.0, 0.5]),
+        (vec![1e30, 2e30, 3e30], [-0.5, 0.0, 0.5]),
+        (vec![1e-30, 2e-30, 3e-30], [-0.5, 0.0, 0.5]),
+    ] {
+        let x = Tensor::from_slice(&x, [3])?.requires_grad_(true)?;
+        x.std(None, 1.0, false)?.backward()?;
+        crate::assert_close(&x.grad().expect("a gradient"), &expected);
+        let (_, mean) = x
+            .detach()
+            .requires_grad_(true)?
+            .std_mean(None, 1.0, false)?;
+        mean.backward()?;
+    }
+    // The second derivative of the deviation of 1, 2, 4.
+    let x = tensor![1f64, 2.0, 4.0]
+        .to_dtype(DType::F64)?
+        .requires_grad_(true)?;
+    let (std, _) = x.std_mean(None, 1.0, false)?;
+    let slope = std.pow(2)?.mul(0.5)?;
+    slope.backward()?;
+    let half = x.grad().expect("a gradient").to_vec::<f64>()?;
+    for (got, expected) in half.iter().zip([-2.0 / 3.0, -1.0 / 6.0, 5.0 / 6.0]) {
+        assert!((got - expected).abs() < 1e-12, "{half:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn deviations_of_complex_numbers() -> Outcome {
+    let x = Tensor::complex(&tensor![1e30, -1e30, 3e30], &tensor![0.0, 0.0, 0.0])?;
+    assert_relative(x.std(None, 1.0, false)?.item()?, 2e30, "std");
+    let x = Tensor::complex(&tensor![1.0, 2.0, 3.0], &tensor![0.0, 4.0, 8.0])?;
+    let (var, mean) = x.var_mean(None, 1.0, false)?;
+    assert_relative(var.item()?, 17.0, "var");
+    crate::assert_close(&mean.real()?, &[2.0]);
+    crate::assert_close(&mean.imag()?, &[4.0]);
+    assert_relative(x.std(None, 1.0, false)?.item()?, 17f64.sqrt(), "std");
+    let equal = Tensor::ones([3], DType::Complex64)?.requires_grad_(true)?;
+    equal.std(None, 1.0, false)?.backward()?;
+    crate::assert_close(&equal.grad().expect("a gradient").real()?, &[0.0; 3]);
+    Ok(())
+}

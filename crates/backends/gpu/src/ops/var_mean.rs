@@ -1,6 +1,6 @@
 //! Variance and mean over any dimensions, in two passes where results are few and elements many.
 
-use rustorch_ir::{Layout, Op, OpKind, Signature};
+use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
 use super::lines::{Tile, VECTORS, vector_of_pieces};
@@ -31,7 +31,10 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let x = &step.inputs[0];
     let (starts, along) = split(&x.layout, &op.dims);
     let (count, len) = (starts.elements(), along.elements());
-    let divisor = op.divisor(len);
+    let of_line = Spread {
+        divisor: Some(op.divisor(len)),
+        is_root: op.root,
+    };
     let results = [var, mean].map(Memory::Place);
     let elements = Elements {
         x: Memory::Place(x),
@@ -42,25 +45,29 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let tile = elements.tile(emitter.limits, len);
     let segment = tile.segment(count, len);
     if segment >= len {
-        return elements.pass(len, results, [1, 0], divisor, emitter);
+        return elements.pass(len, results, [1, 0], of_line, emitter);
     }
     let segments = len.div_ceil(segment);
     let dtype = var.ty.dtype;
     let bytes = dtype.size().unwrap_or(0) * count * segments;
-    let [squares, means] = [(); 2].map(|()| Memory::Scratch(dtype, emitter.scratch(bytes)));
+    let [lengths, means] = [(); 2].map(|()| Memory::Scratch(dtype, emitter.scratch(bytes)));
     // Parts lie as the elements do.
     let strides = match tile.is_across {
         true => [1, count],
         false => [segments, 1],
     };
-    elements.pass(segment, [squares, means], strides, 1.0, emitter);
+    let of_segment = Spread {
+        divisor: None,
+        is_root: true,
+    };
+    elements.pass(segment, [lengths, means], strides, of_segment, emitter);
     let line = |n: usize, stride: usize| Layout {
         shape: [n].into(),
         strides: [stride].into_iter().collect(),
         offset: 0,
     };
     let parts = Elements {
-        x: squares,
+        x: lengths,
         parts: Some(Parts {
             means,
             part: segment,
@@ -69,7 +76,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         starts: line(count, strides[0]),
         along: line(segments, strides[1]),
     };
-    parts.pass(segments, results, [1, 0], divisor, emitter);
+    parts.pass(segments, results, [1, 0], of_line, emitter);
 }
 
 /// Lines of which mean and variance are computed.
@@ -81,7 +88,15 @@ struct Elements<'a> {
     along: Layout,
 }
 
-/// What there is to know of elements that are parts of lines, and sums of squares.
+/// What is written of a sum of squares.
+struct Spread {
+    /// It is divided by this, or else by the number of elements.
+    divisor: Option<f64>,
+    /// Then is the root taken?
+    is_root: bool,
+}
+
+/// What there is to know of elements that are parts of lines, and roots of their mean squares.
 struct Parts<'a> {
     means: Memory<'a>,
     /// Elements of a part but for the last one, and of a line.
@@ -102,14 +117,14 @@ impl Elements<'_> {
         Tile::of_vectors(limits, &self.starts, &self.along, self.vector(segment))
     }
 
-    /// Writes the sum of squares, divided by `divisor`, and the mean of each segment of each line, in
-    /// steps of `strides` for the line and the segment.
+    /// Writes what `spread` says and the mean of each segment of each line, in steps of `strides` for the
+    /// line and the segment.
     fn pass(
         &self,
         segment: usize,
-        [squares, means]: [Memory; 2],
+        [spreads, means]: [Memory; 2],
         strides: [usize; 2],
-        divisor: f64,
+        spread: Spread,
         emitter: &mut Emitter,
     ) {
         let (count, len) = (self.starts.elements(), self.along.elements());
@@ -122,11 +137,25 @@ impl Elements<'_> {
         );
         let mut kernel = Kernel::new("var_mean", text, tile.group());
         kernel.define_dtype("X", self.x.dtype());
-        kernel.define_dtype("Y", squares.dtype());
-        kernel.define("ACCUMULATOR", accumulator(squares.dtype()));
+        let dtype = spreads.dtype();
+        kernel.define_dtype("Y", dtype);
+        kernel.define("ACCUMULATOR", accumulator(dtype));
         kernel.define("VECTOR", vector);
         kernel.define("EACH", if vector == 1 { EACH } else { VECTORS });
-        kernel.real("DIVISOR", squares.dtype(), divisor);
+        match spread.divisor {
+            Some(divisor) => kernel.real("DIVISOR", dtype, divisor),
+            None => kernel.define("DIVISOR", "number"),
+        }
+        kernel.define("IS_ROOT", u8::from(spread.is_root));
+        // Squares of distances from 1 / edge to edge are far from the ends of the dtype's range, and so are those
+        // of others beside `far` or `1 / far`.
+        let (edge, far) = match dtype {
+            DType::F64 => (2f64.powi(320), 2f64.powi(680)),
+            _ => (2f64.powi(40), 2f64.powi(84)),
+        };
+        kernel.real("EDGE", dtype, edge);
+        kernel.real("FAR", dtype, far);
+        kernel.real("NEAR", dtype, 1.0 / far);
         self.x.read(&mut kernel, "x");
         kernel.define("HAS_PARTS", u8::from(self.parts.is_some()));
         if let Some(parts) = &self.parts {
@@ -134,7 +163,7 @@ impl Elements<'_> {
             kernel.word("part", parts.part);
             kernel.word("whole", parts.whole);
         }
-        squares.write(&mut kernel, "y");
+        spreads.write(&mut kernel, "y");
         means.write(&mut kernel, "mean_of");
         tile.declare(&mut kernel);
         let [starts, along] = [("starts", &self.starts), ("along", &self.along)];

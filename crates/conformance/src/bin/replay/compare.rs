@@ -31,6 +31,8 @@ pub(crate) enum Expected {
         dtype: DType,
         shape: Vec<usize>,
         elements: Elements,
+        /// The same in double precision, of halves.
+        truth: Option<Elements>,
         rtol: f64,
         atol: f64,
     },
@@ -186,6 +188,7 @@ impl Expected {
             dtype,
             shape,
             elements,
+            truth,
             rtol,
             atol,
         } = self
@@ -202,7 +205,14 @@ impl Expected {
             // Their factors are compared together.
             How::ShapeOnly | How::Reconstruct => Ok(()),
             // Indices are compared by themselves.
-            How::Close | How::Ties => close(elements, &found, *rtol, *atol),
+            How::Close | How::Ties => {
+                close(elements, &found, *rtol, *atol).or_else(|e| match truth {
+                    Some(truth) => {
+                        nearer(truth, elements, &found).map_err(|far| format!("{e}; {far}"))
+                    }
+                    None => Err(e),
+                })
+            }
             How::Set => close(&elements.sorted(), &found.sorted(), *rtol, *atol),
         }
     }
@@ -282,6 +292,48 @@ fn close(expected: &Elements, got: &Elements, rtol: f64, atol: f64) -> Result<()
     first_unlike(&expected.as_complex(), &got.as_complex(), near)
 }
 
+/// Fails unless a result is nearer to the truth than what was expected: its largest error and the root of the
+/// mean of their squares are no larger.
+fn nearer(truth: &Elements, expected: &Elements, got: &Elements) -> Result<(), String> {
+    let [got, expected] = [got, expected].map(|x| Errors::of(x, truth));
+    let is_nearer = got.largest <= expected.largest && got.root <= expected.root;
+    is_nearer.then_some(()).ok_or_else(|| {
+        format!(
+            "it is {:.3e} from double precision, {:.3e} at most, and PyTorch {:.3e} and {:.3e}",
+            got.root, got.largest, expected.root, expected.largest
+        )
+    })
+}
+
+/// How far elements are from the truth.
+struct Errors {
+    largest: f64,
+    /// The root of the mean square.
+    root: f64,
+}
+
+impl Errors {
+    fn of(x: &Elements, truth: &Elements) -> Self {
+        let (x, truth) = (x.as_complex(), truth.as_complex());
+        let pairs = x.iter().zip(&truth);
+        let errors: Vec<f64> = pairs.map(|(x, t)| error(x, t)).collect();
+        let squares: f64 = errors.iter().map(|e| e * e).sum();
+        Self {
+            largest: errors.iter().copied().fold(0.0, f64::max),
+            root: (squares / errors.len().max(1) as f64).sqrt(),
+        }
+    }
+}
+
+/// The distance of two numbers: 0 of the same infinity and of NaN, infinite of a number and NaN.
+fn error(x: &Complex64, truth: &Complex64) -> f64 {
+    match (x - truth).norm() {
+        _ if is_same(*truth, *x) => 0.0,
+        distance if distance.is_nan() => f64::INFINITY,
+        distance => distance,
+    }
+}
+
 fn first_unlike<T: Show>(
     expected: &[T],
     got: &[T],
@@ -335,6 +387,7 @@ mod tests {
             dtype: DType::F64,
             shape: vec![values.len()],
             elements: Elements::Float(values.to_vec()),
+            truth: None,
             rtol: 1e-3,
             atol: 1e-6,
         }
@@ -385,6 +438,32 @@ mod tests {
     }
 
     #[test]
+    fn what_is_nearer_to_the_truth_will_do() {
+        let infinity = f64::INFINITY;
+        let near = |expected: &[f64], truth: &[f64], got: &[f64]| {
+            let expected = Expected::Tensor {
+                dtype: DType::F64,
+                shape: vec![got.len()],
+                elements: Elements::Float(expected.to_vec()),
+                truth: Some(Elements::Float(truth.to_vec())),
+                rtol: 1e-3,
+                atol: 1e-6,
+            };
+            let got = Tensor::from_slice(got, [got.len()]).unwrap().into();
+            expected.compare(&got, How::Close).is_ok()
+        };
+        assert!(near(&[1.0, 2.0], &[1.1, 2.2], &[1.1, 2.1]));
+        assert!(!near(&[1.0, 2.0], &[1.1, 2.2], &[1.1, 2.5]));
+        // Neither the largest error nor their mean square may be larger.
+        assert!(!near(&[1.0, 2.0], &[1.1, 2.1], &[1.25, 2.1]));
+        assert!(!near(&[1.0, 2.0], &[1.0, 2.1], &[1.09, 2.19]));
+        // An infinity that is true is no error; another one is, and so is NaN.
+        assert!(near(&[5.0, 1.0], &[infinity, 1.1], &[infinity, 1.1]));
+        assert!(!near(&[5.0, 1.0], &[5.1, 1.1], &[infinity, 1.1]));
+        assert!(!near(&[5.0, 1.0], &[5.1, 1.1], &[5.1, NAN]));
+    }
+
+    #[test]
     fn indices_of_equal_elements_will_do() {
         let input = tensor![2.0, 1.0, 2.0];
         let ties = |indices: Tensor| {
@@ -392,6 +471,7 @@ mod tests {
                 dtype: DType::I64,
                 shape: vec![3],
                 elements: Elements::Int(vec![1, 0, 2]),
+                truth: None,
                 rtol: 0.0,
                 atol: 0.0,
             };

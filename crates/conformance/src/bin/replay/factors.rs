@@ -44,6 +44,7 @@ pub(crate) fn compare(name: &str, expected: &Expected, got: &Output) -> Result<(
             dtype: wanted.dtype(),
             shape: wanted.shape().to_vec(),
             elements: Elements::of(wanted)?,
+            truth: None,
             rtol: bounds.0,
             atol: bounds.1,
         };

@@ -208,6 +208,8 @@ struct Placed {
     rtol: f64,
     #[serde(default)]
     atol: f64,
+    /// Of results in half precision: their elements in double precision, where these are others.
+    truth: Option<String>,
 }
 
 pub(crate) struct Tensors<'a>(pub(crate) SafeTensors<'a>);
@@ -277,8 +279,13 @@ impl Tensors<'_> {
             Json::Object(object) if object.contains_key("tensor") => {
                 let placed = Placed::deserialize(json)?;
                 let dtype: DType = placed.dtype.parse()?;
+                let truth = placed.truth.as_ref().map(|name| {
+                    let bytes = self.0.tensor(name).with_context(|| name.clone())?.data();
+                    Elements::decode(DType::F64, bytes).context("doubles")
+                });
                 Expected::Tensor {
                     dtype,
+                    truth: truth.transpose()?,
                     elements: Elements::decode(dtype, self.run(&placed)?)
                         .ok_or_else(|| anyhow!("elements of {dtype}"))?,
                     shape: placed.shape,

@@ -370,6 +370,7 @@ impl TensorData {
             dtype,
             shape: self.shape(),
             elements,
+            truth: None,
             rtol: if is_exact { 0.0 } else { RTOL },
             atol: if is_exact { 0.0 } else { ATOL },
         })
