@@ -6,6 +6,7 @@ use rustorch_macros::track_calls;
 use crate::Tensor;
 use crate::dims::IntoDims;
 use crate::error::{RusTorchResult, require};
+use crate::promote::result_dtype;
 
 /// Where the values of [`Tensor::gradient`] are.
 #[derive(Clone)]
@@ -172,13 +173,20 @@ impl Tensor {
         let along = |(i, &dim): (usize, &usize)| {
             let expected = format_args!("more than {edge_order} indices of dimension {dim}");
             require(NAME, self.shape()[dim] > edge_order, expected, self.ty())?;
-            match &spacing {
-                Spacing::Step(step) => self.even_slope(dim, *step, edge_order),
-                Spacing::Steps(steps) => self.even_slope(dim, steps[i], edge_order),
+            // Halves are rounded once.
+            let (x, mut dtype) = (self.widened(NAME)?, self.dtype());
+            let slope = match &spacing {
+                Spacing::Step(step) => x.even_slope(dim, *step, edge_order)?,
+                Spacing::Steps(steps) => x.even_slope(dim, steps[i], edge_order)?,
                 Spacing::Places(places) => {
-                    let apart = distances(NAME, &places[i], self.shape()[dim])?;
-                    self.slope(dim, &apart, edge_order)
+                    let apart = distances(NAME, &places[i].widened(NAME)?, self.shape()[dim])?;
+                    dtype = result_dtype(NAME, &[self.into(), (&places[i]).into()])?;
+                    x.slope(dim, &apart, edge_order)?
                 }
+            };
+            match dtype {
+                DType::F16 | DType::BF16 => slope.cast(NAME, dtype),
+                _ => Ok(slope),
             }
         };
         dims.iter().enumerate().map(along).collect()

@@ -13,6 +13,11 @@ use smallvec::{SmallVec, smallvec};
 use crate::kernel::{SharedMut, for_ranges};
 use crate::pool::Pool;
 
+/// Products that are added up one after the other. Of more, sums of so many are added: in single precision each
+/// addition rounds, the later the more.
+#[cfg(feature = "simd")]
+const CHAIN: usize = 256;
+
 /// A matrix in a slice: element `(i, j)` is at `i · strides[0] + j · strides[1]`.
 #[derive(Clone, Copy)]
 pub(crate) struct Matrix<'a, T> {
@@ -115,29 +120,32 @@ pub(crate) unsafe fn multiply<T: Zero + One + Copy + 'static>(
 ) {
     assert!(a.holds(m, k) && b.holds(k, n), "operands of a product");
     #[cfg(feature = "simd")]
-    // SAFETY: the operands have just been checked, the result is the caller's promise.
-    unsafe {
-        gemm::gemm(
-            m,
-            n,
-            k,
-            out,
-            1,
-            row as isize,
-            false,
-            a.data.as_ptr(),
-            a.strides[1] as isize,
-            a.strides[0] as isize,
-            b.data.as_ptr(),
-            b.strides[1] as isize,
-            b.strides[0] as isize,
-            T::zero(),
-            T::one(),
-            false,
-            false,
-            false,
-            Parallelism::None,
-        );
+    for depth in (0..k.max(1)).step_by(CHAIN) {
+        let (a, b) = (a.from(0, depth), b.from(depth, 0));
+        // SAFETY: the operands have just been checked, the result is the caller's promise.
+        unsafe {
+            gemm::gemm(
+                m,
+                n,
+                CHAIN.min(k - depth),
+                out,
+                1,
+                row as isize,
+                depth > 0,
+                a.data.as_ptr(),
+                a.strides[1] as isize,
+                a.strides[0] as isize,
+                b.data.as_ptr(),
+                b.strides[1] as isize,
+                b.strides[0] as isize,
+                T::one(),
+                T::one(),
+                false,
+                false,
+                false,
+                Parallelism::None,
+            );
+        }
     }
     #[cfg(not(feature = "simd"))]
     // SAFETY: promised by the caller.

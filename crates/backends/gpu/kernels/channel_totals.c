@@ -45,11 +45,12 @@ KERNEL_BEGIN
     const ACCUMULATOR centre = first / p.members;
     for (uint i = member; i < p.segments; i += GROUP / TOGETHER) {
         const ACCUMULATOR way = LOAD(S, means, i * p.channels + channel) - shift - centre;
-        second += LOAD(S, parts, i * p.channels + channel) + way * way * COUNT(i);
+        const ACCUMULATOR share = (ACCUMULATOR)COUNT(i) / p.members;
+        second += (LOAD(S, parts, i * p.channels + channel) + way * way) * share;
     }
     SUM_MEMBERS(shared, second)
     if (writes) {
-        STORE(S, variance, channel, second / p.members);
+        STORE(S, variance, channel, second);
         STORE(S, mean, channel, centre + shift);
     }
 #endif

@@ -30,9 +30,17 @@ KERNEL_BEGIN
     FOR_ROW(k, j) v[k] -= mean;
 #endif
     ACCUMULATOR squares = 0;
+#if IS_CENTRED
+    // Of shares, so that their sum overflows only where the variance does.
+    const ACCUMULATOR share = (ACCUMULATOR)1 / p.len;
+    FOR_ROW(k, j) squares += v[k] * share * v[k];
+    TEAM_REDUCE(shared, squares, PLUS);
+#else
     FOR_ROW(k, j) squares += v[k] * v[k];
     TEAM_REDUCE(shared, squares, PLUS);
-    const ACCUMULATOR scale = 1 / sqrt(squares / p.len + EPS);
+    squares /= p.len;
+#endif
+    const ACCUMULATOR scale = 1 / sqrt(squares + EPS);
     if (exists) {
         FOR_VECTORS(k) {
             COMPUTE(X) values[VECTOR];

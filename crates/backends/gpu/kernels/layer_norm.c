@@ -17,13 +17,15 @@ KERNEL_BEGIN
     FOR_OWN(k, j) sum += OWN(k, j);
     TEAM_REDUCE(shared, sum, PLUS);
     const ACCUMULATOR mean = sum / p.len;
+    // Of shares, so that their sum overflows only where the variance does.
+    const ACCUMULATOR share = (ACCUMULATOR)1 / p.len;
     ACCUMULATOR squares = 0;
     FOR_OWN(k, j) {
         const ACCUMULATOR v = OWN(k, j) - mean;
-        squares += v * v;
+        squares += v * share * v;
     }
     TEAM_REDUCE(shared, squares, PLUS);
-    const ACCUMULATOR scale = 1 / sqrt(squares / p.len + EPS);
+    const ACCUMULATOR scale = 1 / sqrt(squares + EPS);
 #if HAS_WEIGHT
 #define WEIGHTED(v, j) (v) * LOAD(X, w, AFFINE(line, j))
 #else

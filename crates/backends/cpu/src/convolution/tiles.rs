@@ -11,6 +11,10 @@ pub(super) const ROWS: usize = 8;
 /// Lanes that are computed together, at most, and so read past the last window.
 pub(super) const LANES: usize = 8 * 16;
 
+/// Products that are added up one after the other. Of more, sums of so many are added: each addition rounds, the
+/// later the more.
+const CHAIN: usize = 256;
+
 /// How many channels are computed together, of `outputs`.
 pub(super) struct Together<'a> {
     pub(super) outputs: usize,
@@ -107,24 +111,26 @@ impl Tiles<'_> {
             Some(bias) => from_fn(|r| bias[first + r.min(channels - 1)]),
             None => [0.0; R],
         };
-        let mut sums = bias.map(|bias| [s.splat_f32(bias); T]);
-        for (&offset, weights) in self.offsets.iter().zip(weights) {
-            let (x, _) = self.image[offset + at..][..16 * T].as_chunks::<16>();
-            let mut pixels = [s.splat_f32(0.0); T];
-            for (pixels, x) in pixels.iter_mut().zip(x) {
-                *pixels = s.load_f32(x);
-            }
-            for (sums, &weight) in sums.iter_mut().zip(weights) {
-                let weight = s.splat_f32(weight);
-                for (sum, pixels) in sums.iter_mut().zip(pixels) {
-                    *sum = s.mul_add(*sum, pixels, weight);
+        let mut tile = bias.map(|bias| [[bias; 16]; T]);
+        for (offsets, weights) in self.offsets.chunks(CHAIN).zip(weights.chunks(CHAIN)) {
+            let mut sums = [[s.splat_f32(0.0); T]; R];
+            for (&offset, weights) in offsets.iter().zip(weights) {
+                let (x, _) = self.image[offset + at..][..16 * T].as_chunks::<16>();
+                let mut pixels = [s.splat_f32(0.0); T];
+                for (pixels, x) in pixels.iter_mut().zip(x) {
+                    *pixels = s.load_f32(x);
+                }
+                for (sums, &weight) in sums.iter_mut().zip(weights) {
+                    let weight = s.splat_f32(weight);
+                    for (sum, pixels) in sums.iter_mut().zip(pixels) {
+                        *sum = s.mul_add(*sum, pixels, weight);
+                    }
                 }
             }
-        }
-        let mut tile = [[[0.0; 16]; T]; R];
-        for (out, sums) in tile.iter_mut().zip(sums) {
-            for (out, sum) in out.iter_mut().zip(sums) {
-                s.store_f32(sum, out);
+            for (out, sums) in tile.iter_mut().zip(sums) {
+                for (out, sum) in out.iter_mut().zip(sums) {
+                    s.store_f32(s.add_f32(s.load_f32(out), sum), out);
+                }
             }
         }
         for (channel, lanes) in (first..).zip(&tile[..channels]) {
