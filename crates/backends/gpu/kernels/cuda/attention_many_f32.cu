@@ -1,8 +1,9 @@
 // Attention in single precision for many rows of queries on Hopper's tensor cores (Shah et al. 2024,
 // arXiv 2407.08608), all of it as sums of TERMS bf16 numbers, see gemm.cu: a group goes with 128 rows
 // of one head's queries through the keys, KEYS at a time from the last that they see. One warpgroup
-// brings rows to local memory; two others have 64 queries each and make scores of the next keys while
-// they weigh the values of the last. Rows that become no numbers are computed again as by definition.
+// brings rows to local memory; two others have 64 queries each, and one makes products while the other
+// makes weights of its scores. Tensor cores cut off what they add: their sums are of one tile of
+// keys. Rows that become no numbers are computed again as by definition.
 //
 // C: bf16; keys and values are what terms.cu makes of them. D: width of keys and values, 64 or 128.
 // MMA: C in PTX. HAS_PAST: as the operation says. KEYS; STAGES: tiles of keys and of values in local
@@ -26,23 +27,10 @@ FUNCTION uint packed_term(float& first, float& second) {
     return pair;
 }
 
-// Adds the products of weights' and values' terms.
-#define WEIGH_VALUES(values) \
-    UNROLL for (uint n = 0; n < TERMS; n++) { \
-        UNROLL for (uint m = 0; m < TERMS - n; m++) { \
-            UNROLL for (uint j = 0; j < KEYS / 16; j++) { \
-                multiply_columns<D>(sum, weight[n] + 4 * j, \
-                                    (values) + (m * KV_TERM_BYTES + j * 2048) / 16, 1); \
-            } \
-        } \
-    }
-
-// One of the two warpgroups after the other, so that while one makes products the other makes
-// weights of its scores.
-#define TAKE_TURN(member) \
-    asm volatile("bar.sync %0, 256;" :: "r"(3 + (member)) : "memory")
-#define GIVE_TURN(member) \
-    asm volatile("bar.arrive %0, 256;" :: "r"(3 + (member)) : "memory")
+// The terms n of one factor and m of the other whose products matter, the smallest first.
+#define EACH_PRODUCT \
+    UNROLL for (uint of_both = TERMS; of_both-- > 0;) \
+        UNROLL for (uint n = 0, m = of_both; n <= of_both; n++, m--)
 
 // What an item is, of all heads' tiles of rows: the longest first; of so many heads at a time that
 // their keys stay in the cache.
@@ -112,8 +100,6 @@ KERNEL_BEGIN
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         const uint member = SIMD_GROUP / 4 - 1, thread = LANE % 128;
         const uint q_tile = local + member * (64 * 128);
-        // The first turn is the first warpgroup's.
-        if (member == 1) GIVE_TURN(0);
         for (EACH_ITEM) {
             ROWS_OF_ITEM;
             const uint own_row = first_row + member * 64;
@@ -149,48 +135,28 @@ KERNEL_BEGIN
             const float factor = SCALE * LOG2_E;
             // A lane has two rows, 8 apart, and of 8 columns the two from here on.
             const uint row = own_row + thread / 32 * 16 + SIMD_LANE / 4, column = SIMD_LANE % 4 * 2;
-            float score[KEYS / 2], sum[D / 2], peak[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
-            uint weight[TERMS][KEYS / 4];
+            float score[KEYS / 2], part[D / 2], sum[D / 2], peak[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
             UNROLL for (uint i = 0; i < D / 2; i++) sum[i] = 0;
 
-            uint last_stage = 0, last_phase = 0;
             for (uint i = 0; i < count; i++) {
                 barrier_wait(FULL_K(stage), phase);
                 COPIES_TO_PRODUCTS;
-                TAKE_TURN(member);
                 renew(score, KEYS / 2);
                 BEGIN_PRODUCTS;
                 const ulong k_descriptor = descriptor(k_tiles + stage * KV_BYTES, 0);
-                UNROLL for (uint n = 0; n < TERMS; n++) {
-                    UNROLL for (uint m = 0; m < TERMS - n; m++) {
-                        UNROLL for (uint j = 0; j < D / 16; j++) {
-                            const uint q_step = n * Q_TERM_BYTES + j / 4 * 16384 + j % 4 * 32;
-                            const uint k_step = m * KV_TERM_BYTES + j / 4 * (KEYS * 128) + j % 4 * 32;
-                            multiply_tiles<KEYS>(score, q_descriptor + q_step / 16,
-                                                 k_descriptor + k_step / 16, n + m + j > 0);
-                        }
+                EACH_PRODUCT {
+                    UNROLL for (uint j = 0; j < D / 16; j++) {
+                        const uint q_step = n * Q_TERM_BYTES + j / 4 * 16384 + j % 4 * 32;
+                        const uint k_step = m * KV_TERM_BYTES + j / 4 * (KEYS * 128) + j % 4 * 32;
+                        multiply_tiles<KEYS>(score, q_descriptor + q_step / 16,
+                                             k_descriptor + k_step / 16,
+                                             of_both + 1 < TERMS || n + j > 0);
                     }
                 }
                 END_PRODUCTS;
-                if (i > 0) {
-                    barrier_wait(FULL_V(last_stage), last_phase);
-                    COPIES_TO_PRODUCTS;
-                    renew(sum, D / 2);
-                    BEGIN_PRODUCTS;
-                    const ulong v_descriptor =
-                        descriptor(v_tiles + last_stage * KV_BYTES, KEYS * 128);
-                    WEIGH_VALUES(v_descriptor);
-                    END_PRODUCTS;
-                    GIVE_TURN(1 - member);
-                    WAIT_PRODUCTS(1);
-                } else {
-                    GIVE_TURN(1 - member);
-                    WAIT_PRODUCTS(0);
-                }
+                WAIT_PRODUCTS(0);
                 renew(score, KEYS / 2);
-                if (SIMD_LANE == 0) {
-                    arrive(FREE_K(stage));
-                }
+                if (SIMD_LANE == 0) arrive(FREE_K(stage));
 
                 const uint first = (count - 1 - i) * KEYS;
                 if (first + KEYS > (p.is_causal ? min(before + own_row + 1, p.s) : p.s)) {
@@ -221,31 +187,34 @@ KERNEL_BEGIN
                     }
                     total[n] = fma(total[n], rescale[n], added);
                 }
-                if (i > 0) {
-                    WAIT_PRODUCTS(0);
-                    renew(sum, D / 2);
-                    if (SIMD_LANE == 0) arrive(FREE_V(last_stage));
-                    UNROLL for (uint j = 0; j < D / 2; j++) sum[j] *= rescale[j / 2 % 2];
-                }
+                uint weight[TERMS][KEYS / 4];
                 UNROLL for (uint n = 0; n < TERMS; n++) {
                     UNROLL for (uint j = 0; j < KEYS / 4; j++) {
                         weight[n][j] = packed_term(score[2 * j], score[2 * j + 1]);
                     }
                 }
-                last_stage = stage;
-                last_phase = phase;
+
+                barrier_wait(FULL_V(stage), phase);
+                COPIES_TO_PRODUCTS;
+                renew(part, D / 2);
+                BEGIN_PRODUCTS;
+                const ulong v_descriptor = descriptor(v_tiles + stage * KV_BYTES, KEYS * 128);
+                EACH_PRODUCT {
+                    UNROLL for (uint j = 0; j < KEYS / 16; j++) {
+                        multiply_columns<D>(part, weight[n] + 4 * j,
+                                            v_descriptor + (m * KV_TERM_BYTES + j * 2048) / 16,
+                                            of_both + 1 < TERMS || n + j > 0);
+                    }
+                }
+                END_PRODUCTS;
+                WAIT_PRODUCTS(0);
+                renew(part, D / 2);
+                if (SIMD_LANE == 0) arrive(FREE_V(stage));
+                UNROLL for (uint j = 0; j < D / 2; j++) {
+                    sum[j] = fma(sum[j], rescale[j / 2 % 2], part[j]);
+                }
                 NEXT_STAGE;
             }
-            barrier_wait(FULL_V(last_stage), last_phase);
-            COPIES_TO_PRODUCTS;
-            renew(sum, D / 2);
-            BEGIN_PRODUCTS;
-            const ulong v_descriptor = descriptor(v_tiles + last_stage * KV_BYTES, KEYS * 128);
-            WEIGH_VALUES(v_descriptor);
-            END_PRODUCTS;
-            WAIT_PRODUCTS(0);
-            renew(sum, D / 2);
-            if (SIMD_LANE == 0) arrive(FREE_V(last_stage));
 
             UNROLL for (uint n = 0; n < 2; n++) {
                 total[n] += simd_xor(total[n], 1);
@@ -300,7 +269,5 @@ KERNEL_BEGIN
                 }
             }
         }
-        // Nobody waits for the last turn.
-        if (member == 0) TAKE_TURN(0);
     }
 KERNEL_END

@@ -8,8 +8,10 @@
 // with their channels last, see channels_last.cu. Its padding and dilation may be negative: they
 // are added modulo 2^32. Results are where y's strides say; IS_WIDE: are columns neighbours there, in vectors of eight?
 // TERMS: 3 if w and x are single precision, as sums of so many bf16 numbers, of which the products
-// that matter are made (Henry, Tang and Heinecke 2019, arXiv:1904.06376); else 1. What is too large
-// for that, or infinite, makes a result that is no number: it is computed again as by definition.
+// that matter are made (Henry, Tang and Heinecke 2019, arXiv:1904.06376); else 1. Tensor cores cut
+// off what they add (Fasi et al. 2021, doi 10.7717/peerj-cs.330): sums of three terms leave them
+// after each panel and are added in single precision. What is too large for that, or infinite, makes
+// a result that is no number: it is computed again as by definition.
 // SETS: of w, y and bias, up to three, whose x is the same. IS_GATED: is the result instead
 // silu(x · wᵀ) (x · w_1ᵀ)? In local memory there are STAGES panels of x, and SLABS slabs of blocks,
 // for whose rows PIECES times 16 bytes are copied. Y: dtype. BIAS(i), BIAS_1(i), …: what is
@@ -134,18 +136,21 @@ FUNCTION ulong descriptor(uint address) {
 #define FOUR(i) "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3])
 #define SIXTEEN(i) FOUR(i), FOUR(i + 4), FOUR(i + 8), FOUR(i + 12)
 #define THIRTY_TWO(i) SIXTEEN(i), SIXTEEN(i + 16)
-// The operands of an instruction with so many columns: the sums, then w and x.
+// The operands of an instruction with so many columns: the sums, then w and x, then for descriptors
+// whether it adds to the sums or begins anew.
 #if COLUMNS == 64
 #define SHAPE "m64n64k16"
 #define SUM_NAMES "{" TEN("") TEN("1") TEN("2") "%30, %31}, "
 #define FRAGMENT_NAMES "{%32, %33, %34, %35}, %36"
 #define DESCRIPTOR_NAMES "%32, %33"
+#define ADDS_NAME "%34"
 #define SUMS THIRTY_TWO(0)
 #elif COLUMNS == 128
 #define SHAPE "m64n128k16"
 #define SUM_NAMES "{" TEN("") TEN("1") TEN("2") TEN("3") TEN("4") TEN("5") "%60, %61, %62, %63}, "
 #define FRAGMENT_NAMES "{%64, %65, %66, %67}, %68"
 #define DESCRIPTOR_NAMES "%64, %65"
+#define ADDS_NAME "%66"
 #define SUMS THIRTY_TWO(0), THIRTY_TWO(32)
 #elif COLUMNS == 256
 #define SHAPE "m64n256k16"
@@ -154,17 +159,18 @@ FUNCTION ulong descriptor(uint address) {
     "%120, %121, %122, %123, %124, %125, %126, %127}, "
 #define FRAGMENT_NAMES "{%128, %129, %130, %131}, %132"
 #define DESCRIPTOR_NAMES "%128, %129"
+#define ADDS_NAME "%130"
 #define SUMS THIRTY_TWO(0), THIRTY_TWO(32), THIRTY_TWO(64), THIRTY_TWO(96)
 #endif
 #define TEXT_(t) #t
 #define TEXT(t) TEXT_(t)
-#define MULTIPLY \
-    "{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\n" \
+#define MULTIPLY(adds) \
+    "{\n.reg .pred p;\nsetp.ne.b32 p, " adds ", 0;\n" \
     "wgmma.mma_async.sync.aligned." SHAPE ".f32." TEXT(OPERAND) "." TEXT(OPERAND) " " SUM_NAMES
 
 #if W_KIND == BLOCKS
 FUNCTION void multiply(float (&sums)[COLUMNS / 2], const uint (&w)[4], ulong x) {
-    asm volatile(MULTIPLY FRAGMENT_NAMES ", p, 1, 1, 0;\n}"
+    asm volatile(MULTIPLY("1") FRAGMENT_NAMES ", p, 1, 1, 0;\n}"
                  : SUMS : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "l"(x));
 }
 
@@ -226,8 +232,9 @@ FUNCTION void values(uint (&w)[4], Scales& scales, const uchar* row_0, const uch
     }
 }
 #else
-FUNCTION void multiply(float (&sums)[COLUMNS / 2], ulong w, ulong x) {
-    asm volatile(MULTIPLY DESCRIPTOR_NAMES ", p, 1, 1, 0, 0;\n}" : SUMS : "l"(w), "l"(x));
+FUNCTION void multiply(float (&sums)[COLUMNS / 2], ulong w, ulong x, uint adds) {
+    asm volatile(MULTIPLY(ADDS_NAME) DESCRIPTOR_NAMES ", p, 1, 1, 0, 0;\n}"
+                 : SUMS : "l"(w), "l"(x), "r"(adds));
 }
 #endif
 
@@ -351,6 +358,8 @@ FUNCTION float defined(const Params& p, const float* x, const float* w, uint col
 #define COMMIT_PRODUCTS asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory")
 #define WAIT_FOR_PRODUCTS(left) \
     asm volatile("wgmma.wait_group.sync.aligned " TEXT(left) ";" ::: "memory")
+// From here on a compiler may not use what the sums were before.
+FUNCTION void renew(float (&sums)[COLUMNS / 2]) { asm volatile("" : SUMS :: "memory"); }
 
 KERNEL_BEGIN
     LAUNCH_NEXT;
@@ -590,24 +599,39 @@ KERNEL_BEGIN
                 const ulong w_panel =
                     descriptor(w_base + stage * W_BYTES + SIMD_GROUP / 4 * 64 * LINE);
                 BEGIN_PRODUCTS;
-                // Terms are smaller the later they come; products of the last are nothing.
-                UNROLL for (uint of_w = 0; of_w < TERMS; of_w++) {
-                    UNROLL for (uint of_x = 0; of_x < TERMS - of_w; of_x++) {
+#if TERMS > 1
+                // A term is 2⁻⁹ of the one before. The smallest products that matter come first: what is
+                // cut off of their sums is nothing beside the largest.
+                float of_panel[COLUMNS / 2];
+                UNROLL for (uint of_both = TERMS; of_both-- > 0;) {
+                    UNROLL for (uint of_w = 0; of_w <= of_both; of_w++) {
+                        const ulong w_term = w_panel + of_w * (W_TERM_BYTES / 16);
+                        const ulong x_term = x_panel + (of_both - of_w) * (X_TERM_BYTES / 16);
                         UNROLL for (uint s = 0; s < PANEL / 16; s++) {
-                            multiply(sums, w_panel + of_w * (W_TERM_BYTES / 16) + s * 2,
-                                     x_panel + of_x * (X_TERM_BYTES / 16) + s * 2);
+                            multiply(of_panel, w_term + s * 2, x_term + s * 2,
+                                     of_both + 1 < TERMS || of_w + s > 0);
                         }
                     }
+                }
+                COMMIT_PRODUCTS;
+                WAIT_FOR_PRODUCTS(0);
+                if (SIMD_LANE == 0) arrive(empty + stage * 8);
+                renew(of_panel);
+                UNROLL for (uint j = 0; j < COLUMNS / 2; j++) sums[j] += of_panel[j];
+#else
+                UNROLL for (uint s = 0; s < PANEL / 16; s++) {
+                    multiply(sums, w_panel + s * 2, x_panel + s * 2, 1);
                 }
                 COMMIT_PRODUCTS;
                 WAIT_FOR_PRODUCTS(1);
                 if (last < STAGES && SIMD_LANE == 0) arrive(empty + last * 8);
                 last = stage;
+#endif
                 if (++stage == STAGES) stage = 0, around++;
             }
 #endif
             WAIT_FOR_PRODUCTS(0);
-            if (SIMD_LANE == 0) arrive(empty + last * 8);
+            if (last < STAGES && SIMD_LANE == 0) arrive(empty + last * 8);
 
             // The first group of a shared tile adds what the next ones, in order, have put into
             // `parts`, where each warp has its place and a word that says so.

@@ -159,16 +159,18 @@ pub(crate) fn accepts_dense([a, b]: [DType; 2], [m, n, k]: [usize; 3]) -> bool {
 }
 
 /// Is it a product of single precision that is large enough for the tensor cores to make it sooner,
-/// as sums of terms, than the other units make it as it is?
+/// as sums of terms, than the library makes it as it is?
 pub(crate) fn is_worth_terms(product: &Product<'_>) -> bool {
     /// Multiplications and additions, as measured on an H200.
-    const LARGE: usize = 1 << 31;
+    const LARGE: usize = 1 << 33;
+    /// Rows of the smaller factor: with fewer it takes longer to make terms than to multiply.
+    const ENOUGH: usize = 2 * ROWS;
     let Product { m, k, n, .. } = *product;
     let is_single = |factor: &Factor<'_>| factor.place.ty.dtype == DType::F32;
     is_single(&product.a)
         && is_single(&product.b)
         && product.batch.iter().product::<usize>() == 1
-        && m.min(n) >= ROWS
+        && m.min(n) >= ENOUGH
         && m.saturating_mul(n).saturating_mul(k) >= LARGE
 }
 
