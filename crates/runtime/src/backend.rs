@@ -89,7 +89,7 @@ pub trait Backend: Send + Sync {
     }
 
     /// Looks for mistakes that runs [ahead](Program::run_ahead) of it have found, for which it waits:
-    /// before a state is written over, which could not be computed again.
+    /// before something is computed that could not be computed again.
     ///
     /// # Errors
     /// The device is lost.
@@ -169,7 +169,7 @@ pub trait Program: Send + Sync {
     }
 
     /// [`Program::queue`] where nobody has checked: the mistake of a run that returned before it was
-    /// found [poisons](DeviceBuffer::is_poisoned) what this and later runs of the device write.
+    /// found [poisons](DeviceBuffer::is_poisoned) what this run writes, and what others compute from that.
     ///
     /// # Errors
     /// As [`Program::queue`].

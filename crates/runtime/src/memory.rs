@@ -82,10 +82,18 @@ pub trait DeviceBuffer: Send + Sync + fmt::Debug {
     /// The device is lost.
     fn host(&self) -> Result<Option<&HostBuffer>, DeviceError>;
 
-    /// Is it known by now that what it holds was computed by, or after, a run that
-    /// [found a mistake](crate::Program::run_ahead) of the caller's? Then it cannot be read.
+    /// Is it known by now that what it holds came of a run that [found a
+    /// mistake](crate::Program::run_ahead) of the caller's? Then it cannot be read.
     fn is_poisoned(&self) -> bool {
         false
+    }
+
+    /// Waits until it is known whether it is [poisoned](Self::is_poisoned).
+    ///
+    /// # Errors
+    /// The device is lost.
+    fn settle(&self) -> Result<(), DeviceError> {
+        Ok(())
     }
 
     /// Notes that it has been written to, once for each run or copy that wrote. What

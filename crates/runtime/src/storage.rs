@@ -201,6 +201,12 @@ impl Storage {
         self.copies().valid_on()
     }
 
+    /// Waits until it is known whether the bytes came of a mistake that a device [found
+    /// later](crate::Program::run_ahead). Then they are lost.
+    pub fn settle(&self) {
+        self.copies().settle();
+    }
+
     /// Who wrote the bytes last; the host goes by [`DeviceType::Cpu`].
     pub fn last_writer(&self) -> DeviceType {
         self.copies().writer.unwrap_or(DeviceType::Cpu)
@@ -409,6 +415,15 @@ impl Copies {
     fn wrote(&mut self, owner: &Arc<Owner>) {
         self.unseen = Some(owner.clone());
         self.writer = Some(owner.device);
+    }
+
+    /// Waits until it is known what is poisoned.
+    fn settle(&self) {
+        for copy in &self.devices {
+            if let Err(e) = copy.buffer.settle() {
+                copy.owner.fail(e);
+            }
+        }
     }
 
     /// Forgets what was in the memory of lost devices, and what is poisoned.

@@ -249,7 +249,7 @@ impl Tensor {
     }
 
     /// The computed elements in row-major order as a storage of their own: the tensor's
-    /// storage if it shows all of it, else a copy.
+    /// storage if it shows all of it, else a copy. Waits for mistakes that are only found at run time.
     ///
     /// # Errors
     /// See [`eval_all`].
@@ -257,6 +257,11 @@ impl Tensor {
         let (runtime, routing) = current();
         self.eval()?;
         recover_lost([self.value()].into_iter(), &runtime, routing)?;
+        self.whole_storage()
+    }
+
+    /// [`Tensor::storage`] whose bytes may be found lost.
+    pub(crate) fn whole_storage(&self) -> RusTorchResult<Storage> {
         let view = self.view_of_value()?;
         match view.is_whole(self.dtype()) {
             true => Ok(view.storage.clone()),

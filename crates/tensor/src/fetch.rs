@@ -22,7 +22,7 @@ impl Tensor {
     /// More elements, or none; those of [`eval_all`](crate::eval_all).
     pub fn fetch_item(&self) -> RusTorchResult<FetchedItem> {
         require("fetch_item", self.numel() == 1, "one element", self.ty())?;
-        let storage = self.storage()?;
+        let storage = self.whole_storage()?;
         let (runtime, _) = current();
         Ok(FetchedItem {
             tensor: self.clone(),
@@ -45,7 +45,7 @@ impl FetchedItem {
                 let (shape, dtype) = (tensor.shape(), tensor.dtype());
                 Tensor::from_storage(Storage::from_host(memory), shape, dtype)?.item()
             }
-            // What a lost device had may be computed once more.
+            // What a lost device had, or what came of a mistake, may be computed once more.
             None => tensor.item(),
         }
     }

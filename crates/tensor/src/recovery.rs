@@ -96,10 +96,11 @@ fn operand(
     })
 }
 
-/// Has those of some values computed again that were in memory and lost with a device; how many.
+/// Has those of some values computed again that were in memory and lost with a device, or came of a
+/// mistake, which is waited for; how many.
 ///
 /// # Errors
-/// [`RusTorchError::DataLost`], where that cannot be.
+/// [`RusTorchError::DataLost`], where that cannot be; the mistake.
 pub(crate) fn recover_lost<'a>(
     values: impl Iterator<Item = &'a Value>,
     runtime: &Runtime,
@@ -108,6 +109,7 @@ pub(crate) fn recover_lost<'a>(
     let lost = values.filter_map(|value| {
         let view = value.view()?;
         let depth = view.recipe().map_or(0, |recipe| recipe.depth());
+        view.storage.settle();
         let is_lost = view.storage.valid_on().is_empty();
         is_lost.then_some((depth, value))
     });

@@ -14,6 +14,7 @@ use crate::devices::current;
 use crate::error::{RusTorchResult, require};
 use crate::history::History;
 use crate::recompute::{Recomputation, Saving, peak};
+use crate::recovery::recover_lost;
 use crate::repeats::without_repeats;
 use crate::tensor::settle;
 use crate::value::Value;
@@ -68,10 +69,15 @@ impl Trace {
                 .for_each(|base| base.forget(output.value()));
         }
         let values: Vec<&Value> = outputs.iter().map(|t| t.value()).collect();
-        let history = History::of(values.iter().copied());
+        let mut history = History::of(values.iter().copied());
+        let (runtime, routing) = current();
+        // How leaves are computed again, runs do not know.
+        let in_memory = history.leaves.iter().map(|(value, _)| value);
+        if recover_lost(in_memory, &runtime, routing)? > 0 {
+            history = History::of(values.iter().copied());
+        }
         let leaves = Leaves::of_trace(&history, placeholders)?;
         let capture = Capture::trace(&history, &leaves, &values)?;
-        let (runtime, routing) = current();
         let (graph, origins) = without_repeats(capture.outline.graph()?)?;
         let calls = origins.into_iter();
         let calls = calls.map(|node| leaves.recorded(&history, node)).collect();

@@ -246,12 +246,10 @@ impl Tensor {
 
     /// Writes the elements to memory of their size, which nobody waits for.
     fn write_to(&self, memory: &Storage) -> RusTorchResult<()> {
-        let dense = Self::apply("copy_", Contiguous, &[self])?;
-        let view = dense.view_of_value()?;
+        let dense = Self::apply("copy_", Contiguous, &[self])?.storage()?;
         let mut bytes = vec![0; memory.bytes()];
-        let size = bytes.len() / self.numel().max(1);
         let runtime = runtime();
-        runtime.read(&view.storage, view.layout.offset * size, &mut bytes)?;
+        runtime.read(&dense, 0, &mut bytes)?;
         Ok(runtime.write(memory, &bytes)?)
     }
 

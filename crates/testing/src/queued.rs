@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
-use std::ops::RangeInclusive;
+use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -19,12 +19,22 @@ type Job = Box<dyn FnOnce() -> Result<(), DeviceError> + Send>;
 struct Queue {
     jobs: Mutex<mpsc::Sender<Job>>,
     failed: Arc<AtomicBool>,
-    /// The number of the next run.
+    /// How often somebody has waited.
+    period: AtomicU64,
+    /// The number of the next program.
     next: AtomicU64,
     /// Runs that found a mistake, of which nobody knows yet.
-    mistaken: Mutex<Vec<u64>>,
-    /// Runs that were queued from such a one on, until somebody waited.
-    poisoned: Mutex<Vec<RangeInclusive<u64>>>,
+    mistaken: Mutex<Vec<Runs>>,
+    /// Those that are known.
+    poisoned: Mutex<Vec<Runs>>,
+}
+
+/// The runs of a program, by its number, from one time that somebody waited to the next: one mistake among them is as good
+/// as a mistake of all.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Runs {
+    program: u64,
+    period: u64,
 }
 
 impl Queue {
@@ -42,7 +52,8 @@ impl Queue {
         Arc::new(Self {
             jobs: Mutex::new(jobs),
             failed,
-            next: AtomicU64::new(1),
+            period: AtomicU64::new(0),
+            next: AtomicU64::new(0),
             mistaken: Mutex::default(),
             poisoned: Mutex::default(),
         })
@@ -50,22 +61,20 @@ impl Queue {
 
     /// Looks for mistakes of runs that are over.
     fn settle(&self) {
-        for number in self.mistaken.lock().unwrap().drain(..) {
-            let mut poisoned = self.poisoned.lock().unwrap();
-            poisoned.push(number..=self.next.load(Ordering::SeqCst));
-            self.next.fetch_add(1, Ordering::SeqCst);
-        }
+        let found = mem::take(&mut *self.mistaken.lock().unwrap());
+        self.poisoned.lock().unwrap().extend(found);
+        self.period.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn is_poisoned(&self, number: u64) -> bool {
+    fn is_poisoned(&self, came_of: &[Runs]) -> bool {
         let poisoned = self.poisoned.lock().unwrap();
-        poisoned.iter().any(|range| range.contains(&number))
+        came_of.iter().any(|runs| poisoned.contains(runs))
     }
 
-    /// Fails if what a run wrote is poisoned.
-    fn check(&self, number: u64) -> Result<(), DeviceError> {
+    /// Fails if what came of these runs is poisoned.
+    fn check(&self, came_of: &[Runs]) -> Result<(), DeviceError> {
         let message = "computed from what a mistake led to";
-        match self.is_poisoned(number) {
+        match self.is_poisoned(came_of) {
             true => Err(DeviceError::new(
                 DeviceType::Cuda(0),
                 FailureClass::Caller,
@@ -107,7 +116,7 @@ impl Queue {
 }
 
 /// Another device's programs, queued, with memory of their own. A mistake of the caller's that one
-/// finds poisons all that was computed by it and later.
+/// finds poisons all that came of its last runs.
 pub struct Queued {
     inner: Arc<dyn Backend>,
     info: DeviceInfo,
@@ -132,7 +141,7 @@ impl Queued {
         Arc::new(QueuedBuffer {
             inner,
             queue,
-            written: AtomicU64::new(0),
+            came_of: Mutex::default(),
         })
     }
 }
@@ -162,6 +171,7 @@ impl Backend for Queued {
         Ok(Box::new(QueuedProgram {
             inner: self.inner.compile(graph)?.into(),
             graph: graph.clone(),
+            number: self.queue.next.fetch_add(1, Ordering::SeqCst),
             queue: self.queue.clone(),
         }))
     }
@@ -188,6 +198,7 @@ impl DeviceMemory for Queued {
 struct QueuedProgram {
     inner: Arc<dyn Program>,
     graph: Graph,
+    number: u64,
     queue: Arc<Queue>,
 }
 
@@ -203,7 +214,10 @@ impl QueuedProgram {
         for (i, node) in self.graph.nodes().iter().enumerate() {
             probe.before(i, &node.op)?;
         }
-        let number = self.queue.next.fetch_add(1, Ordering::SeqCst);
+        let runs = Runs {
+            program: self.number,
+            period: self.queue.period.load(Ordering::SeqCst),
+        };
         let unwrap = |buffers: &[Arc<dyn DeviceBuffer>]| -> Vec<_> {
             buffers.iter().map(|b| own(b).inner.clone()).collect()
         };
@@ -215,7 +229,7 @@ impl QueuedProgram {
             match &ran {
                 Err(e) if e.class == FailureClass::Caller => {
                     if poisons {
-                        queue.mistaken.lock().unwrap().push(number);
+                        queue.mistaken.lock().unwrap().push(runs);
                     }
                 }
                 Err(e) => return Err(e.clone()),
@@ -225,12 +239,12 @@ impl QueuedProgram {
             let _ = send.send(ran);
             Ok(())
         }));
-        let mut written = number;
-        for input in inputs.iter().filter(|input| input.is_poisoned()) {
-            written = own(input).written.load(Ordering::SeqCst);
+        let mut came_of: Vec<Runs> = Vec::from_iter(poisons.then_some(runs));
+        for input in inputs {
+            came_of.extend(own(input).came_of.lock().unwrap().iter());
         }
         for output in outputs {
-            own(output).written.store(written, Ordering::SeqCst);
+            own(output).came_of.lock().unwrap().clone_from(&came_of);
         }
         Ok(ran)
     }
@@ -273,8 +287,8 @@ impl Program for QueuedProgram {
 struct QueuedBuffer {
     inner: Arc<dyn DeviceBuffer>,
     queue: Arc<Queue>,
-    /// The number of the run that wrote it; 0 if that was none.
-    written: AtomicU64,
+    /// Runs ahead that it was computed by.
+    came_of: Mutex<Vec<Runs>>,
 }
 
 fn own(buffer: &Arc<dyn DeviceBuffer>) -> &QueuedBuffer {
@@ -294,7 +308,7 @@ impl DeviceBuffer for QueuedBuffer {
 
     unsafe fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), DeviceError> {
         self.queue.wait()?;
-        self.queue.check(self.written.load(Ordering::SeqCst))?;
+        self.queue.check(&self.came_of.lock().unwrap())?;
         // SAFETY: promised by the caller.
         unsafe { self.inner.read(offset, to) }
     }
@@ -313,11 +327,10 @@ impl DeviceBuffer for QueuedBuffer {
             unsafe { inner.read(0, &mut copy)? };
             Ok(copy)
         });
-        let (queue, written) = (self.queue.clone(), self.written.load(Ordering::SeqCst));
         Ok(Some(Box::new(Arriving {
             arriving,
-            queue,
-            written,
+            queue: self.queue.clone(),
+            came_of: self.came_of.lock().unwrap().clone(),
         })))
     }
 
@@ -329,7 +342,14 @@ impl DeviceBuffer for QueuedBuffer {
     }
 
     fn is_poisoned(&self) -> bool {
-        self.queue.is_poisoned(self.written.load(Ordering::SeqCst))
+        self.queue.is_poisoned(&self.came_of.lock().unwrap())
+    }
+
+    fn settle(&self) -> Result<(), DeviceError> {
+        match self.came_of.lock().unwrap().is_empty() {
+            true => Ok(()),
+            false => self.queue.wait(),
+        }
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -340,15 +360,14 @@ impl DeviceBuffer for QueuedBuffer {
 struct Arriving {
     arriving: mpsc::Receiver<Vec<u8>>,
     queue: Arc<Queue>,
-    /// The number of the run that wrote it.
-    written: u64,
+    came_of: Vec<Runs>,
 }
 
 impl Fetch for Arriving {
     fn wait(self: Box<Self>, to: &mut [u8]) -> Result<(), DeviceError> {
         let bytes = self.arriving.recv().map_err(|_| Queue::lost())?;
         self.queue.settle();
-        self.queue.check(self.written)?;
+        self.queue.check(&self.came_of)?;
         to.copy_from_slice(&bytes);
         Ok(())
     }

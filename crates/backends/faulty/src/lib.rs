@@ -479,6 +479,11 @@ impl DeviceBuffer for FaultyBuffer {
         self.inner.is_poisoned()
     }
 
+    fn settle(&self) -> Result<(), DeviceError> {
+        self.state.check_alive()?;
+        self.inner.settle()
+    }
+
     fn wrote(&self) {
         self.inner.wrote();
     }

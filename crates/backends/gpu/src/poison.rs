@@ -1,23 +1,68 @@
 //! Mistakes of the caller's that are found in runs which nobody waits for.
 //!
 //! Kernels note a mistake, such as an index out of range, in their program's status word. Where a run
-//! returned before that, the word is looked at when something is read: what the run wrote, and what
-//! later runs did, is then poisoned, since it may have been computed from that.
+//! returned before that, somebody looks at the word when something is read. What the run wrote is
+//! [suspect](Suspicion) until then, with what later runs computed from it. After a mistake it is
+//! poisoned, and nothing else is.
 
 use std::mem;
-use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use rustorch_runtime::DeviceError;
 
 use crate::driver::Driver;
+use crate::lock;
+
+/// Bits of a suspicion that are words; the others are the number of their period.
+const WORDS: u32 = 24;
+
+/// The status words that may tell of a mistake in what a buffer holds: none, or some of one period,
+/// which lasts from one look at all words to the next. Each word of a period has a bit; the last bit
+/// is of all further words.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Suspicion(u64);
+
+impl Suspicion {
+    fn new(period: u64, word: usize) -> Self {
+        Self(period << WORDS | 1 << word.min(WORDS as usize - 1))
+    }
+
+    fn period(self) -> u64 {
+        self.0 >> WORDS
+    }
+
+    fn words(self) -> u64 {
+        self.0 & ((1 << WORDS) - 1)
+    }
+
+    /// Is a word in both?
+    fn meets(self, other: Self) -> bool {
+        self.period() == other.period() && self.words() & other.words() != 0
+    }
+}
+
+/// A place for a suspicion.
+#[derive(Default)]
+pub(crate) struct Suspected(AtomicU64);
+
+impl Suspected {
+    pub(crate) fn get(&self) -> Suspicion {
+        Suspicion(self.0.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set(&self, suspicion: Suspicion) {
+        self.0.store(suspicion.0, Ordering::Relaxed);
+    }
+}
 
 /// The word that a program's kernels tell mistakes in: 0 without one.
 pub(crate) struct Status<D: Driver> {
     pub(crate) word: D::Buffer,
-    /// The moment of the first run that nobody has looked behind; 0 if there is none.
-    unsettled_from: AtomicU64,
+    /// What runs wrote that nobody has looked behind; none without such a run.
+    unsettled: Suspected,
+    /// Is such a run being queued?
+    is_queueing: AtomicBool,
 }
 
 impl<D: Driver> Status<D> {
@@ -28,13 +73,14 @@ impl<D: Driver> Status<D> {
         unsafe { driver.write(&word, 0, &[0; 4])? };
         Ok(Self {
             word,
-            unsettled_from: AtomicU64::new(0),
+            unsettled: Suspected::default(),
+            is_queueing: AtomicBool::new(false),
         })
     }
 
     /// Was a run queued that nobody has looked behind?
     pub(crate) fn is_unsettled(&self) -> bool {
-        self.unsettled_from.load(Ordering::Relaxed) != 0
+        self.unsettled.get() != Suspicion::default()
     }
 
     /// What the word says, which is then 0 again. All runs that may write it are over.
@@ -51,25 +97,45 @@ impl<D: Driver> Status<D> {
     }
 }
 
-/// Status words that somebody has to look at, with the moment of the first run that each is for.
-pub(crate) type Unsettled<D> = Vec<(u64, Arc<Status<D>>)>;
+/// The words of the period that lasts now.
+struct Period<D: Driver> {
+    number: u64,
+    words: Vec<Arc<Status<D>>>,
+}
+
+impl<D: Driver> Period<D> {
+    /// A run of this word is one of the period's.
+    fn add(&mut self, status: Arc<Status<D>>) {
+        let suspicion = Suspicion::new(self.number, self.words.len());
+        status.unsettled.set(suspicion);
+        self.words.push(status);
+    }
+}
 
 /// What is known of the mistakes of one device's runs.
-///
-/// A run that may find a mistake, and is not waited for, begins a new moment.
 pub(crate) struct Poison<D: Driver> {
-    now: AtomicU64,
-    unsettled: Mutex<Unsettled<D>>,
-    /// Moments whose runs wrote what is wrong.
-    poisoned: Mutex<Vec<RangeInclusive<u64>>>,
+    now: Mutex<Period<D>>,
+    /// Who looks at the words of a period has this until that is done.
+    turn: Mutex<()>,
+    /// The last period of which a word is known.
+    last: AtomicU64,
+    /// The last period that somebody has looked behind.
+    settled: AtomicU64,
+    /// What came of mistakes.
+    poisoned: Mutex<Vec<Suspicion>>,
     is_any: AtomicBool,
 }
 
 impl<D: Driver> Default for Poison<D> {
     fn default() -> Self {
         Self {
-            now: AtomicU64::new(1),
-            unsettled: Mutex::default(),
+            now: Mutex::new(Period {
+                number: 1,
+                words: Vec::new(),
+            }),
+            turn: Mutex::default(),
+            last: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
             poisoned: Mutex::default(),
             is_any: AtomicBool::new(false),
         }
@@ -77,68 +143,142 @@ impl<D: Driver> Default for Poison<D> {
 }
 
 impl<D: Driver> Poison<D> {
-    fn words(&self) -> MutexGuard<'_, Unsettled<D>> {
-        self.unsettled
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The moment that runs write at now.
-    pub(crate) fn now(&self) -> u64 {
-        self.now.load(Ordering::Relaxed)
-    }
-
-    /// A run is about to be queued that may find a mistake, which nobody waits for: its moment.
-    pub(crate) fn begin(&self) -> u64 {
-        self.now.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    /// The run that began at `moment` is queued: who waits from now on waits for it, too.
-    pub(crate) fn queued(&self, status: &Arc<Status<D>>, moment: u64) {
-        let mut words = self.words();
+    /// A run is about to be queued that may find a mistake, and that nobody waits for.
+    pub(crate) fn begin(&self, status: &Arc<Status<D>>) {
+        let mut now = lock(&self.now);
+        status.is_queueing.store(true, Ordering::Relaxed);
         if !status.is_unsettled() {
-            status.unsettled_from.store(moment, Ordering::Relaxed);
-            words.push((moment, status.clone()));
+            now.add(status.clone());
+            self.last.store(now.number, Ordering::Relaxed);
         }
     }
 
-    /// Is there a run that nobody has looked behind?
-    pub(crate) fn is_unsettled(&self) -> bool {
-        !self.words().is_empty()
+    /// That run is queued: who waits from now on waits for it, too. What it wrote is suspect.
+    pub(crate) fn queued(&self, status: &Status<D>) -> Suspicion {
+        let _now = lock(&self.now);
+        status.is_queueing.store(false, Ordering::Relaxed);
+        status.unsettled.get()
     }
 
-    /// What has to be [settled](Self::settle) once all that was queued by now is over.
-    pub(crate) fn unsettled(&self) -> Unsettled<D> {
-        let words = mem::take(&mut *self.words());
-        for (_, status) in &words {
-            status.unsettled_from.store(0, Ordering::Relaxed);
+    /// Begins to look for mistakes, after whoever does so now: what is queued by now has to be over
+    /// before that [ends](Look::end).
+    pub(crate) fn look(&self) -> Look<'_, D> {
+        self.look_in(lock(&self.turn))
+    }
+
+    /// The same before a buffer is read; `None` where another thread does so now, and may.
+    pub(crate) fn look_behind(&self, suspicion: Suspicion) -> Option<Look<'_, D>> {
+        match self.turn.try_lock() {
+            Ok(turn) => Some(self.look_in(turn)),
+            Err(TryLockError::Poisoned(turn)) => Some(self.look_in(turn.into_inner())),
+            Err(TryLockError::WouldBlock) => self.is_suspect(suspicion).then(|| self.look()),
         }
-        words
     }
 
-    /// Looks for mistakes of runs that are over.
-    pub(crate) fn settle(&self, driver: &D, unsettled: Unsettled<D>) -> Result<(), DeviceError> {
-        for (from, status) in unsettled {
-            if status.take(driver)? != 0 {
-                let mut poisoned = self.poisoned.lock().unwrap_or_else(PoisonError::into_inner);
-                poisoned.push(from..=self.now());
-                self.now.fetch_add(1, Ordering::Relaxed);
-                self.is_any.store(true, Ordering::Release);
+    fn look_in<'p>(&'p self, turn: MutexGuard<'p, ()>) -> Look<'p, D> {
+        let mut now = lock(&self.now);
+        let words = mem::take(&mut now.words);
+        now.number += u64::from(!words.is_empty());
+        let period = now.number - 1;
+        let mut taken = Vec::with_capacity(words.len());
+        for status in words {
+            taken.push((status.unsettled.get(), status.clone()));
+            match status.is_queueing.load(Ordering::Relaxed) {
+                // Its run comes behind all that is waited for.
+                true => {
+                    now.add(status);
+                    self.last.store(now.number, Ordering::Relaxed);
+                }
+                false => status.unsettled.set(Suspicion::default()),
             }
+        }
+        Look {
+            poison: self,
+            _turn: turn,
+            period,
+            words: taken,
+        }
+    }
+
+    fn add(&self, poisoned: Suspicion) {
+        lock(&self.poisoned).push(poisoned);
+        self.is_any.store(true, Ordering::Release);
+    }
+
+    /// May there be anything that is suspect or poisoned?
+    pub(crate) fn may_be_any(&self) -> bool {
+        let is_open = self.last.load(Ordering::Relaxed) > self.settled.load(Ordering::Relaxed);
+        is_open || self.is_any.load(Ordering::Relaxed)
+    }
+
+    /// May what is suspected turn out to be a mistake?
+    pub(crate) fn is_suspect(&self, suspicion: Suspicion) -> bool {
+        suspicion.words() != 0 && suspicion.period() > self.settled.load(Ordering::Acquire)
+    }
+
+    /// Is what is suspected known to be a mistake?
+    pub(crate) fn has(&self, suspicion: Suspicion) -> bool {
+        self.is_any.load(Ordering::Acquire)
+            && (lock(&self.poisoned).iter()).any(|poisoned| poisoned.meets(suspicion))
+    }
+
+    /// The suspicion of what is computed from both.
+    pub(crate) fn both(&self, a: Suspicion, b: Suspicion) -> Suspicion {
+        if a.period() != b.period() && self.is_suspect(a) && self.is_suspect(b) {
+            // Another thread looks at the words of the earlier one.
+            drop(lock(&self.turn));
+        }
+        // Before it is known what is poisoned.
+        let are_suspect = (self.is_suspect(a), self.is_suspect(b));
+        match are_suspect {
+            _ if self.has(a) => a,
+            _ if self.has(b) => b,
+            (true, true) => Suspicion(a.0 | b.0),
+            (true, false) => a,
+            (false, true) => b,
+            (false, false) => Suspicion::default(),
+        }
+    }
+}
+
+/// A look at the words of a period, which is over.
+pub(crate) struct Look<'p, D: Driver> {
+    poison: &'p Poison<D>,
+    _turn: MutexGuard<'p, ()>,
+    period: u64,
+    /// Those that are still to be looked at.
+    words: Vec<(Suspicion, Arc<Status<D>>)>,
+}
+
+impl<D: Driver> Look<'_, D> {
+    /// Is there nothing to look at?
+    pub(crate) fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// Finds the mistakes of the period's runs, which are over.
+    pub(crate) fn end(mut self, driver: &D) -> Result<(), DeviceError> {
+        while let Some((suspicion, status)) = self.words.last() {
+            if status.take(driver)? != 0 {
+                self.poison.add(*suspicion);
+                // It may be the mistake of a run that was queued since.
+                let _now = lock(&self.poison.now);
+                if status.is_unsettled() {
+                    self.poison.add(status.unsettled.get());
+                }
+            }
+            self.words.pop();
         }
         Ok(())
     }
+}
 
-    /// Was there any mistake so far?
-    pub(crate) fn is_any(&self) -> bool {
-        self.is_any.load(Ordering::Acquire)
-    }
-
-    /// Is what was written at a moment wrong?
-    pub(crate) fn has(&self, moment: u64) -> bool {
-        self.is_any() && {
-            let poisoned = self.poisoned.lock().unwrap_or_else(PoisonError::into_inner);
-            poisoned.iter().any(|range| range.contains(&moment))
+impl<D: Driver> Drop for Look<'_, D> {
+    fn drop(&mut self) {
+        // Where something failed, what might be wrong is as good as wrong: it can be computed again.
+        for (suspicion, _) in &self.words {
+            self.poison.add(*suspicion);
         }
+        self.poison.settled.store(self.period, Ordering::Release);
     }
 }

@@ -3,7 +3,6 @@
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use rustorch_runtime::{
@@ -11,7 +10,7 @@ use rustorch_runtime::{
 };
 
 use crate::driver::Driver;
-use crate::poison::Poison;
+use crate::poison::{Poison, Suspected, Suspicion};
 
 /// A driver, and buffers that nobody uses.
 pub(crate) struct Pool<D: Driver> {
@@ -49,11 +48,11 @@ impl<D: Driver> Pool<D> {
 
     /// Waits for what was queued, if that may find mistakes, and looks for them.
     pub(crate) fn settle(&self) -> Result<(), DeviceError> {
-        let unsettled = self.poison.unsettled();
-        if !unsettled.is_empty() {
+        let look = self.poison.look();
+        if !look.is_empty() {
             self.driver.wait()?;
         }
-        self.poison.settle(&self.driver, unsettled)
+        look.end(&self.driver)
     }
 
     fn free(&self) -> MutexGuard<'_, Free<D::Buffer>> {
@@ -90,7 +89,7 @@ impl<D: Driver> Pool<D> {
             buffer: Some(buffer),
             bytes,
             pooled: Some(size),
-            written: AtomicU64::default(),
+            suspected: Suspected::default(),
         })
     }
 
@@ -118,8 +117,8 @@ pub(crate) struct GpuBuffer<D: Driver> {
     bytes: usize,
     /// Its size class, unless it is memory of the host's.
     pooled: Option<usize>,
-    /// The [moment](Poison::now) of the run that wrote it; 0 if that was none.
-    written: AtomicU64,
+    /// The mistakes that it may have come of.
+    pub(crate) suspected: Suspected,
 }
 
 impl<D: Driver> GpuBuffer<D> {
@@ -129,14 +128,9 @@ impl<D: Driver> GpuBuffer<D> {
         buffer.expect("a buffer is taken only when it is dropped")
     }
 
-    /// The [moment](Poison::now) of the run that wrote it; 0 if that was none.
-    pub(crate) fn moment(&self) -> u64 {
-        self.written.load(Ordering::Relaxed)
-    }
-
-    /// A run is going to write it.
-    pub(crate) fn written_at(&self, moment: u64) {
-        self.written.store(moment, Ordering::Relaxed);
+    /// May a mistake be found that it came of?
+    fn is_suspect(&self) -> bool {
+        self.pool.poison.is_suspect(self.suspected.get())
     }
 }
 
@@ -161,11 +155,11 @@ impl<D: Driver> DeviceBuffer for GpuBuffer<D> {
 
     unsafe fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), DeviceError> {
         assert!(inside(offset, to.len(), self.bytes));
-        let unsettled = self.pool.poison.unsettled();
+        let look = self.pool.poison.look_behind(self.suspected.get());
         // SAFETY: in bounds, as just asserted.
         unsafe { self.pool.driver.read(self.inner(), offset, to)? };
         // What comes behind all that was queued has waited for it.
-        self.pool.poison.settle(&self.pool.driver, unsettled)?;
+        look.map_or(Ok(()), |look| look.end(&self.pool.driver))?;
         match self.is_poisoned() {
             true => Err(DeviceError::new(
                 self.pool.driver.info().device,
@@ -179,7 +173,7 @@ impl<D: Driver> DeviceBuffer for GpuBuffer<D> {
     unsafe fn write(&self, offset: usize, from: &[u8]) -> Result<(), DeviceError> {
         assert!(inside(offset, from.len(), self.bytes));
         if from.len() == self.bytes {
-            self.written_at(0);
+            self.suspected.set(Suspicion::default());
         }
         // SAFETY: in bounds, as just asserted; nothing else uses it, as the caller promises.
         unsafe { self.pool.driver.write(self.inner(), offset, from) }
@@ -187,7 +181,7 @@ impl<D: Driver> DeviceBuffer for GpuBuffer<D> {
 
     fn fetch(&self, bytes: usize) -> Result<Option<Box<dyn Fetch>>, DeviceError> {
         assert!(bytes <= self.bytes);
-        if self.pool.poison.is_unsettled() {
+        if self.is_suspect() {
             return Ok(None);
         }
         // SAFETY: in bounds, as just asserted.
@@ -199,7 +193,14 @@ impl<D: Driver> DeviceBuffer for GpuBuffer<D> {
     }
 
     fn is_poisoned(&self) -> bool {
-        self.pool.poison.has(self.moment())
+        self.pool.poison.has(self.suspected.get())
+    }
+
+    fn settle(&self) -> Result<(), DeviceError> {
+        match self.is_suspect() {
+            true => self.pool.settle(),
+            false => Ok(()),
+        }
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -226,7 +227,7 @@ impl<D: Driver> DeviceMemory for GpuMemory<D> {
                 buffer: Some(buffer),
                 bytes: host.bytes(),
                 pooled: None,
-                written: AtomicU64::default(),
+                suspected: Suspected::default(),
             }));
         }
         let copy = self.0.alloc(host.bytes())?;
@@ -247,7 +248,7 @@ impl<D: Driver> DeviceMemory for GpuMemory<D> {
         let Some(other) = other.as_any().downcast_ref::<GpuBuffer<D>>() else {
             return Ok(None);
         };
-        if !D::HAS_PEERS || other.pool.poison.is_unsettled() {
+        if !D::HAS_PEERS || other.is_suspect() {
             return Ok(None);
         }
         let copy = self.0.alloc(other.bytes)?;

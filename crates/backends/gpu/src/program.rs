@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use crate::driver::{Driver, Launch};
 use crate::emit::{Emitted, Mistake, Work};
 use crate::kernel::{Buffer, Dispatch};
-use crate::poison::Status;
+use crate::poison::{Status, Suspicion};
 use crate::pool::{GpuBuffer, Pool};
 
 /// Launches that are made sooner as a recording, at least: fewer take the host and the device longer
@@ -401,14 +401,11 @@ impl<D: Driver> GpuProgram<D> {
         } = &mut *kept;
         let status = self.status(status)?;
         let poison = &self.pool.poison;
-        let moment = match (until, status) {
-            (Until::Over, Some(status)) if status.is_unsettled() => {
-                self.pool.settle()?;
-                poison.now()
-            }
-            (Until::Settled, Some(_)) => poison.begin(),
-            _ => poison.now(),
-        };
+        // Whose mistakes nobody has looked for when the run returns.
+        let ahead = status.filter(|_| until == Until::Settled);
+        if until == Until::Over && status.is_some() {
+            self.pool.settle()?;
+        }
         let buffers = Buffers {
             inputs,
             outputs,
@@ -418,6 +415,7 @@ impl<D: Driver> GpuProgram<D> {
             status,
             counters: self.counters(counters)?,
         };
+        ahead.inspect(|status| poison.begin(status));
         let mut result = match probe.timed_since() {
             Some(begin) => self.time(&buffers, probe, begin),
             None => match probe.watcher() {
@@ -428,38 +426,33 @@ impl<D: Driver> GpuProgram<D> {
                 None => self.start(&buffers, recorded, probe),
             },
         };
+        let suspicion = ahead.map(|status| poison.queued(status));
         if until == Until::Over || result.is_err() {
             // Even after a failure: what was queued before still uses the buffers.
             let finished = self.finish(status.filter(|_| result.is_ok()), inputs);
             result = result.and(finished);
-        } else if let (Until::Settled, Some(status)) = (until, status) {
-            poison.queued(status, moment);
         }
         if result.is_err() {
             // Launches that never came have not set their counters back.
             *counters = None;
             recorded.known.clear();
         }
-        result.and_then(|()| self.date(moment, inputs, outputs))
+        result.and_then(|()| self.suspect(suspicion.unwrap_or_default(), inputs, outputs))
     }
 
-    /// Notes the moment at which outputs were written.
-    fn date(
+    /// Notes what the run's own word and its inputs have outputs suspected of.
+    fn suspect(
         &self,
-        mut moment: u64,
+        mut suspicion: Suspicion,
         inputs: &[Arc<dyn DeviceBuffer>],
         outputs: &[Arc<dyn DeviceBuffer>],
     ) -> Result<(), DeviceError> {
         let poison = &self.pool.poison;
-        // What was found since poisons that moment, too; what was found before, an input.
-        for input in inputs.iter().filter(|_| poison.is_any()) {
-            let its = self.own(input)?.moment();
-            if poison.has(its) {
-                moment = its;
-            }
+        for input in inputs.iter().filter(|_| poison.may_be_any()) {
+            suspicion = poison.both(suspicion, self.own(input)?.suspected.get());
         }
         for output in outputs {
-            self.own(output)?.written_at(moment);
+            self.own(output)?.suspected.set(suspicion);
         }
         Ok(())
     }

@@ -62,7 +62,13 @@ impl Executable {
     ) -> Result<(), Attempt> {
         let stage = &prepared.stages[index];
         let writes = stage.operands.iter().any(|(_, write)| *write);
-        if writes {
+        // States that cannot be computed again are not left to a device that nobody looks at.
+        // A stage that has others behind it would give them what is poisoned time and again.
+        let must_be_right = writes || prepared.stages.len() > 1;
+        let ahead = self.runs_ahead
+            && stage.update.is_none()
+            && !(must_be_right && stage.program.finds_mistakes());
+        if writes || !ahead {
             let settled = self.devices.slot(stage.device).backend.settle();
             settled.map_err(|e| self.failed(&prepared.plan, stage.first, stage.device, e))?;
         }
@@ -79,12 +85,6 @@ impl Executable {
         let stage = &stages[index];
         let launches = &mut launches[index];
         let slot = self.devices.slot(stage.device);
-        // States that cannot be computed again are not left to a device that nobody looks at.
-        // A stage that has others behind it would give them what is poisoned time and again.
-        let must_be_right = writes || stages.len() > 1;
-        let ahead = self.runs_ahead
-            && stage.update.is_none()
-            && !(must_be_right && stage.program.finds_mistakes());
         let Onlookers {
             profiling,
             observers,

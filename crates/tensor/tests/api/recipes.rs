@@ -5,9 +5,9 @@ use std::sync::Arc;
 use rustorch_faulty::{Fault, FaultKind, Faulty, When};
 use rustorch_ir::{DType, OpKind};
 use rustorch_reference::Reference;
-use rustorch_runtime::{Backend, DeviceType, Routing, Runtime};
+use rustorch_runtime::{Backend, DeviceType, Routing, Runtime, Storage};
 use rustorch_tensor::{
-    RusTorchError, RusTorchResult, Tensor, eval_all, host, tensor, with_runtime,
+    RusTorchError, RusTorchResult, Tensor, Trace, eval_all, host, tensor, with_runtime,
 };
 
 use rustorch_testing::queued::Queued;
@@ -383,6 +383,159 @@ fn a_state_is_not_written_over_by_what_came_of_a_mistake() -> Outcome {
         let told = error(state.copy_(&wrong).and_then(|state| state.to_vec::<f32>()));
         assert!(told.contains("the index 2 at [1]"), "{told}");
         assert_close(&memory, &[1.0, 2.0]);
+        Ok(())
+    })
+}
+
+/// Fails as `index_select` of the index 7 does.
+#[track_caller]
+fn assert_mistaken<T>(result: RusTorchResult<T>) {
+    let told = error(result);
+    let place = "index_select at crates/tensor/tests/api/recipes.rs:";
+    assert!(told.starts_with(place), "{told}");
+    assert!(told.contains("the index 7 at"), "{told}");
+}
+
+/// The bytes of a storage, of which nobody knows how to compute them again.
+fn bytes(runtime: &Runtime, storage: &Storage) -> RusTorchResult<Vec<u8>> {
+    let mut bytes = vec![0; storage.bytes()];
+    runtime.read(storage, 0, &mut bytes)?;
+    Ok(bytes)
+}
+
+#[test]
+fn a_mistake_belongs_to_its_tensor_and_no_other_is_touched() -> Outcome {
+    let runtime = queued();
+    with_runtime(&runtime, Routing::AUTO, || {
+        let x = tensor![1.0, 2.0, 3.0];
+        let before = made_ahead(&x.add(1.0)?)?;
+        let wrong = made_ahead(&x.index_select(0, &tensor![0i64, 7])?)?;
+        let between = made_ahead(&x.mul(2.0)?)?;
+        let other = made_ahead(&x.index_select(0, &tensor![2i64])?)?;
+        let both = made_ahead(&between.sum(None, false)?.add(&other)?)?;
+        let storages = [&before, &between, &other, &both].map(Tensor::storage);
+        let after = made_ahead(&between.sqrt()?)?;
+        assert_mistaken(wrong.to_vec::<f32>());
+        let computed = runtime.computed();
+        let found = storages.map(|storage| bytes(&runtime, &storage?));
+        let expected: [&[f32]; 4] = [&[2.0, 3.0, 4.0], &[2.0, 4.0, 6.0], &[3.0], &[15.0]];
+        for (found, expected) in found.into_iter().zip(expected) {
+            let expected: Vec<u8> = expected.iter().flat_map(|x| x.to_ne_bytes()).collect();
+            assert_eq!(found?, expected);
+        }
+        assert_close(&after, &[2.0, 4.0, 6.0].map(f32::sqrt));
+        assert_eq!(runtime.computed(), computed, "nothing is computed again");
+        Ok(())
+    })
+}
+
+#[test]
+fn runs_of_one_program_are_told_apart() -> Outcome {
+    let runtime = queued();
+    with_runtime(&runtime, Routing::AUTO, || {
+        let x = tensor![1.0, 2.0, 3.0];
+        let select = |place: i64| made_ahead(&x.index_select(0, &tensor![place])?);
+        let chosen = [select(2)?, select(7)?, select(0)?, select(7)?, select(1)?];
+        let storages = [0, 2, 4].map(|i| chosen[i].storage());
+        for i in [1, 3, 1] {
+            assert_mistaken(chosen[i].item());
+            assert_mistaken(chosen[i].storage());
+        }
+        for (storage, expected) in storages.into_iter().zip([3.0f32, 1.0, 2.0]) {
+            assert_eq!(bytes(&runtime, &storage?)?, expected.to_ne_bytes());
+        }
+        assert_close(&chosen[0].add(&chosen[2])?.add(&chosen[4])?, &[6.0]);
+        Ok(())
+    })
+}
+
+#[test]
+fn views_and_what_is_computed_of_a_mistake_tell_it() -> Outcome {
+    let runtime = queued();
+    with_runtime(&runtime, Routing::AUTO, || {
+        let x = tensor![[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]];
+        let wrong = made_ahead(&x.index_select(0, &tensor![0i64, 7])?)?;
+        let views = [wrong.narrow(0, 0, 1)?, wrong.t()?, wrong.reshape([4])?];
+        let sum = wrong.mul(2.0)?.sum(None, false)?;
+        sum.eval()?;
+        for view in views.iter().chain([&sum, &views[0]]) {
+            assert_mistaken(view.to_vec::<f32>());
+            assert_mistaken(view.neg()?.to_vec::<f32>());
+            assert_mistaken(view.storage());
+        }
+        assert_mistaken(sum.item());
+        assert_mistaken(sum.fetch_item().and_then(|item| item.item()));
+        assert_mistaken(wrong.to_device(DeviceType::Reference));
+        Ok(())
+    })
+}
+
+#[test]
+fn of_several_results_that_are_computed_together_one_is_wrong() -> Outcome {
+    let runtime = queued();
+    with_runtime(&runtime, Routing::AUTO, || {
+        let x = tensor![1.0, 2.0, 3.0];
+        let half = x.mul(0.5)?;
+        let wrong = half.index_select(0, &tensor![7i64])?.exp()?;
+        let [good, further] = [half.exp()?, half.add(1.0)?];
+        eval_all(&[&good, &wrong, &further])?;
+        assert_close(&good, &[0.5, 1.0, 1.5].map(f32::exp));
+        assert_mistaken(wrong.to_vec::<f32>());
+        assert_close(&further, &[1.5, 2.0, 2.5]);
+        assert_close(&half, &[0.5, 1.0, 1.5]);
+        assert_mistaken(wrong.add(1.0)?.to_vec::<f32>());
+        Ok(())
+    })
+}
+
+#[test]
+fn a_mistake_that_nobody_reads_is_nobodys() -> Outcome {
+    let runtime = queued();
+    with_runtime(&runtime, Routing::AUTO, || {
+        let x = tensor![1.0, 2.0, 3.0];
+        let y = made_ahead(&x.neg()?)?;
+        for _ in 0..3 {
+            drop(made_ahead(&x.index_select(0, &tensor![7i64])?)?);
+        }
+        let z = made_ahead(&y.neg()?)?;
+        assert_close(&z, &[1.0, 2.0, 3.0]);
+        assert_close(&x.index_select(0, &tensor![1i64])?, &[2.0]);
+        assert!(runtime.fallbacks().is_empty());
+        Ok(())
+    })
+}
+
+#[test]
+fn what_cannot_be_computed_again_is_not_computed_of_a_mistake() -> Outcome {
+    let runtime = queued();
+    with_runtime(&runtime, Routing::AUTO, || {
+        let x = tensor![1.0, 2.0, 3.0];
+        // A state that only the device has.
+        let mut state = made_ahead(&x.add(0.0)?)?;
+        state.copy_(&x.mul(2.0)?)?.eval()?;
+        let wrong = made_ahead(&x.index_select(0, &tensor![0i64, 7, 1])?)?;
+        let of_state = made_ahead(&state.neg()?)?;
+        assert_mistaken(state.add(&wrong)?.eval());
+        assert_mistaken(wrong.to_vec::<f32>());
+        assert_close(&of_state, &[-2.0, -4.0, -6.0]);
+        assert_close(&state, &[2.0, 4.0, 6.0]);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_trace_reads_nothing_that_came_of_a_mistake() -> Outcome {
+    let runtime = queued();
+    with_runtime(&runtime, Routing::AUTO, || {
+        let x = tensor![1.0, 2.0, 3.0];
+        let select = |place: i64| made_ahead(&x.index_select(0, &tensor![place])?);
+        let (good, wrong) = (select(2)?, select(7)?);
+        let placeholder = Tensor::placeholder([1], DType::F32)?;
+        let trace = |by: &Tensor| Trace::new(&[&placeholder], &[&placeholder.mul(by)?]);
+        let by_good = trace(&good)?;
+        assert_mistaken(trace(&wrong).map(drop));
+        let y = by_good.run(&[tensor![2.0].storage()?])?;
+        assert_eq!(bytes(&runtime, &y[0])?, 6.0f32.to_ne_bytes());
         Ok(())
     })
 }

@@ -155,7 +155,8 @@ fn bad(entry: &Entry, sample: &BadSample, tensors: &Tensors) -> Result<Verdict> 
 
 fn is_computed(output: &Output) -> bool {
     match output {
-        Output::Tensor(tensor) => tensor.eval().is_ok(),
+        // Devices find some mistakes only when somebody waits.
+        Output::Tensor(tensor) => tensor.storage().is_ok(),
         Output::List(parts) => parts.iter().all(is_computed),
         Output::Value(_) => true,
     }
