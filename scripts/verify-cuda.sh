@@ -1,28 +1,43 @@
 #!/usr/bin/env bash
 # Runs all that needs an NVIDIA GPU, and writes what came of it to docs/reports/cuda-DATE.md: the
-# tests of rustorch-cuda with and without NVIDIA's libraries, `verify`, how long it takes to start,
-# and how fast a model is. Takes minutes. Ends with status 1 if something is wrong.
+# tests of rustorch-cuda with and without NVIDIA's libraries, samples of PyTorch's tests with their
+# gradients, of its modules and optimisers, `verify`, how long it takes to start, and how fast a
+# model is. Takes minutes. Ends with status 1 if something is wrong.
 #
-#   scripts/verify-cuda.sh               builds program and tests, and runs them
+#   scripts/verify-cuda.sh               builds programs, tests and samples, and runs them
 #   scripts/verify-cuda.sh build FOLDER  puts them into a folder instead, which needs no GPU
-#   scripts/verify-cuda.sh run FOLDER    runs those of a folder, which needs no Rust
+#   scripts/verify-cuda.sh run FOLDER    runs those of a folder, which needs neither Rust nor PyTorch
 #
-# REPORT is the file to write instead. FULL=1 tries all cases of all operations, too, which takes
-# many minutes.
+# PYTHON is the Python that has PyTorch for the samples (python3), SEED the samples' seed (0). REPORT
+# is the file to write instead. FULL=1 tries all cases of all operations, too, which takes many
+# minutes.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 build() {
     mkdir -p "$1"
     cargo build --release --locked --package rustorch-cli || exit 1
-    cp "${CARGO_TARGET_DIR:-target}/release/rustorch-cli" "$1"
+    cargo build --release --locked --package rustorch-conformance --bin replay || exit 1
+    cp "${CARGO_TARGET_DIR:-target}"/release/{rustorch-cli,replay} "$1"
     local built
     built=$(cargo test --release --locked --package rustorch-cuda --test conformance \
-        --test attention --test large --no-run 2>&1) || { echo "$built"; exit 1; }
+        --test attention --test large --test precision --no-run 2>&1) || { echo "$built"; exit 1; }
     echo "$built" | sed -n 's/.*tests\/\(.*\)\.rs (\(.*\))$/\1 \2/p' | while read -r name path; do
         cp "$path" "$1/$name"
     done
+    samples torch-goldens.py "$1/values" --sample 4 --max-kib 16
+    samples torch-goldens.py "$1/gradients" --sample 4 --max-kib 16 --grad
+    samples module-goldens.py "$1/modules" --sample 2 --max-kib 64
     git describe --always --dirty > "$1/commit"
+}
+
+# Makes a folder of samples of PyTorch's own tests, by a script; leaves it out without PyTorch.
+samples() {
+    local script=$1 out=$2
+    shift 2
+    rm -rf "$out"
+    "${PYTHON:-python3}" "scripts/$script" --seed "${SEED:-0}" --out "$out" "$@" > /dev/null ||
+        rm -rf "$out"
 }
 
 case "${1:-}" in
@@ -57,8 +72,22 @@ row() {
     rows+="| $what | $told | $(($(date +%s%N) - start)) |"$'\n'
 }
 
+# Replays a folder of samples as a row. The table has the sums and the operations that fail, `failing` the reasons.
+replayed() {
+    local what=$1 samples=$folder/$2
+    shift 2
+    if ! [ -x "$folder/replay" ] || ! [ -d "$samples" ]; then
+        rows+="| PyTorch's $what | not run: not in $folder | 0 |"$'\n'
+        return
+    fi
+    row "PyTorch's $what" "$answers" "$folder/replay" "$samples" -b cuda -vv "$@"
+    awk -v what="$what" '/^    failed: / { sub(/^    failed: /, ""); print "* " what ", " op ": " $0; next }
+        { op = $1 }' "$out/log" >> "$out/failing"
+}
+
 counts='s/^test result: [a-zA-Z]*\. \(.* ignored\);.*/\1/p'
 verdicts='s/^cuda:[0-9]* *\([a-z]*\)  *\(.*\)/\1: \2/p'
+answers='s/^\([^ ]*\)  *[0-9]* passed  *\([1-9][0-9]*\) failed .*/\1 \2/p; s/^\([0-9]* passed, .*\)/\1/p'
 speeds='s/.*| *\([pt][pg][0-9][^|]*[^| ]\) *| *\([0-9.]* ± [0-9.]*\) *|.*/\1: \2/p'
 text() { echo "$folder/rustorch-cli" -b cuda -p Once -n 24 --temp 0; }
 bench() { echo "$folder/rustorch-cli" bench -b cuda --preset llama-3-8b --quant Q4_K_M; }
@@ -73,7 +102,7 @@ row "the same without NVRTC and cuBLASLt, nothing in caches" "$load" \
 row "Llama-3-8B's shape, $short" "$speeds" $(bench) $short
 row "the same without NVRTC and cuBLASLt" "$speeds" $without $(bench) $short
 row "Llama-3-8B's shape, $deep" "$speeds" $(bench) $deep
-for test in attention large conformance; do
+for test in attention large precision conformance; do
     if ! [ -x "$folder/$test" ]; then
         rows+="| tests: $test | not run: not in $folder | 0 |"$'\n'
         continue
@@ -81,6 +110,9 @@ for test in attention large conformance; do
     row "tests: $test" "$counts" "$folder/$test"
     row "tests: $test, without NVRTC and cuBLASLt" "$counts" $without "$folder/$test"
 done
+replayed "samples" values
+replayed "gradients" gradients --grad
+replayed "modules and optimisers" modules --modules --optimizers
 row "verify" "$verdicts" "$folder/rustorch-cli" verify -b cuda -o "$out/verify.md"
 row "verify, without NVRTC and cuBLASLt" "$verdicts" \
     $without "$folder/rustorch-cli" verify -b cuda -o "$out/without.md"
@@ -111,6 +143,12 @@ mkdir -p "$(dirname "$REPORT")"
     echo "| --- | --- | --- |"
     printf '%s' "$rows" | awk -F ' [|] ' '{ sub(/[0-9]+ [|]$/, sprintf("%.1f |", $NF / 1e9)); print }'
     echo
+    if [ -s "$out/failing" ]; then
+        echo "## PyTorch's samples that fail"
+        echo
+        cat "$out/failing"
+        echo
+    fi
     echo "## The report of verify"
     echo
     sed 's/^#/##/' "$out/verify.md"
