@@ -3,7 +3,7 @@
 use rustorch_ir::DType;
 use rustorch_ir::ops::Contiguous;
 
-use crate::Tensor;
+use crate::{Tensor, call};
 use crate::autograd::is_grad_enabled;
 use crate::dims::Integer;
 use crate::elementwise::RoundingMode;
@@ -150,10 +150,14 @@ impl Tensor {
         let mut result = change(self)?;
         if result.requires_grad() {
             self.require_no_leaf(name)?;
-            if !self.is_alone() {
-                // The gradient may need the elements that are written over.
-                result = change(&Self::apply(name, Contiguous, &[self])?)?;
-            }
+            // The gradient may need the elements that are written over. What was recorded before has lost them.
+            result = match self.is_alone() {
+                true => {
+                    self.value().announce_update(call::current(name));
+                    change(self)?
+                }
+                false => change(&Self::apply(name, Contiguous, &[self])?)?,
+            };
         }
         let result = self.fitted(name, result)?;
         self.replace(name, result)

@@ -132,6 +132,7 @@ impl Tensor {
             _ => None,
         };
         let pin = pin_of(inputs);
+        let mut is_look = seen.is_some();
         let result = match (seen, tracks) {
             (Some(view), None) => Self::ready(ty.dtype, inputs[0].pin(), view),
             (Some(view), Some(tracks)) => {
@@ -145,12 +146,14 @@ impl Tensor {
                 let mut pending = recorded(name, op, inputs, pin);
                 if has_place {
                     Pending::find_place(&mut pending);
+                    is_look = pending.is_look();
                 }
                 Self::pending(ty, pending, tracks)?
             }
         };
-        match (role, inputs) {
-            (Role::View, [input, ..]) => Ok(result.viewing(input)),
+        match (is_look, inputs) {
+            (true, [input, ..]) => Ok(result.viewing(input)),
+            // What strides cannot show is a copy.
             _ => Ok(result),
         }
     }
@@ -202,6 +205,7 @@ impl Tensor {
             true => other,
             false => Self::apply(name, Contiguous, &[&other])?,
         };
+        self.value.announce_update(call::current(name));
         self.become_value(name, other.value, other.track);
         self.base.take();
         Ok(())
