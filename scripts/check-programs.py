@@ -85,7 +85,7 @@ class Program:
         self.tensors[number(0)] = new
 
     def change(self, name, words, get):
-        if name.endswith("_") and not torch.is_grad_enabled() and self.shows_leaf(get(0)) and not get(0).is_leaf:
+        if name.endswith("_") and not torch.is_grad_enabled() and self.shows_leaf(get(0)):
             # Behind that, PyTorch loses gradients of other views of the leaf.
             raise StopIteration
         if name == "unary_":

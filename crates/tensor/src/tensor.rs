@@ -201,7 +201,8 @@ impl Tensor {
 
     /// Takes the elements of a tensor of its type, where it is alone. No memory is needed for that.
     pub(crate) fn become_other(&mut self, name: &'static str, other: Self) -> RusTorchResult<()> {
-        let other = match other.is_fresh() {
+        // The gradient may need the result as it is before the next write.
+        let other = match other.is_fresh() && !other.is_tracked() {
             true => other,
             false => Self::apply(name, Contiguous, &[&other])?,
         };

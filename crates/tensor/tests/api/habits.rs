@@ -117,14 +117,15 @@ fn operators_stand_between_whatever_there_is() -> Outcome {
 }
 
 #[test]
-fn assignments_change_the_handle_or_fail_where_it_is_read() -> Outcome {
+fn assignments_write_in_place_or_fail_where_it_is_read() -> Outcome {
     let mut x = tensor![1.0, 2.0];
-    let before = x.clone();
+    let (same, before) = (x.clone(), x.copy()?);
     x += 1;
     x -= &tensor![0.0, 1.0];
     x *= tensor![2, 3];
     x /= 2.0;
     assert_close!(x, tensor![2.0, 3.0]);
+    assert_close!(same, tensor![2.0, 3.0]);
     assert_close!(before, tensor![1.0, 2.0]);
     let mut whole = tensor![1, 2];
     whole += 2;

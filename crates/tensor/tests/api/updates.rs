@@ -365,6 +365,27 @@ fn gradient(x: &Tensor) -> RusTorchResult<Vec<f32>> {
 }
 
 #[test]
+fn gradients_of_changes_in_place_do_not_depend_on_what_is_computed_between() -> Outcome {
+    let mut all = Vec::new();
+    for computed in 0..8 {
+        let w = leaf(&[0.3, -0.6])?;
+        let mut x = w.square()?;
+        let steps: [fn(&mut Tensor) -> RusTorchResult<&mut Tensor>; 3] =
+            [|x| x.tanh_(), |x| x.sigmoid_(), |x| x.mul_(3)];
+        for (i, step) in steps.into_iter().enumerate() {
+            if computed >> i & 1 == 1 {
+                x.eval()?;
+            }
+            step(&mut x)?;
+        }
+        x.sum_all()?.backward()?;
+        all.push((gradient(&w)?, x.to_vec::<f32>()?));
+    }
+    assert!(all.iter().all(|one| *one == all[0]), "{all:?}");
+    Ok(())
+}
+
+#[test]
 fn gradients_go_through_writes_over_views() -> Outcome {
     // What PyTorch gives for these: the tensor itself, another view of it, and the view that was written.
     let w = leaf(&[1.0, 2.0, 3.0, 4.0])?;
