@@ -4,9 +4,10 @@
 scripts/hard-matrices.py --out DIR [--ops linalg.det,linalg.svd] [--grad]
 (pip install torch numpy scipy expecttest safetensors)
 
-Every factorisation, and what is computed by one, of matrices that are singular, of low rank, with equal
-eigenvalues, without enough eigenvectors, huge, tiny, empty, not finite, and of batches with several of
-these. A call that PyTorch refuses has to be refused. Values count as near by the size of the matrix, not of each element.
+Every factorisation, and what is computed by one, of matrices that are singular, of low rank, with
+equal eigenvalues, without enough eigenvectors, huge, tiny, empty, not finite, and of batches with
+several of these. A call that PyTorch refuses has to be refused. Values are near by the size of the
+matrix, not of each element.
 """
 
 import argparse
@@ -55,7 +56,7 @@ def random(*shape):
 
 
 def matrices(dtype):
-    """Names and matrices: first those whose determinants and ranks are exact in every arithmetic."""
+    """Names and matrices: first those that are exact in every arithmetic."""
     basis = linalg.qr(random(4, 4))[0]
     diagonal = lambda *values: torch.diag(torch.tensor(values, dtype=torch.float64))
     rotated = lambda *values: basis @ diagonal(*values) @ basis.mT
@@ -111,7 +112,7 @@ def matrices(dtype):
     for name, x in (exact | rounded).items():
         x = torch.as_tensor(x, dtype=torch.float64)
         if dtype.is_complex:
-            # Quarter turns of rows, and back of columns, keep the rank, and Hermitian matrices; they are exact.
+            # Quarter turns of rows, and back of columns, are exact. They keep ranks and symmetry.
             turns = torch.tensor([1, 1j, -1, -1j]).to(torch.complex128).repeat(10)
             turned = turns[: x.shape[-2], None] * turns[: x.shape[-1]].conj()
             x = torch.where(x == 0, 0, x * turned) if x.isfinite().all() else x * (1 + 0j)
@@ -175,7 +176,9 @@ def power(a):
         return math.inf
 
 
-ORDERS = ("fro", "nuc", math.inf, -math.inf, 1, -1, 2, -2)
+MODES = ({"mode": "reduced"}, {"mode": "complete"})
+P = ((0,), (0.5,), (1,), (2,), (3,), (math.inf,))
+ORDERS = (("fro",), ("nuc",), (math.inf,), (-math.inf,), (1,), (-1,), (2,), (-2,))
 UPPER = ({"upper": False}, {"upper": True})
 FUNCTIONS = [
     Function("linalg.det", linalg.det, size=power),
@@ -190,7 +193,7 @@ FUNCTIONS = [
     Function("linalg.cholesky_ex", linalg.cholesky_ex, EXACT),
     Function("linalg.ldl_factor_ex", linalg.ldl_factor_ex, EXACT, size=norm),
     Function("linalg.ldl_factor", linalg.ldl_factor, EXACT, size=norm),
-    Function("linalg.qr", linalg.qr, ANY, kwargs=({"mode": "reduced"}, {"mode": "complete"}), size=norm),
+    Function("linalg.qr", linalg.qr, ANY, kwargs=MODES, size=norm),
     Function("linalg.svd", linalg.svd, ANY, kwargs=({"full_matrices": False}, {}), size=norm),
     Function("linalg.svdvals", linalg.svdvals, ANY, size=norm),
     Function("linalg.eigh", linalg.eigh, kwargs=({}, {"UPLO": "U"}), size=norm),
@@ -208,12 +211,10 @@ FUNCTIONS = [
     Function("linalg.matrix_power", linalg.matrix_power, args=((0,), (1,), (3,)), size=norm),
     Function("linalg.matrix_power", linalg.matrix_power, EXACT, args=((-1,), (-2,))),
     Function("linalg.cond", linalg.cond, ANY),
-    Function("linalg.cond", linalg.cond, EXACT, args=tuple((p,) for p in ORDERS)),
-    Function("linalg.matrix_norm", linalg.matrix_norm, ANY, args=tuple((p,) for p in ORDERS), size=norm),
+    Function("linalg.cond", linalg.cond, EXACT, args=ORDERS),
+    Function("linalg.matrix_norm", linalg.matrix_norm, ANY, args=ORDERS, size=norm),
     Function("linalg.norm", linalg.norm, ANY, size=norm),
-    Function(
-        "linalg.vector_norm", linalg.vector_norm, ANY, args=tuple((p,) for p in (0, 0.5, 1, 2, 3, math.inf)), size=norm
-    ),
+    Function("linalg.vector_norm", linalg.vector_norm, ANY, args=P, size=norm),
 ]
 
 
