@@ -4,12 +4,12 @@ use rustorch_ir::ops::{ActivationKind, BinaryOp};
 use rustorch_ir::{DType, Scalar};
 use rustorch_macros::track_calls;
 
-use super::{composed_methods, float_of, unary_methods};
+use super::{composed_methods, compute_dtype, float_of, unary_methods};
 use crate::Tensor;
 use crate::amp::lowered;
 use crate::dims::Integer;
 use crate::error::{RusTorchResult, require};
-use crate::numbers::{Side, beside_elements, require_held, require_inside, require_rounded};
+use crate::numbers::{Side, beside_elements, require_held, require_inside};
 use crate::promote::Operand;
 
 unary_methods! {
@@ -149,7 +149,7 @@ impl Tensor {
         const NAME: &str = "threshold";
         let dtype = self.dtype();
         let [threshold, value] = [threshold, value].map(|x| beside_elements(x, dtype));
-        require_rounded(NAME, threshold, dtype)?;
+        require_held(NAME, threshold, compute_dtype(dtype))?;
         let threshold = Self::number(NAME, threshold, dtype, None)?;
         let value = Operand::Scalar(value).as_element(NAME, dtype)?;
         Self::where_(&self.le(&threshold)?, &value, self)

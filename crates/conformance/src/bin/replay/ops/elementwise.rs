@@ -231,14 +231,18 @@ fn clamped(c: &Call) -> Found<Tensor> {
 
 /// What is the first operand of Python's operators.
 fn first(c: &Call) -> Found<Tensor> {
-    let dtype = match c.operand("other")? {
+    let double = |dtype, other| if c.input().is_ok_and(|x| x.dtype() == dtype) { dtype } else { other };
+    let (held, dtype) = match c.operand("other")? {
         Operand::Tensor(other) => return Ok(other.clone()),
-        Operand::Scalar(Scalar::Int(_)) => DType::I64,
-        Operand::Scalar(Scalar::UInt(_)) => DType::U64,
-        Operand::Scalar(Scalar::Float(_)) => DType::F32,
-        Operand::Scalar(Scalar::Complex(..)) => DType::Complex64,
+        Operand::Scalar(Scalar::Int(_)) => (DType::I64, DType::I64),
+        Operand::Scalar(Scalar::UInt(_)) => (DType::U64, DType::U64),
+        Operand::Scalar(Scalar::Float(_)) => (DType::F64, double(DType::F64, DType::F32)),
+        Operand::Scalar(Scalar::Complex(..)) => {
+            (DType::Complex128, double(DType::Complex128, DType::Complex64))
+        }
     };
-    Ok(Tensor::scalar(c.scalar("other")?, dtype)?)
+    // What is beyond single precision becomes infinite, as an operand of PyTorch's does.
+    Ok(Tensor::scalar(c.scalar("other")?, held)?.to_dtype(dtype)?)
 }
 
 /// `to` of a device, a dtype, both, or another tensor; whether to wait or to copy says nothing here.
