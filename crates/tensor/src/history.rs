@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustorch_ir::order::sort_by_key;
-use rustorch_ir::FoldingHasher;
+use rustorch_ir::{FoldingHasher, Layout};
 use rustorch_runtime::{Moment, Storage};
 use smallvec::SmallVec;
 
@@ -296,8 +296,11 @@ impl History {
         needed
     }
 
-    /// Does nobody else show, or could write, what a look shows?
+    /// Does nobody else show, or could write, what a look shows, and would it lie in memory of its own as it does there?
     fn is_alone(&self, look: &Arc<Pending>, asked: &ByKey<()>) -> bool {
+        if !look.layout.as_ref().is_some_and(Layout::is_contiguous) {
+            return false;
+        }
         let mut look = look.clone();
         loop {
             let viewed = &look.inputs[0];

@@ -3,7 +3,7 @@
 use rustorch_ir::DType;
 use rustorch_ir::ops::Contiguous;
 
-use crate::{Tensor, call};
+use crate::Tensor;
 use crate::autograd::is_grad_enabled;
 use crate::dims::Integer;
 use crate::elementwise::RoundingMode;
@@ -150,16 +150,20 @@ impl Tensor {
         let mut result = change(self)?;
         if result.requires_grad() {
             self.require_no_leaf(name)?;
-            // The gradient may need the elements that are written over. What was recorded before has lost them.
-            result = match self.is_alone() {
-                true => {
-                    self.value().announce_update(call::current(name));
-                    change(self)?
-                }
+        }
+        result = self.fitted(name, result)?;
+        let is_alone = self.is_alone();
+        if is_alone {
+            self.announce_change(name);
+        }
+        if result.requires_grad() {
+            // The gradient may need the elements that are written over.
+            let changed = match is_alone {
+                true => change(self)?,
                 false => change(&Self::apply(name, Contiguous, &[self])?)?,
             };
+            result = self.fitted(name, changed)?;
         }
-        let result = self.fitted(name, result)?;
         self.replace(name, result)
     }
 

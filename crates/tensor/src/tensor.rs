@@ -206,10 +206,14 @@ impl Tensor {
             true => other,
             false => Self::apply(name, Contiguous, &[&other])?,
         };
-        self.value.announce_update(call::current(name));
         self.become_value(name, other.value, other.track);
         self.base.take();
         Ok(())
+    }
+
+    /// Notes that its elements are written over: gradients of what was recorded before cannot read them.
+    pub(crate) fn announce_change(&self, name: &'static str) {
+        self.value.announce_update(call::current(name));
     }
 
     /// The same value, with another track.

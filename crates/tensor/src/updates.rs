@@ -56,7 +56,10 @@ impl Tensor {
         // Its gradient would have no way to what is written over.
         match is_grad_enabled() && self.is_tracked() {
             true => self.write(NAME, &source),
-            false => self.replace(NAME, source),
+            false => {
+                self.announce_change(NAME);
+                self.replace(NAME, source)
+            }
         }
     }
 

@@ -39,8 +39,8 @@ pub(crate) struct Node {
     pin: Option<DeviceType>,
     /// Which result it is of the operation that computes it.
     result: usize,
-    /// When an update was recorded that writes over it.
-    updated: OnceLock<Moment>,
+    /// When the last update was recorded that writes over it.
+    updated: Mutex<Moment>,
     /// The packed extent of the state, so that recording looks at operands without their locks. It
     /// may lag behind the state.
     extent: AtomicU64,
@@ -428,7 +428,7 @@ impl Value {
             place.ty = ty;
             place.pin = pin;
             place.result = result;
-            place.updated = OnceLock::new();
+            place.updated = Mutex::default();
             *place.extent.get_mut() = extent;
             *place
                 .state
@@ -440,7 +440,7 @@ impl Value {
             ty,
             pin,
             result,
-            updated: OnceLock::new(),
+            updated: Mutex::default(),
             extent: AtomicU64::new(extent),
             place: AtomicU32::default(),
             state: Mutex::new(state),
@@ -645,10 +645,16 @@ impl Value {
 
     /// Notes that `call` is recording an update that writes over it.
     pub(crate) fn announce_update(&self, call: Call) {
-        let moment = *self.0.updated.get_or_init(Moment::next);
+        let moment = Moment::next();
+        *self.updated() = moment;
         if let Some(memory) = self.memory() {
             memory.announce_overwrite(moment, call);
         }
+    }
+
+    fn updated(&self) -> MutexGuard<'_, Moment> {
+        let updated = self.0.updated.lock();
+        updated.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does it have, in memory or when it is computed, the elements of a moment? Also what is only
@@ -656,8 +662,7 @@ impl Value {
     pub(crate) fn is_of(&self, moment: Moment) -> bool {
         let mut value = self.clone();
         loop {
-            let updated = value.0.updated.get();
-            if updated.is_some_and(|updated| *updated > moment) {
+            if *value.updated() > moment {
                 return false;
             }
             value = match &*value.clone().lock() {

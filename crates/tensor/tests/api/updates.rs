@@ -541,3 +541,177 @@ fn a_trace_updates_in_every_run() -> Outcome {
     assert_eq!(count.to_scalar::<f32>()?, 8.0);
     Ok(())
 }
+
+/// Two leaves and a constant tensor of two elements.
+fn differentiable() -> RusTorchResult<(Tensor, Tensor, Tensor)> {
+    let c = tensor![0.25, -0.5, 2.0];
+    Ok((leaf(&[1.0, -2.0, 0.5])?, leaf(&[3.0, 4.0, -1.0])?, c))
+}
+
+#[test]
+fn what_is_read_does_not_depend_on_what_was_printed() -> Outcome {
+    for prints in [false, true] {
+        let show = |x: &Tensor| if prints { drop(format!("{x}")) };
+        let mut x = tensor![1.0, 2.0];
+        let y = (&x * 2.0)?;
+        x.fill_(7.0)?;
+        show(&x);
+        assert_eq!(y.to_vec::<f32>()?, [2.0, 4.0]);
+        // A norm of before a step.
+        let mut w = leaf(&[3.0, 4.0])?;
+        let n = w.square()?.sum_all()?.sqrt()?;
+        no_grad(|| w.sub_(&tensor![1.0, 1.0]).map(|_| ()))?;
+        show(&w);
+        assert_eq!(n.item()?, 5.0);
+        // A view that would need a copy.
+        let b = (Tensor::ones((2, 3), DType::F32)? * 2)?;
+        show(&b);
+        let refused = error(b.t()?.view(6));
+        assert!(refused.contains("needs no copy"), "{refused}");
+        assert_eq!(b.t()?.reshape(6)?.fill_(0.0)?.to_vec::<f32>()?, [0.0; 6]);
+        assert_eq!(b.to_vec::<f32>()?, [2.0; 6]);
+        // Memory of its own.
+        let x = tensor![[1.0, 2.0], [3.0, 4.0]];
+        show(&x);
+        let mut wide = x.sum(0, true)?.expand((3, 2))?.contiguous()?;
+        assert_eq!(wide.fill_(0.5)?.to_vec::<f32>()?, [0.5; 6]);
+    }
+    Ok(())
+}
+
+#[test]
+fn views_that_were_read_show_what_is_written() -> Outcome {
+    for reads in [false, true] {
+        let read = |x: &Tensor| if reads { x.eval().map(drop) } else { Ok(()) };
+        let x = tensor![[1.0, -2.0, 3.0], [4.0, 5.0, -6.0]];
+        let a = x.relu()?;
+        let mut v = a.narrow(0, 1, 1)?.narrow(1, 0, 2)?;
+        read(&v)?;
+        v.neg_()?;
+        assert_eq!(a.to_vec::<f32>()?, [1.0, 0.0, 3.0, -4.0, -5.0, 0.0]);
+        let mut a = x.relu()?;
+        let v = a.narrow(0, 1, 1)?;
+        read(&v)?;
+        a.add_(&x)?;
+        assert_eq!(v.to_vec::<f32>()?, [8.0, 10.0, -6.0]);
+        let mut x = tensor![[1.0, 2.0], [3.0, 4.0]];
+        x.add_(&x.clone())?;
+        let y = x.t()?;
+        read(&y)?;
+        let mut z = y.t()?;
+        z.add_(&x)?;
+        assert_eq!(x.to_vec::<f32>()?, [4.0, 8.0, 12.0, 16.0]);
+        let a = x.neg()?;
+        let mut v = a.t()?;
+        read(&v)?;
+        v.add_(&v.clone())?;
+        let part = a.maximum(&tensor![-20.0, -20.0])?.narrow(0, 1, 1)?;
+        assert_eq!(part.to_vec::<f32>()?, [-20.0, -20.0]);
+    }
+    Ok(())
+}
+
+#[test]
+fn gradients_go_through_what_was_written_whatever_was_read() -> Outcome {
+    for reads in [false, true] {
+        let read = |x: &Tensor| if reads { x.eval().map(drop) } else { Ok(()) };
+        let (p, q, c) = differentiable()?;
+        let mut d = q.sub(&q.add(&p)?)?;
+        let v = d.reshape((3, 1))?;
+        read(&v)?;
+        d.copy_(&c)?;
+        v.sum_all()?.backward()?;
+        assert_eq!((gradient(&p)?, gradient(&q)?), (vec![0.0; 3], vec![0.0; 3]));
+        // As PyTorch 2.15 gives them.
+        let (p, q, c) = differentiable()?;
+        let mut u = c.maximum(&c)?;
+        u.neg_()?;
+        let v = u.narrow(0, 1, 2)?;
+        read(&v)?;
+        u.mul_(&q.sub(&p)?.add(&q)?.sigmoid()?)?;
+        (v.sum_all()? + (u.sum_all()? * 2)?)?.backward()?;
+        let slopes = [0.003_324_016_4, -0.000_068_125_02, 0.420_622_26];
+        crate::assert_close(&p.grad().expect("one"), &slopes);
+        crate::assert_close(&q.grad().expect("one"), &slopes.map(|slope| -2.0 * slope));
+    }
+    Ok(())
+}
+
+#[test]
+fn operators_write_in_place() -> Outcome {
+    let parameters = [leaf(&[1.0, 2.0])?, leaf(&[3.0])?];
+    let g = tensor![10.0,];
+    no_grad(|| {
+        for mut p in parameters.clone() {
+            p -= &g * 0.1;
+        }
+    });
+    assert_eq!(parameters[0].to_vec::<f32>()?, [0.0, 1.0]);
+    assert_eq!(parameters[1].to_vec::<f32>()?, [2.0]);
+    let target = tensor![4.0, 8.0];
+    for mut t in [target.clone()] {
+        t *= 0.5;
+        t += 1;
+        t /= 2.0;
+    }
+    assert_eq!(target.to_vec::<f32>()?, [1.5, 2.5]);
+    // A parameter is refused outside of `no_grad`: whoever uses it next is told, once, and it stays what it was.
+    for mut p in parameters.clone() {
+        p -= &g;
+    }
+    let refused = error(parameters[0].mul(2));
+    assert!(refused.contains("sub_assign") && refused.contains("outside no_grad"), "{refused}");
+    assert!(error(parameters[1].eval().map(drop)).contains("outside no_grad"));
+    assert_eq!(parameters[0].mul(2)?.to_vec::<f32>()?, [0.0, 2.0]);
+    // A tensor that was only recorded, in a trace, too.
+    let x = Tensor::placeholder([2], DType::F32)?;
+    let mut h = x.mul(2)?;
+    h += &x;
+    let trace = Trace::new(&[&x], &[&h])?;
+    let y = trace.run(&[tensor![1.0, 2.0].storage()?])?.remove(0);
+    assert_eq!(Tensor::from_storage(y, [2], DType::F32)?.to_vec::<f32>()?, [3.0, 6.0]);
+    Ok(())
+}
+
+#[test]
+fn copies_are_apart_and_have_gradients() -> Outcome {
+    let w = leaf(&[1.0, 2.0])?;
+    let mut copy = w.copy()?;
+    copy.mul_(3)?;
+    copy.square()?.sum_all()?.backward()?;
+    assert_eq!(gradient(&w)?, [18.0, 36.0]);
+    assert_eq!(w.to_vec::<f32>()?, [1.0, 2.0]);
+    let mut x = tensor![[1.0, 2.0], [3.0, 4.0]];
+    let copy = x.t()?.copy()?;
+    x.zero_()?;
+    assert!(copy.is_contiguous());
+    assert_eq!(copy.to_vec::<f32>()?, [1.0, 3.0, 2.0, 4.0]);
+    Ok(())
+}
+
+#[test]
+fn what_reads_the_old_elements_is_computed_with_the_write() -> Outcome {
+    // A mistake of what reads is its own: the write is done.
+    let mut x = tensor![1.0, 2.0];
+    let wrong = x.index_select(0, &tensor![5])?;
+    let (right, unread) = (x.mul(2)?, x.exp()?);
+    drop(unread);
+    x.fill_(3)?;
+    assert_eq!(x.to_vec::<f32>()?, [3.0, 3.0]);
+    assert!(right.is_ready());
+    assert_eq!(right.to_vec::<f32>()?, [2.0, 4.0]);
+    assert!(error(wrong.to_vec::<f32>()).contains("the index 5"));
+    // So it is through a chain of writes over several tensors.
+    let (mut a, mut b) = (tensor![1.0,], tensor![10.0,]);
+    let first = a.add(&b)?;
+    b.add_(&a)?;
+    let second = a.add(&b)?;
+    a.add_(&b)?;
+    let third = a.add(&b)?;
+    b.zero_()?;
+    b.eval()?;
+    a.zero_()?;
+    assert_eq!(a.item()?, 0.0);
+    assert_eq!([first.item()?, second.item()?, third.item()?], [11.0, 12.0, 23.0]);
+    Ok(())
+}
