@@ -56,6 +56,104 @@ const ONCE_PROFILED: Case = ("once profiled", once_profiled);
 /// What a run may take more because it was profiled once, as a part of it: as two counts of the same differ.
 const NOTHING: f64 = 0.001;
 
+/// A program of so many parts, and its name.
+type Growing = (&'static str, fn(usize) -> RusTorchResult<()>);
+
+/// Programs that take as many instructions for each of their parts, however many there are.
+const GROWING: [Growing; 5] = [
+    ("recorded", recorded),
+    ("differentiated", differentiated),
+    ("handles", handles),
+    ("views", views),
+    ("writes", writes),
+];
+/// The sizes that are compared.
+const SIZES: [usize; 3] = [10, 100, 1000];
+/// How many more instructions a part may take in a large program than in a small one, as a part of those: lists grow, and
+/// maps of many values are found in caches less often.
+const GROWTH: f64 = 0.3;
+
+/// Operations that share their operands, one behind the other.
+fn recorded(count: usize) -> RusTorchResult<()> {
+    let mut h = Tensor::from_slice(&[0.5_f32; 256], [8, 32])?;
+    for _ in 0..count {
+        h = (h.sigmoid()? * h.tanh()? + &h)?;
+    }
+    h.eval().map(drop)
+}
+
+/// The same, with gradients.
+fn differentiated(count: usize) -> RusTorchResult<()> {
+    let leaf = Tensor::from_slice(&[0.5_f32; 256], [8, 32])?.requires_grad_(true)?;
+    let mut h = leaf.clone();
+    for _ in 0..count {
+        h = (h.sigmoid()? * h.tanh()? + &h)?;
+    }
+    h.sum_all()?.backward()?;
+    leaf.grad().expect("a gradient").eval().map(drop)
+}
+
+/// Many results of the same tensor, which are held.
+fn handles(count: usize) -> RusTorchResult<()> {
+    let mut x = Tensor::from_slice(&[0.5_f32; 4], [4])?;
+    let held: RusTorchResult<Vec<Tensor>> = (0..count).map(|_| x.neg()).collect();
+    let held = held?;
+    // They read what is written over.
+    x.add_(1)?.eval()?;
+    assert!(held.iter().all(Tensor::is_ready));
+    Ok(())
+}
+
+/// Many views of what was not computed, each of which is read.
+fn views(count: usize) -> RusTorchResult<()> {
+    let x = Tensor::from_slice(&vec![0.5_f32; count], [count])?.neg()?;
+    let parts: RusTorchResult<Vec<Tensor>> = (0..count).map(|i| x.narrow(0, i, 1)).collect();
+    for part in parts? {
+        part.eval()?;
+    }
+    Ok(())
+}
+
+/// Many writes over one tensor, whose clone is read at last.
+fn writes(count: usize) -> RusTorchResult<()> {
+    let mut x = Tensor::from_slice(&[0.5_f32; 4], [4])?;
+    let clone = x.clone();
+    for _ in 0..count {
+        x.mul_(0.5)?;
+    }
+    clone.eval().map(drop)
+}
+
+/// Fails if a part of a large program takes more instructions than one of a small program.
+fn large_programs_take_as_much_for_each_part(_: &Counts) {
+    let mut grown = Vec::new();
+    for (name, _) in GROWING {
+        let counts = SIZES.map(|size| count(&format!("{name} {size}")));
+        // What a program takes whatever its size is left out.
+        let part =
+            |at: usize| (counts[at + 1] - counts[at]) as f64 / (SIZES[at + 1] - SIZES[at]) as f64;
+        if part(1) > part(0) * (1.0 + GROWTH) {
+            grown.push(format!(
+                "{name}: {:.0} and then {:.0} for each part",
+                part(0),
+                part(1)
+            ));
+        }
+    }
+    assert!(grown.is_empty(), "{}", grown.join("\n"));
+}
+
+/// The program of a name and a size.
+fn growing(case: &str) -> Option<Box<dyn FnMut()>> {
+    let (name, size) = case.split_once(' ')?;
+    let (_, program) = GROWING.into_iter().find(|(known, _)| *known == name)?;
+    let (size, runtime) = (size.parse().ok()?, runtime());
+    Some(Box::new(move || {
+        let done = with_runtime(&runtime, Routing::AUTO, || program(size));
+        done.expect("a result");
+    }))
+}
+
 fn runtime() -> Runtime {
     Runtime::new([Arc::new(Cpu::new(1)) as Arc<dyn Backend>])
 }
@@ -323,8 +421,9 @@ fn main() -> ExitCode {
         Ok(name) => {
             let mut all = CASES.iter().chain([&ONCE_PROFILED]);
             let case = all.find(|(case, _)| *case == name);
-            let (_, prepare) = case.unwrap_or_else(|| panic!("{VARIABLE}={name}: no such case"));
-            let mut run = prepare();
+            let known = case.map(|(_, prepare)| prepare());
+            let run = known.or_else(|| growing(name));
+            let mut run = run.unwrap_or_else(|| panic!("{VARIABLE}={name}: no such case"));
             // The first ones take memory and remember.
             (0..3).for_each(|_| run());
             (0..50).for_each(|_| rustorch_counted(&mut *run));
@@ -334,6 +433,7 @@ fn main() -> ExitCode {
     let tests = tests![
         nothing_takes_more_instructions_than_it_did,
         a_profiler_that_is_off_costs_nothing,
+        large_programs_take_as_much_for_each_part,
     ];
     let known = Counts::read();
     let comparable = tools().map(|tools| is_comparable(&known, &tools));

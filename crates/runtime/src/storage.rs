@@ -14,7 +14,8 @@ use smallvec::SmallVec;
 use crate::journal::{Owner, lock};
 use crate::moment::{Latest, Moment};
 use crate::{
-    Call, DeviceBuffer, DeviceError, DeviceMemory, DeviceType, FailureClass, Fetch, HostBuffer, RunError,
+    Call, DeviceBuffer, DeviceError, DeviceMemory, DeviceType, FailureClass, Fetch, HostBuffer,
+    RunError,
 };
 
 /// Bytes of a copy that is kept for the next one.

@@ -127,7 +127,11 @@ impl<'a> Capture<'a> {
         }
         let is_once = held.is_some();
         let held = held.unwrap_or_default();
-        let looks: ByKey<()> = held.views.iter().map(|(view, _)| (view.key(), ())).collect();
+        let looks: ByKey<()> = held
+            .views
+            .iter()
+            .map(|(view, _)| (view.key(), ()))
+            .collect();
         // One that was overwritten is in the memory of the last update, and a look in that of another value.
         let is_shown = |key: usize| overwritten.contains_key(&key) || looks.contains_key(&key);
         let is_result = |v: &&&Value| !is_once || !is_shown(v.key());

@@ -272,7 +272,10 @@ impl Tensor {
     /// What a view in memory shows, in memory of its own.
     fn copied(&self, name: &'static str) -> RusTorchResult<Arc<View>> {
         let view = self.view_of_value()?;
-        let (pin, count) = (self.value().pin(), view.storage.bytes() / self.dtype().size().unwrap_or(1));
+        let (pin, count) = (
+            self.value().pin(),
+            view.storage.bytes() / self.dtype().size().unwrap_or(1),
+        );
         let memory = View::whole(view.storage.clone(), &[count].into());
         let memory = Value::ready(self.dtype(), pin, memory);
         let layout = view.layout.clone();

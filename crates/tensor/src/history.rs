@@ -54,9 +54,10 @@ impl Extent {
         extent.depth += 1;
         let now = READ.load(Ordering::Relaxed);
         extent.began = extent.began.min(now);
-        if extent.bytes() > MAX_BYTES && !extent.is_traced {
-            let own = History::of(inputs.clone()).bytes();
-            extent.began = now.saturating_sub(own.div_ceil(UNIT)).max(1);
+        extent.bytes = (now - extent.began).saturating_mul(UNIT);
+        if extent.bytes > MAX_BYTES && !extent.is_traced {
+            extent.bytes = History::of(inputs.clone()).bytes();
+            extent.began = now.saturating_sub(extent.bytes.div_ceil(UNIT)).max(1);
             // What somebody else holds does not count for a while.
             let leaves = inputs.filter(|input| input.extent().depth == 0);
             leaves.for_each(|leaf| leaf.count_from(now));
@@ -64,15 +65,9 @@ impl Extent {
         extent
     }
 
-    /// Bytes of memory that it holds, at most.
-    fn bytes(self) -> u64 {
-        let read = READ.load(Ordering::Relaxed).saturating_sub(self.began);
-        read.saturating_mul(UNIT)
-    }
-
     /// Is it so long that it is better computed now?
     pub(crate) fn is_too_long(self) -> bool {
-        !self.is_traced && (self.depth > MAX_DEPTH || self.bytes() > MAX_BYTES)
+        !self.is_traced && (self.depth > MAX_DEPTH || self.bytes > MAX_BYTES)
     }
 }
 
@@ -290,7 +285,10 @@ impl History {
             // The results' and the one here; another one is a track's.
             if Arc::strong_count(pending) > results.len() + 1 {
                 let old = pending.inputs.iter().map(Value::key);
-                needed.extend(old.filter(|key| self.old.contains_key(key)).map(|key| (key, ())));
+                needed.extend(
+                    old.filter(|key| self.old.contains_key(key))
+                        .map(|key| (key, ())),
+                );
             }
         }
         needed
@@ -341,7 +339,11 @@ fn readers(written: &ByKey<Moment>) -> Vec<Value> {
         }
         let is_read = |input: &Value| {
             let memory = || input.memory().map(|memory| memory.id());
-            let is_old = |id| written.get(&id).is_some_and(|moment| pending.recorded < *moment);
+            let is_old = |id| {
+                written
+                    .get(&id)
+                    .is_some_and(|moment| pending.recorded < *moment)
+            };
             reads.contains_key(&input.key()) || memory().is_some_and(is_old)
         };
         // What looks at the memory, or writes over it, is read by others.

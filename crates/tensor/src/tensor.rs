@@ -31,8 +31,9 @@ use crate::value::{Pending, State, Value, View, overwrites};
 /// [`Tensor::to_vec`], printing), so that the runtime sees them together and chooses
 /// devices for them. Shapes and dtypes are checked when an operation is recorded.
 ///
-/// Clones are handles on the same value. Views of computed tensors share their memory. What is written in place
-/// through one of these is seen through the others.
+/// Clones are handles on the same value ([`Tensor::copy`] gives another one, as PyTorch's `clone` does). Views share the
+/// memory of what they are views of. What is written in place through one of these is seen through the others, whatever
+/// was computed before.
 ///
 /// What is computed keeps the value of everything on the way that there still is a handle on, so
 /// that nothing is computed, and no random number drawn, twice. A history that nobody asks for is

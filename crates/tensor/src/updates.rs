@@ -23,8 +23,8 @@ impl Tensor {
     /// to its dtype. Gradients go to `source`.
     ///
     /// The change happens when the result is computed, or a clone or a view of this tensor is used, whichever is
-    /// first, also where this handle is gone by then. What was recorded before it reads the old
-    /// elements if it is computed before, or together with it, and is an error afterwards. Memory whose elements were
+    /// first, also where this handle is gone by then. What was recorded before it has the old
+    /// elements, and is computed before it or together with it. Memory whose elements were
     /// lost with a device, and a view of memory that others show, too, are written at once; a part costs as much as
     /// writing all of that memory. Gradients of the tensor that this is a clone or a view of, and of its other views,
     /// go through the write. Where `source` is known only when a [`Trace`](crate::Trace) is run, other handles show
@@ -46,7 +46,7 @@ impl Tensor {
     /// # Errors
     /// A `source` that cannot be broadcast; a block dtype; elements that lie in one place; outside
     /// [`no_grad`](crate::no_grad) a leaf that wants a gradient, and a view of one; where a gradient is wanted, a view
-    /// of what is not all of its memory, or was written over through another handle since.
+    /// of what is not all of its memory.
     pub fn copy_(&mut self, source: &Self) -> RusTorchResult<&mut Self> {
         const NAME: &str = "copy_";
         if source.value().key() == self.value().key() {
@@ -144,9 +144,8 @@ impl Tensor {
     /// tensor with that change. `source` has this tensor's shape except in `dim`, and its
     /// dtype, or both are floats; `start` is one `i32`, read at run time.
     ///
-    /// The change happens when the result is computed, as that of [`Tensor::copy_`] does. From then
-    /// on this tensor shows it too, so read the result, not this tensor. What is not in memory yet
-    /// is computed first, unless it is the result of another update.
+    /// The change happens when the result is computed, or this tensor is used, as that of [`Tensor::copy_`] does: both
+    /// show it. What is not in memory yet is computed first, unless it is the result of another update.
     ///
     /// # Errors
     /// A source or start other than these; a view of a part of some memory; when computed,
@@ -159,8 +158,12 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         const NAME: &str = "update_slice_";
         let dim = self.dim(NAME, dim)?;
+        self.settle()?;
         self.prepare_update(NAME)?;
-        Self::apply(NAME, UpdateSlice { dim }, &[self, source, start])
+        let updated = Self::apply(NAME, UpdateSlice { dim }, &[self, source, start])?;
+        let mut result = self.clone();
+        result.become_updated(NAME, updated);
+        Ok(result)
     }
 
     /// Makes this tensor one whose memory an update can change: all of a storage, or what
@@ -284,12 +287,15 @@ fn may_overlap(layout: &Layout) -> bool {
 /// The memory that a tensor is all of, or updates, if its elements were lost with a device; and the value
 /// that shows it.
 fn lost_memory(value: &Value) -> Option<(Value, Storage)> {
+    if !value.memory()?.valid_on().is_empty() {
+        return None;
+    }
     let mut value = value.clone();
     loop {
         value = match value.state() {
             State::Ready(view) => {
-                let is_lost = view.is_whole(value.ty().dtype) && view.storage.valid_on().is_empty();
-                return is_lost.then(|| (value.clone(), view.storage.clone()));
+                let is_whole = view.is_whole(value.ty().dtype);
+                return is_whole.then(|| (value.clone(), view.storage.clone()));
             }
             State::Pending(pending) if pending.is_update() => pending.inputs[0].clone(),
             _ => return None,

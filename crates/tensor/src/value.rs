@@ -101,6 +101,8 @@ pub(crate) struct Extent {
     /// What the [count](crate::history) of bytes was before any of those were counted that it reads. 0 of a leaf that
     /// was not counted.
     pub(crate) began: u64,
+    /// Bytes of memory that it holds, at most, of one that was just recorded.
+    pub(crate) bytes: u64,
     /// Does it begin with a placeholder? Then it cannot be computed.
     pub(crate) is_traced: bool,
 }
@@ -136,6 +138,7 @@ impl Extent {
         Self {
             depth: (word >> (Self::BYTES + 1)) as u32,
             began: word & ((1 << Self::BYTES) - 1),
+            bytes: 0,
             is_traced: word >> Self::BYTES & 1 == 1,
         }
     }
@@ -276,7 +279,9 @@ impl Pending {
 pub(crate) fn written_since(memory: &Storage) -> String {
     let writer = memory.last_write();
     let by = writer.map(|call| format!(" by {call}")).unwrap_or_default();
-    format!("one that was written over since{by} (ask for the value before that, or record it again)")
+    format!(
+        "one that was written over since{by} (ask for the value before that, or record it again)"
+    )
 }
 
 /// Is an operation's result written over its first operand?

@@ -280,9 +280,8 @@ impl Writes {
         }
         let result = Tensor::of(last[at].1.clone(), None).eval().map(|_| ());
         let is_refused = last[at].1.is_failed();
-        let is_over = |error: &RusTorchError| {
-            is_refused || !keeps_mistakes && !error.is_device_error()
-        };
+        let is_over =
+            |error: &RusTorchError| is_refused || !keeps_mistakes && !error.is_device_error();
         if result.as_ref().err().is_none_or(is_over) {
             last.remove(at);
         }

@@ -20,8 +20,8 @@ mod functional;
 mod gradients;
 mod track;
 
-use std::cell::Cell;
 use rustorch_ir::DType;
+use std::cell::Cell;
 
 use crate::Tensor;
 pub(crate) use base::Base;

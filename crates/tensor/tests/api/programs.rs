@@ -148,14 +148,20 @@ fn program(seed: u64, differentiates: bool) -> Vec<Line> {
     let mut next = 0;
     for _ in 0..2 {
         let shape = vec![3, 4];
-        lines.push(Line(Step::Data(next, shape.clone(), random.next() % 97), false));
+        lines.push(Line(
+            Step::Data(next, shape.clone(), random.next() % 97),
+            false,
+        ));
         live.insert(next, shape);
         next += 1;
     }
     if differentiates {
         for _ in 0..2 {
             let shape = vec![3, 4];
-            lines.push(Line(Step::Leaf(next, shape.clone(), random.next() % 97), false));
+            lines.push(Line(
+                Step::Leaf(next, shape.clone(), random.next() % 97),
+                false,
+            ));
             live.insert(next, shape);
             next += 1;
         }
@@ -164,14 +170,20 @@ fn program(seed: u64, differentiates: bool) -> Vec<Line> {
     while lines.len() < count {
         let names: Vec<usize> = live.keys().copied().collect();
         // The last ones come more often.
-        let near = names.len().saturating_sub(1 + random.below(4).min(random.below(names.len())));
+        let near = names
+            .len()
+            .saturating_sub(1 + random.below(4).min(random.below(names.len())));
         let a = match random.below(2) {
             0 => names[near],
             _ => random.pick(&names),
         };
         let shape = live[&a].clone();
         let rank = shape.len();
-        let fitting: Vec<usize> = names.iter().copied().filter(|b| fits(&live[b], &shape)).collect();
+        let fitting: Vec<usize> = names
+            .iter()
+            .copied()
+            .filter(|b| fits(&live[b], &shape))
+            .collect();
         let b = random.pick(&fitting);
         let v = next;
         let count: usize = shape.iter().product();
@@ -221,10 +233,16 @@ fn program(seed: u64, differentiates: bool) -> Vec<Line> {
             18 => (Step::Copy(v, a), Some(shape)),
             19 => (Step::Alias(v, a), Some(shape)),
             20 if !differentiates => (Step::Detach(v, a), Some(shape)),
-            21 => (Step::WriteUnary(a, random.pick(&["neg_", "tanh_", "sigmoid_", "relu_"])), None),
+            21 => (
+                Step::WriteUnary(a, random.pick(&["neg_", "tanh_", "sigmoid_", "relu_"])),
+                None,
+            ),
             22..=24 => (Step::WriteBinary(a, random.pick(&WRITES), b), None),
             25 => (Step::Assign(a, random.pick(&ASSIGNS), b), None),
-            26 => (Step::WriteNumber(a, random.pick(&["add_", "mul_"]), random.number()), None),
+            26 => (
+                Step::WriteNumber(a, random.pick(&["add_", "mul_"]), random.number()),
+                None,
+            ),
             27 => (Step::Fill(a, random.number()), None),
             28 if names.len() > 3 => (Step::Drop(a), None),
             _ => (Step::Read(a), None),
@@ -238,9 +256,15 @@ fn program(seed: u64, differentiates: bool) -> Vec<Line> {
         }
         // PyTorch has views that are made so want gradients that lead nowhere.
         use Step::*;
-        let is_write = matches!(step, WriteUnary(..) | WriteBinary(..) | WriteNumber(..) | Fill(..));
+        let is_write = matches!(
+            step,
+            WriteUnary(..) | WriteBinary(..) | WriteNumber(..) | Fill(..)
+        );
         let is_view = !is_write && !matches!(step, Unary(..) | Binary(..) | Sum(..) | Read(_));
-        lines.push(Line(step, differentiates && !is_view && random.below(8) == 0));
+        lines.push(Line(
+            step,
+            differentiates && !is_view && random.below(8) == 0,
+        ));
     }
     if differentiates {
         let mut names: Vec<usize> = live.keys().copied().collect();
@@ -268,7 +292,9 @@ enum Outcome {
 impl Outcome {
     fn is_as(&self, other: &Self) -> bool {
         let close = |a: &f64, b: &f64| {
-            a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1.0)
+            a == b
+                || a.is_nan() && b.is_nan()
+                || (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1.0)
         };
         match (self, other) {
             (Self::Read(a), Self::Read(b)) => {
@@ -307,7 +333,10 @@ fn step_of(
     use Step::*;
     let data = |shape: &[usize], seed: u64| {
         let count: usize = shape.iter().product();
-        Tensor::from_vec((0..count).map(|at| element(seed, at)).collect::<Vec<f64>>(), shape)
+        Tensor::from_vec(
+            (0..count).map(|at| element(seed, at)).collect::<Vec<f64>>(),
+            shape,
+        )
     };
     macro_rules! get {
         ($a:expr) => {
@@ -464,7 +493,9 @@ impl Strided {
     fn places(&self) -> Vec<usize> {
         let dims = self.shape.iter().zip(&self.strides);
         dims.fold(vec![self.offset], |places, (&size, &stride)| {
-            let all = places.iter().flat_map(|place| (0..size).map(move |i| place + i * stride));
+            let all = places
+                .iter()
+                .flat_map(|place| (0..size).map(move |i| place + i * stride));
             all.collect()
         })
     }
@@ -479,7 +510,10 @@ impl Strided {
 
     fn is_contiguous(&self) -> bool {
         let places = self.places();
-        places.iter().enumerate().all(|(i, place)| *place == self.offset + i)
+        places
+            .iter()
+            .enumerate()
+            .all(|(i, place)| *place == self.offset + i)
     }
 
     /// The same elements in another shape, if strides can show that.
@@ -489,22 +523,39 @@ impl Strided {
         let mut step: usize = shape.iter().product();
         for size in shape {
             step /= size;
-            let stride = if *size > 1 { places[step].checked_sub(places[0])? } else { 0 };
+            let stride = if *size > 1 {
+                places[step].checked_sub(places[0])?
+            } else {
+                0
+            };
             strides.push(stride);
         }
-        let view = Self { shape: shape.to_vec(), strides, ..self.clone() };
+        let view = Self {
+            shape: shape.to_vec(),
+            strides,
+            ..self.clone()
+        };
         (view.places() == places).then_some(view)
     }
 }
 
 impl Model {
     fn run(lines: &[Line]) -> Outcomes {
-        let mut model = Self { memories: Vec::new(), tensors: BTreeMap::new() };
-        lines.iter().map(|Line(step, _)| model.step(step).unwrap_or(Outcome::Skipped)).collect()
+        let mut model = Self {
+            memories: Vec::new(),
+            tensors: BTreeMap::new(),
+        };
+        lines
+            .iter()
+            .map(|Line(step, _)| model.step(step).unwrap_or(Outcome::Skipped))
+            .collect()
     }
 
     fn elements(&self, x: &Strided) -> Vec<f64> {
-        x.places().into_iter().map(|place| self.memories[x.memory][place]).collect()
+        x.places()
+            .into_iter()
+            .map(|place| self.memories[x.memory][place])
+            .collect()
     }
 
     fn new(&mut self, shape: &[usize], elements: Vec<f64>) -> Strided {
@@ -514,7 +565,13 @@ impl Model {
         }
         self.memories.push(elements);
         let memory = self.memories.len() - 1;
-        Strided { id: 0, memory, shape: shape.to_vec(), strides, offset: 0 }
+        Strided {
+            id: 0,
+            memory,
+            shape: shape.to_vec(),
+            strides,
+            offset: 0,
+        }
     }
 
     /// The elements of `x`, broadcast to a shape.
@@ -539,7 +596,10 @@ impl Model {
         let (name, new) = match step {
             Data(v, shape, seed) | Leaf(v, shape, seed) => {
                 let count: usize = shape.iter().product();
-                (v, self.new(shape, (0..count).map(|at| element(*seed, at)).collect()))
+                (
+                    v,
+                    self.new(shape, (0..count).map(|at| element(*seed, at)).collect()),
+                )
             }
             Full(v, shape, number) => {
                 let count = shape.iter().product();
@@ -547,7 +607,11 @@ impl Model {
             }
             Unary(v, op, a) => {
                 let a = get(a)?;
-                let elements = self.elements(&a).into_iter().map(|x| unary(op, x)).collect();
+                let elements = self
+                    .elements(&a)
+                    .into_iter()
+                    .map(|x| unary(op, x))
+                    .collect();
                 (v, self.new(&a.shape, elements))
             }
             Binary(v, op, a, b) => {
@@ -559,7 +623,12 @@ impl Model {
                 let a = get(a)?;
                 let (mut rest, mut strides) = (a.shape.clone(), a.strides.clone());
                 let (count, stride) = (rest.remove(*dim), strides.remove(*dim));
-                let part = |i| Strided { shape: rest.clone(), strides: strides.clone(), offset: a.offset + i * stride, ..a };
+                let part = |i| Strided {
+                    shape: rest.clone(),
+                    strides: strides.clone(),
+                    offset: a.offset + i * stride,
+                    ..a
+                };
                 let parts: Vec<Vec<f64>> = (0..count).map(|i| self.elements(&part(i))).collect();
                 let sum = |at: usize| parts.iter().map(|part| part[at]).sum();
                 let elements = (0..parts[0].len()).map(sum).collect();
@@ -608,7 +677,11 @@ impl Model {
             WriteUnary(a, op) => {
                 let a = get(a)?;
                 let op = op.trim_end_matches('_');
-                let elements: Vec<f64> = self.elements(&a).into_iter().map(|x| unary(op, x)).collect();
+                let elements: Vec<f64> = self
+                    .elements(&a)
+                    .into_iter()
+                    .map(|x| unary(op, x))
+                    .collect();
                 return Some(self.write(&a, &elements));
             }
             WriteBinary(a, op, b) | Assign(a, op, b) => {
@@ -627,7 +700,13 @@ impl Model {
             }
             WriteNumber(a, op, number) => {
                 let a = get(a)?;
-                let one = |x| if *op == "add_" { x + number } else { x * number };
+                let one = |x| {
+                    if *op == "add_" {
+                        x + number
+                    } else {
+                        x * number
+                    }
+                };
                 let elements: Vec<f64> = self.elements(&a).into_iter().map(one).collect();
                 return Some(self.write(&a, &elements));
             }
@@ -671,7 +750,11 @@ fn expanded(x: &Strided, shape: &[usize]) -> Strided {
         _ => 0,
     };
     let strides = (0..shape.len()).map(stride).collect();
-    Strided { shape: shape.to_vec(), strides, ..x.clone() }
+    Strided {
+        shape: shape.to_vec(),
+        strides,
+        ..x.clone()
+    }
 }
 
 fn unary(op: &str, x: f64) -> f64 {
@@ -707,14 +790,23 @@ struct Wrong(Vec<String>);
 
 impl Wrong {
     fn compare(&mut self, seed: u64, lines: &[Line], got: &[Outcome], expected: &[Outcome]) {
-        if !got.iter().zip(expected).all(|(got, expected)| got.is_as(expected)) {
-            self.0.push(format!("program {seed}\n{}", told(lines, got, expected)));
+        if !got
+            .iter()
+            .zip(expected)
+            .all(|(got, expected)| got.is_as(expected))
+        {
+            self.0
+                .push(format!("program {seed}\n{}", told(lines, got, expected)));
         }
     }
 
     fn assert_none(&self) {
         let (count, first) = (self.0.len(), self.0.first());
-        assert!(count == 0, "{count} of the programs, such as {}", first.expect("one"));
+        assert!(
+            count == 0,
+            "{count} of the programs, such as {}",
+            first.expect("one")
+        );
     }
 }
 

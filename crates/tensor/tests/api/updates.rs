@@ -70,7 +70,10 @@ fn what_was_recorded_before_has_the_old_elements() -> Outcome {
     x.eval()?;
     assert_eq!(behind.to_vec::<f32>()?, [30.0, 40.0]);
     assert_eq!(before.to_vec::<f32>()?, [10.0, 20.0]);
-    assert_eq!(chain.to_vec::<f32>()?, tensor![-1.0, -2.0].exp()?.to_vec::<f32>()?);
+    assert_eq!(
+        chain.to_vec::<f32>()?,
+        tensor![-1.0, -2.0].exp()?.to_vec::<f32>()?
+    );
     // A view shows the memory.
     assert_eq!(view.to_vec::<f32>()?, [4.0]);
     // What several handles write comes in that order.
@@ -551,7 +554,11 @@ fn differentiable() -> RusTorchResult<(Tensor, Tensor, Tensor)> {
 #[test]
 fn what_is_read_does_not_depend_on_what_was_printed() -> Outcome {
     for prints in [false, true] {
-        let show = |x: &Tensor| if prints { drop(format!("{x}")) };
+        let show = |x: &Tensor| {
+            if prints {
+                drop(format!("{x}"))
+            }
+        };
         let mut x = tensor![1.0, 2.0];
         let y = (&x * 2.0)?;
         x.fill_(7.0)?;
@@ -660,7 +667,10 @@ fn operators_write_in_place() -> Outcome {
         p -= &g;
     }
     let refused = error(parameters[0].mul(2));
-    assert!(refused.contains("sub_assign") && refused.contains("outside no_grad"), "{refused}");
+    assert!(
+        refused.contains("sub_assign") && refused.contains("outside no_grad"),
+        "{refused}"
+    );
     assert!(error(parameters[1].eval().map(drop)).contains("outside no_grad"));
     assert_eq!(parameters[0].mul(2)?.to_vec::<f32>()?, [0.0, 2.0]);
     // A tensor that was only recorded, in a trace, too.
@@ -669,7 +679,10 @@ fn operators_write_in_place() -> Outcome {
     h += &x;
     let trace = Trace::new(&[&x], &[&h])?;
     let y = trace.run(&[tensor![1.0, 2.0].storage()?])?.remove(0);
-    assert_eq!(Tensor::from_storage(y, [2], DType::F32)?.to_vec::<f32>()?, [3.0, 6.0]);
+    assert_eq!(
+        Tensor::from_storage(y, [2], DType::F32)?.to_vec::<f32>()?,
+        [3.0, 6.0]
+    );
     Ok(())
 }
 
@@ -712,6 +725,9 @@ fn what_reads_the_old_elements_is_computed_with_the_write() -> Outcome {
     b.eval()?;
     a.zero_()?;
     assert_eq!(a.item()?, 0.0);
-    assert_eq!([first.item()?, second.item()?, third.item()?], [11.0, 12.0, 23.0]);
+    assert_eq!(
+        [first.item()?, second.item()?, third.item()?],
+        [11.0, 12.0, 23.0]
+    );
     Ok(())
 }

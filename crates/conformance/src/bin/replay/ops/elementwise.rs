@@ -44,7 +44,7 @@ table! {
     "clamp", "input, min=None, max=None", |c| clamped(c)?;
     "clamp_max", "input, max", |c| c.input()?.clamp_max(c.operand("max")?)?;
     "clamp_min", "input, min", |c| c.input()?.clamp_min(c.operand("min")?)?;
-    "clone", "input, *, memory_format=None", |c| c.input()?;
+    "clone", "input, *, memory_format=None", |c| c.input()?.copy()?;
     "complex", "real, imag", |c| Tensor::complex(c.tensor("real")?, c.tensor("imag")?)?;
     "conj", "input", |c| c.input()?.conj()?;
     "conj_physical", "input", |c| c.input()?.conj()?;
