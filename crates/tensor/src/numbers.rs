@@ -1,13 +1,10 @@
 //! Numbers as elements: where a number lies beside those that a dtype has, and what follows from that.
 
-use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
 use rustorch_ir::{DType, Scalar};
 
-use crate::Tensor;
 use crate::error::{RusTorchResult, require};
-use crate::promote::Operand;
 
 /// Where a number lies beside the finite numbers of a dtype.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -170,36 +167,17 @@ pub(crate) fn beside_elements(value: f64, dtype: DType) -> Scalar {
 
 /// A bound as elements of `dtype` have it: integers' bounds beyond all of them are the least or the
 /// largest of them.
-fn bound(op: &'static str, value: Scalar, dtype: DType, side: Side) -> RusTorchResult<Scalar> {
+pub(crate) fn bound(
+    op: &'static str,
+    value: Scalar,
+    dtype: DType,
+    side: Side,
+) -> RusTorchResult<Scalar> {
     let range = integers(dtype);
     match (place(value, dtype), side, range) {
         (Place::Below, Side::Lower, Some(range)) => Ok(Scalar::from(*range.start() as i64)),
         (Place::Above, Side::Upper, Some(range)) => Ok(Scalar::from(*range.end() as u64)),
         _ => require_inside(op, value, dtype).map(|()| value),
-    }
-}
-
-impl<'a> Operand<'a> {
-    /// The operand as elements of `dtype`, which has to [hold](is_held) it if it is a number.
-    pub(crate) fn as_element(self, op: &'static str, dtype: DType) -> RusTorchResult<Tensor> {
-        if let Self::Scalar(value) = self {
-            require_held(op, value, dtype)?;
-        }
-        self.to_tensor(op, dtype)
-    }
-
-    /// The operand as a bound of elements of `dtype`.
-    pub(crate) fn as_bound(
-        self,
-        op: &'static str,
-        dtype: DType,
-        side: Side,
-    ) -> RusTorchResult<Cow<'a, Tensor>> {
-        match self {
-            Self::Scalar(value) => Self::Scalar(bound(op, value, dtype, side)?),
-            tensor => tensor,
-        }
-        .as_tensor(op, dtype)
     }
 }
 

@@ -11,6 +11,7 @@ use rustorch_runtime::DeviceType;
 
 use crate::Tensor;
 use crate::error::RusTorchResult;
+use crate::numbers::{Side, bound, require_held};
 use crate::precision::is_single;
 
 /// A number as an argument: any of Rust's integers and floats, a half, a complex number, or `bool`.
@@ -220,6 +221,28 @@ impl<'a> Operand<'a> {
             // Work goes where its other operands are.
             Self::Scalar(value) => Tensor::number(op, value, dtype, None).map(Cow::Owned),
         }
+    }
+
+    /// The operand as elements of `dtype`, which has to hold it if it is a number.
+    pub(crate) fn as_element(self, op: &'static str, dtype: DType) -> RusTorchResult<Tensor> {
+        if let Self::Scalar(value) = self {
+            require_held(op, value, dtype)?;
+        }
+        self.to_tensor(op, dtype)
+    }
+
+    /// The operand as a bound of elements of `dtype`.
+    pub(crate) fn as_bound(
+        self,
+        op: &'static str,
+        dtype: DType,
+        side: Side,
+    ) -> RusTorchResult<Cow<'a, Tensor>> {
+        match self {
+            Self::Scalar(value) => Self::Scalar(bound(op, value, dtype, side)?),
+            tensor => tensor,
+        }
+        .as_tensor(op, dtype)
     }
 
     /// [`Operand::as_tensor`] with a handle of its own.
