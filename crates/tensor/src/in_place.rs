@@ -4,7 +4,7 @@ use rustorch_ir::DType;
 use rustorch_ir::ops::Contiguous;
 
 use crate::Tensor;
-use crate::autograd::is_grad_enabled;
+use crate::autograd::{Writes, is_grad_enabled};
 use crate::dims::Integer;
 use crate::elementwise::RoundingMode;
 use crate::error::{RusTorchResult, require};
@@ -147,6 +147,8 @@ impl Tensor {
         name: &'static str,
         change: impl Fn(&Self) -> RusTorchResult<Self>,
     ) -> RusTorchResult<&mut Self> {
+        let writes = self.writes();
+        let _turn = writes.as_deref().map(Writes::turn);
         let mut result = change(self)?;
         if result.requires_grad() {
             self.require_no_leaf(name)?;

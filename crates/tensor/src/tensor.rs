@@ -12,7 +12,7 @@ use rustorch_runtime::{DeviceType, RunError, Storage};
 
 use smallvec::smallvec;
 
-use crate::autograd::{Base, Track, Tracks, is_grad_enabled, tracks};
+use crate::autograd::{Base, Track, Tracks, Writes, is_grad_enabled, tracks};
 use crate::call;
 use crate::devices::{current, runtime};
 use crate::dims::{Integer, IntoShape};
@@ -183,6 +183,12 @@ impl Tensor {
             Some(base) => base.settle(&self.value),
             None => Ok(()),
         }
+    }
+
+    /// The writes over its memory, if other handles may show that.
+    pub(crate) fn writes(&self) -> Option<Arc<Writes>> {
+        let base = self.base.get().filter(|_| !self.is_alone());
+        base.map(|base| base.writes())
     }
 
     /// Has it no memory yet, and no clone or view that would have to show what is written over it?

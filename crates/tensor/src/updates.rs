@@ -9,7 +9,7 @@ use rustorch_macros::track_calls;
 use rustorch_runtime::Storage;
 
 use crate::Tensor;
-use crate::autograd::is_grad_enabled;
+use crate::autograd::{Writes, is_grad_enabled};
 use crate::devices::runtime;
 use crate::dims::Integer;
 use crate::error::{RusTorchResult, require};
@@ -52,12 +52,16 @@ impl Tensor {
         if source.value().key() == self.value().key() {
             return Ok(self);
         }
+        let writes = self.writes();
+        let _turn = writes.as_deref().map(Writes::turn);
         let source = source.cast(NAME, self.dtype())?;
         // Its gradient would have no way to what is written over.
         match is_grad_enabled() && self.is_tracked() {
             true => self.write(NAME, &source),
             false => {
-                self.announce_change(NAME);
+                if self.is_alone() {
+                    self.announce_change(NAME);
+                }
                 self.replace(NAME, source)
             }
         }

@@ -39,8 +39,8 @@ pub(crate) struct Node {
     pin: Option<DeviceType>,
     /// Which result it is of the operation that computes it.
     result: usize,
-    /// When the last update was recorded that writes over it.
-    updated: Mutex<Moment>,
+    /// When the last update was recorded that writes over it, and by which call.
+    updated: Mutex<(Moment, Option<Call>)>,
     /// The packed extent of the state, so that recording looks at operands without their locks. It
     /// may lag behind the state.
     extent: AtomicU64,
@@ -257,7 +257,9 @@ impl Pending {
             return Ok(());
         };
         let expected = "operands as they were when it was recorded";
-        let error = OpError::new(self.call.method, expected, written_since(&memory));
+        let cure = "ask for the value before that, or record it again";
+        let got = written_since(memory.last_write(), cure);
+        let error = OpError::new(self.call.method, expected, got);
         let call = Some(self.call);
         Err(RusTorchError::Op { error, call })
     }
@@ -275,13 +277,10 @@ impl Pending {
     }
 }
 
-/// What an error says of memory that was written over: by whom.
-pub(crate) fn written_since(memory: &Storage) -> String {
-    let writer = memory.last_write();
+/// What an error says of elements that were written over: by whom, and what to do.
+pub(crate) fn written_since(writer: Option<Call>, cure: &str) -> String {
     let by = writer.map(|call| format!(" by {call}")).unwrap_or_default();
-    format!(
-        "one that was written over since{by} (ask for the value before that, or record it again)"
-    )
+    format!("one that was written over since{by} ({cure})")
 }
 
 /// Is an operation's result written over its first operand?
@@ -651,13 +650,13 @@ impl Value {
     /// Notes that `call` is recording an update that writes over it.
     pub(crate) fn announce_update(&self, call: Call) {
         let moment = Moment::next();
-        *self.updated() = moment;
+        *self.updated() = (moment, Some(call));
         if let Some(memory) = self.memory() {
             memory.announce_overwrite(moment, call);
         }
     }
 
-    fn updated(&self) -> MutexGuard<'_, Moment> {
+    fn updated(&self) -> MutexGuard<'_, (Moment, Option<Call>)> {
         let updated = self.0.updated.lock();
         updated.unwrap_or_else(PoisonError::into_inner)
     }
@@ -667,7 +666,7 @@ impl Value {
     pub(crate) fn is_of(&self, moment: Moment) -> bool {
         let mut value = self.clone();
         loop {
-            if *value.updated() > moment {
+            if value.updated().0 > moment {
                 return false;
             }
             value = match &*value.clone().lock() {
@@ -678,6 +677,12 @@ impl Value {
                 _ => return true,
             }
         }
+    }
+
+    /// The call that wrote over it last, or recorded that.
+    pub(crate) fn writer(&self) -> Option<Call> {
+        let recorded = self.updated().1;
+        recorded.or_else(|| self.memory()?.last_write())
     }
 
     /// The memory that it shows, if that was written over behind a moment.

@@ -1,6 +1,7 @@
 //! The way back through a history.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::Location;
 use std::sync::Arc;
 
 use rustorch_ir::autodiff::Differentiated;
@@ -13,7 +14,7 @@ use super::track::{Record, Step, Track, TrackId};
 use super::{enable_grad, no_grad};
 use crate::error::{RusTorchResult, require};
 use crate::precision::with_lower;
-use crate::value::Value;
+use crate::value::{Value, written_since};
 use crate::{Tensor, call};
 
 /// What a backward pass is to find.
@@ -246,6 +247,7 @@ impl<'a> Walk<'a> {
                 let found = pull_back(&Pulled {
                     op: &pending.op,
                     name: pending.call.method,
+                    location: pending.call.location,
                     recorded: pending.recorded,
                     inputs: inputs.collect(),
                     results: results.map(result).collect(),
@@ -365,6 +367,7 @@ fn hooked(track: &Track, mut gradient: Tensor) -> RusTorchResult<Tensor> {
 struct Pulled<'a> {
     op: &'a Op,
     name: &'static str,
+    location: Option<&'static Location<'static>>,
     recorded: Moment,
     inputs: SmallVec<[Tensor; 4]>,
     results: SmallVec<[Tensor; 1]>,
@@ -412,10 +415,18 @@ fn pull_back(pulled: &Pulled) -> RusTorchResult<Vec<Option<Tensor>>> {
     }
     let primals = pulled.inputs.iter().chain(&pulled.results);
     for (tensor, _) in primals.zip(&is_read).filter(|&(_, &is_read)| is_read) {
-        let is_same = tensor.value().is_of(pulled.recorded);
-        let expected = "operands and results as they were when it was recorded, for its gradient";
-        let got = "one that was written over since (clone it before that, or write after backward)";
-        require(pulled.name, is_same, expected, got)?;
+        let value = tensor.value();
+        if value.is_of(pulled.recorded) {
+            continue;
+        }
+        let place = pulled.location.map(|at| format!(" at {at}"));
+        let place = place.unwrap_or_default();
+        let expected = format_args!(
+            "operands and results as they were when it was recorded{place}, for its gradient"
+        );
+        let cure = "copy it before that, or write after backward";
+        let got = written_since(value.writer(), cure);
+        return Err(OpError::new(pulled.name, expected, got).into());
     }
     for node in g.nodes() {
         let is_needed = node.results().any(|value| is_read[value.index()]);

@@ -34,7 +34,9 @@ pub(crate) struct Base {
 
 /// The writes over memory that several handles show.
 #[derive(Default)]
-struct Writes {
+pub(crate) struct Writes {
+    /// Held by who records a write, so that those of several threads come one after the other.
+    turn: Mutex<()>,
     /// Was there any?
     is_any: AtomicBool,
     last: Mutex<Last>,
@@ -95,11 +97,15 @@ impl Base {
     }
 
     fn with_writes(&self, other: Self) -> Arc<Self> {
-        let writes = self.writes.get_or_init(Arc::default).clone();
         Arc::new(Self {
-            writes: writes.into(),
+            writes: self.writes().into(),
             ..other
         })
+    }
+
+    /// Those that it shares with other handles on the memory.
+    pub(crate) fn writes(&self) -> Arc<Writes> {
+        self.writes.get_or_init(Arc::default).clone()
     }
 
     /// Is there no other handle on the memory than the one that has it?
@@ -251,6 +257,11 @@ impl Base {
 }
 
 impl Writes {
+    /// Waits for the turn to record a write.
+    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn last(&self) -> MutexGuard<'_, Last> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }

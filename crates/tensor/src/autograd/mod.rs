@@ -24,7 +24,7 @@ use rustorch_ir::DType;
 use std::cell::Cell;
 
 use crate::Tensor;
-pub(crate) use base::Base;
+pub(crate) use base::{Base, Writes};
 pub use functional::{gradcheck, hessian, jacobian, jvp, vjp};
 pub use gradients::{GradOptions, HookHandle, grad, grad_with};
 pub use track::Recorded;

@@ -230,6 +230,23 @@ fn what_several_threads_ask_for_is_written_once() -> Outcome {
 }
 
 #[test]
+fn what_several_threads_write_is_not_lost() -> Outcome {
+    let x = Tensor::zeros([100], DType::F32)?;
+    x.eval()?;
+    std::thread::scope(|scope| {
+        let writers = (0..4).map(|_| {
+            let mut x = x.clone();
+            scope.spawn(move || (0..25).try_for_each(|_| x.add_(1).map(|_| ())))
+        });
+        let writers: Vec<_> = writers.collect();
+        let written = writers.into_iter().map(|writer| writer.join().expect("no panic"));
+        written.collect::<RusTorchResult<()>>()
+    })?;
+    assert_eq!(x.to_vec::<f32>()?, [100.0; 100]);
+    Ok(())
+}
+
+#[test]
 fn what_cannot_be_written_over_says_so() -> Outcome {
     let mut x = tensor![1.0, 2.0];
     assert!(error(x.copy_(&tensor![1.0, 2.0, 3.0]).map(|_| ())).starts_with("copy_: "));
