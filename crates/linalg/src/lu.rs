@@ -10,7 +10,7 @@ use faer::{Accum, Par};
 use crate::{Number, matrix_mut, range};
 
 /// So many columns, or fewer, are factorised one by one.
-const PANEL: usize = 16;
+const PANEL: usize = 4;
 
 pub(crate) fn lu<T: Number>(a: &mut [T], m: usize, n: usize) -> Vec<usize> {
     let k = m.min(n);
