@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 use rustorch_ir::ops::AsStrided;
-use rustorch_ir::{DType, F8E4M3, F8E5M2, OpError, Scalar, TensorType};
+use rustorch_ir::{DType, F8E4M3, F8E5M2, Layout, OpError, Scalar, TensorType};
 use rustorch_macros::track_calls;
 use rustorch_runtime::{HostBuffer, Outline, Results, Routing, RunError, Runtime, Storage};
 use smallvec::SmallVec;
@@ -276,7 +276,7 @@ impl Tensor {
             self.value().pin(),
             view.storage.bytes() / self.dtype().size().unwrap_or(1),
         );
-        let memory = View::whole(view.storage.clone(), &[count].into());
+        let memory = view.seen_as(Layout::contiguous(&[count].into()));
         let memory = Value::ready(self.dtype(), pin, memory);
         let layout = view.layout.clone();
         let pending = Pending::new(

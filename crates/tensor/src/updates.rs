@@ -148,8 +148,9 @@ impl Tensor {
     /// tensor with that change. `source` has this tensor's shape except in `dim`, and its
     /// dtype, or both are floats; `start` is one `i32`, read at run time.
     ///
-    /// The change happens when the result is computed, or this tensor is used, as that of [`Tensor::copy_`] does: both
-    /// show it. What is not in memory yet is computed first, unless it is the result of another update.
+    /// The change happens when the result is computed, as that of [`Tensor::copy_`] does. From then
+    /// on this tensor shows it too, so read the result, not this tensor. What is not in memory yet
+    /// is computed first, unless it is the result of another update.
     ///
     /// # Errors
     /// A source or start other than these; a view of a part of some memory; when computed,
@@ -162,12 +163,8 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         const NAME: &str = "update_slice_";
         let dim = self.dim(NAME, dim)?;
-        self.settle()?;
         self.prepare_update(NAME)?;
-        let updated = Self::apply(NAME, UpdateSlice { dim }, &[self, source, start])?;
-        let mut result = self.clone();
-        result.become_updated(NAME, updated);
-        Ok(result)
+        Self::apply(NAME, UpdateSlice { dim }, &[self, source, start])
     }
 
     /// Makes this tensor one whose memory an update can change: all of a storage, or what

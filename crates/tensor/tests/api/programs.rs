@@ -133,7 +133,7 @@ fn fits(from: &[usize], to: &[usize]) -> bool {
 fn shapes(count: usize) -> Vec<Vec<usize>> {
     let mut found = vec![vec![count], vec![1, count], vec![count, 1]];
     for a in 2..count {
-        if count % a == 0 {
+        if count.is_multiple_of(a) {
             found.push(vec![a, count / a]);
         }
     }
@@ -558,7 +558,7 @@ impl Model {
             .collect()
     }
 
-    fn new(&mut self, shape: &[usize], elements: Vec<f64>) -> Strided {
+    fn make(&mut self, shape: &[usize], elements: Vec<f64>) -> Strided {
         let mut strides = vec![1; shape.len()];
         for i in (1..shape.len()).rev() {
             strides[i - 1] = strides[i] * shape[i];
@@ -598,12 +598,12 @@ impl Model {
                 let count: usize = shape.iter().product();
                 (
                     v,
-                    self.new(shape, (0..count).map(|at| element(*seed, at)).collect()),
+                    self.make(shape, (0..count).map(|at| element(*seed, at)).collect()),
                 )
             }
             Full(v, shape, number) => {
                 let count = shape.iter().product();
-                (v, self.new(shape, vec![*number; count]))
+                (v, self.make(shape, vec![*number; count]))
             }
             Unary(v, op, a) => {
                 let a = get(a)?;
@@ -612,12 +612,12 @@ impl Model {
                     .into_iter()
                     .map(|x| unary(op, x))
                     .collect();
-                (v, self.new(&a.shape, elements))
+                (v, self.make(&a.shape, elements))
             }
             Binary(v, op, a, b) => {
                 let (a, b) = (get(a)?, get(b)?);
                 let elements = self.binary(op, &a, &b);
-                (v, self.new(&a.shape, elements))
+                (v, self.make(&a.shape, elements))
             }
             Sum(v, a, dim) => {
                 let a = get(a)?;
@@ -632,7 +632,7 @@ impl Model {
                 let parts: Vec<Vec<f64>> = (0..count).map(|i| self.elements(&part(i))).collect();
                 let sum = |at: usize| parts.iter().map(|part| part[at]).sum();
                 let elements = (0..parts[0].len()).map(sum).collect();
-                (v, self.new(&rest, elements))
+                (v, self.make(&rest, elements))
             }
             Narrow(v, a, dim, start, len) => {
                 let mut a = get(a)?;
@@ -656,7 +656,7 @@ impl Model {
                     Some(view) => (v, view),
                     None => {
                         let elements = self.elements(&a);
-                        (v, self.new(shape, elements))
+                        (v, self.make(shape, elements))
                     }
                 }
             }
@@ -671,7 +671,7 @@ impl Model {
             Contiguous(v, a) | Copy(v, a) => {
                 let a = get(a)?;
                 let elements = self.elements(&a);
-                (v, self.new(&a.shape, elements))
+                (v, self.make(&a.shape, elements))
             }
             Alias(v, a) | Detach(v, a) => (v, get(a)?),
             WriteUnary(a, op) => {

@@ -239,7 +239,9 @@ fn what_several_threads_write_is_not_lost() -> Outcome {
             scope.spawn(move || (0..25).try_for_each(|_| x.add_(1).map(|_| ())))
         });
         let writers: Vec<_> = writers.collect();
-        let written = writers.into_iter().map(|writer| writer.join().expect("no panic"));
+        let written = writers
+            .into_iter()
+            .map(|writer| writer.join().expect("no panic"));
         written.collect::<RusTorchResult<()>>()
     })?;
     assert_eq!(x.to_vec::<f32>()?, [100.0; 100]);
@@ -584,7 +586,7 @@ fn what_is_read_does_not_depend_on_what_was_printed() -> Outcome {
         // A norm of before a step.
         let mut w = leaf(&[3.0, 4.0])?;
         let n = w.square()?.sum_all()?.sqrt()?;
-        no_grad(|| w.sub_(&tensor![1.0, 1.0]).map(|_| ()))?;
+        no_grad(|| w.sub_(tensor![1.0, 1.0]).map(|_| ()))?;
         show(&w);
         assert_eq!(n.item()?, 5.0);
         // A view that would need a copy.
@@ -629,7 +631,7 @@ fn views_that_were_read_show_what_is_written() -> Outcome {
         let mut v = a.t()?;
         read(&v)?;
         v.add_(&v.clone())?;
-        let part = a.maximum(&tensor![-20.0, -20.0])?.narrow(0, 1, 1)?;
+        let part = a.maximum(tensor![-20.0, -20.0])?.narrow(0, 1, 1)?;
         assert_eq!(part.to_vec::<f32>()?, [-20.0, -20.0]);
     }
     Ok(())
