@@ -621,7 +621,7 @@ fn views_that_were_read_show_what_is_written() -> Outcome {
         a.add_(&x)?;
         assert_eq!(v.to_vec::<f32>()?, [8.0, 10.0, -6.0]);
         let mut x = tensor![[1.0, 2.0], [3.0, 4.0]];
-        x.add_(&x.clone())?;
+        x.add_(x.clone())?;
         let y = x.t()?;
         read(&y)?;
         let mut z = y.t()?;
@@ -630,7 +630,7 @@ fn views_that_were_read_show_what_is_written() -> Outcome {
         let a = x.neg()?;
         let mut v = a.t()?;
         read(&v)?;
-        v.add_(&v.clone())?;
+        v.add_(v.clone())?;
         let part = a.maximum(tensor![-20.0, -20.0])?.narrow(0, 1, 1)?;
         assert_eq!(part.to_vec::<f32>()?, [-20.0, -20.0]);
     }
@@ -675,11 +675,10 @@ fn operators_write_in_place() -> Outcome {
     assert_eq!(parameters[0].to_vec::<f32>()?, [0.0, 1.0]);
     assert_eq!(parameters[1].to_vec::<f32>()?, [2.0]);
     let target = tensor![4.0, 8.0];
-    for mut t in [target.clone()] {
-        t *= 0.5;
-        t += 1;
-        t /= 2.0;
-    }
+    let mut t = target.clone();
+    t *= 0.5;
+    t += 1;
+    t /= 2.0;
     assert_eq!(target.to_vec::<f32>()?, [1.5, 2.5]);
     // A parameter is refused outside of `no_grad`: whoever uses it next is told, once, and it stays what it was.
     for mut p in parameters.clone() {
