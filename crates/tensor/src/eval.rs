@@ -271,6 +271,8 @@ impl Tensor {
 
     /// What a view in memory shows, in memory of its own.
     fn copied(&self, name: &'static str) -> RusTorchResult<Arc<View>> {
+        let (runtime, routing) = current();
+        recover_lost([self.value()].into_iter(), &runtime, routing)?;
         let view = self.view_of_value()?;
         let (pin, count) = (
             self.value().pin(),
