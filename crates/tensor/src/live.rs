@@ -1,8 +1,9 @@
 //! The values that are still to be computed, wherever their handles are: a write over memory finds those among them
 //! that read what it writes over.
 //!
-//! A value takes a place when it is recorded, and leaves it when it is computed or dropped. Threads share few lists, so
-//! that they seldom wait for each other.
+//! A value takes a place when it is recorded, and leaves it when it is computed or dropped. Each thread has a list, as far as
+//! there are enough. A write looks at its own thread's: handles that it took on values of others would change what those
+//! threads keep.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -13,7 +14,7 @@ use rustorch_ir::order::sort_by_key;
 use crate::value::{Pending, Value, WeakValue};
 
 /// Lists that there are, a power of two.
-const LISTS: usize = 16;
+const LISTS: usize = 256;
 
 /// Bits of a place's number that tell where in its list it is.
 const BITS: u32 = u32::BITS - LISTS.trailing_zeros();
@@ -92,15 +93,18 @@ pub(crate) fn leave(number: &AtomicU32) {
     places.free.push(at);
 }
 
-/// All values that are still to be computed, in the order in which that was recorded.
+/// The values of this thread that are still to be computed, in the order in which that was recorded.
 pub(crate) fn pending() -> Vec<(Value, Arc<Pending>)> {
-    let mut values: Vec<Value> = Vec::new();
-    for list in 0..LISTS {
-        let places = places(list);
-        let live = places.values.iter().flatten();
+    let values: Vec<Value> = {
+        let places = places(own_list());
         // None is dropped here: that would wait for the list.
-        values.extend(live.filter_map(WeakValue::upgrade));
-    }
+        places
+            .values
+            .iter()
+            .flatten()
+            .filter_map(WeakValue::upgrade)
+            .collect()
+    };
     let pending = |value: Value| Some((value.clone(), value.pending()?));
     let mut pending: Vec<_> = values.into_iter().filter_map(pending).collect();
     sort_by_key(&mut pending, |(_, pending)| pending.recorded);
