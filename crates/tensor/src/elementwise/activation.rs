@@ -187,7 +187,9 @@ impl Tensor {
             .binary(NAME, BinaryOp::Maximum, (&*low).into(), |d| d)?
             .binary(NAME, BinaryOp::Minimum, (&*high).into(), |d| d)?;
         // NaN is not outside.
-        self.kept_inside(&y, |x| x.le(&*low)?.logical_or(&x.ge(&*high)?)?.logical_not())
+        self.kept_inside(&y, |x| {
+            x.le(&*low)?.logical_or(&x.ge(&*high)?)?.logical_not()
+        })
     }
 
     /// `min(max(x, 0), 6)`. Real numbers.
