@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use rustorch_ir::OpError;
-use rustorch_ir::order::sort_by_key;
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
@@ -35,7 +34,7 @@ impl Tensor {
     /// the result has the letters that occur once, in alphabetic order, behind `...`.
     ///
     /// Pairs of operands are contracted in the order that takes the fewest multiplications, of up to
-    /// six operands; of more, always the pair that takes the fewest next.
+    /// six operands; of more, always the pair among the first sixteen that takes the fewest next.
     ///
     /// # Errors
     /// An equation that is not one, or does not fit the operands; sizes of one name that differ; dtypes
@@ -59,10 +58,14 @@ impl Tensor {
         let mut named = (operands.iter().zip(&inputs))
             .map(|(tensor, labels)| diagonal(tensor, labels))
             .collect::<RusTorchResult<Vec<Named>>>()?;
+        let mut uses = Uses::of(&named, &output);
         for (i, j) in order(&named, &output, &sizes) {
             let (b, a) = (named.remove(j), named.remove(i));
-            let kept = needed(&named, &output);
-            named.insert(i, contract(a, b, &kept, &sizes)?);
+            uses.remove(&a.labels);
+            uses.remove(&b.labels);
+            let pair = contract(a, b, &uses.labels(), &sizes)?;
+            uses.add(&pair.labels);
+            named.insert(i, pair);
         }
         let whole = sum_all_but(named.remove(0), &output)?;
         arrange(&whole, &output, &sizes)
@@ -106,12 +109,10 @@ fn parse(equation: &str, operands: &[&Tensor]) -> RusTorchResult<(Vec<Vec<Label>
             output
         }
         None => {
-            let mut letters: Vec<Label> = inputs.iter().flatten().copied().collect();
-            letters.retain(|label| {
-                let count = inputs.iter().flatten().filter(|l| *l == label).count();
-                matches!(label, Label::Letter(_)) && count == 1
-            });
-            sort_by_key(&mut letters, |letter| *letter);
+            let mut uses = Uses::default();
+            inputs.iter().for_each(|labels| uses.add(labels));
+            let is_alone = |label: &Label| matches!(label, Label::Letter(_)) && uses.0[label] == 1;
+            let letters = uses.0.keys().copied().filter(is_alone);
             (0..dots).rev().map(Label::Dots).chain(letters).collect()
         }
     };
@@ -156,29 +157,63 @@ fn repeated(labels: &[Label]) -> Option<(usize, usize)> {
         .find_map(|j| (labels[..j].iter().position(|l| *l == labels[j])).map(|i| (i, j)))
 }
 
-/// The names that something else than a pair needs.
-fn needed(others: &[Named], output: &[Label]) -> Vec<Label> {
-    let labels = others.iter().flat_map(|x| &x.labels);
-    labels.chain(output).copied().collect()
+/// How often each name is used, by operands and the result.
+#[derive(Default)]
+struct Uses(BTreeMap<Label, usize>);
+
+impl Uses {
+    fn of(operands: &[Named], output: &[Label]) -> Self {
+        let mut uses = Self::default();
+        operands.iter().for_each(|x| uses.add(&x.labels));
+        uses.add(output);
+        uses
+    }
+
+    fn add(&mut self, labels: &[Label]) {
+        for label in labels {
+            *self.0.entry(*label).or_default() += 1;
+        }
+    }
+
+    fn remove(&mut self, labels: &[Label]) {
+        for label in labels {
+            self.0.entry(*label).and_modify(|count| *count -= 1);
+        }
+    }
+
+    /// The names that are used.
+    fn labels(&self) -> Vec<Label> {
+        let used = self.0.iter().filter(|&(_, &count)| count > 0);
+        used.map(|(label, _)| *label).collect()
+    }
 }
 
 /// Operands beyond which all orders are not compared.
 const COMPARED: usize = 6;
 
+/// Operands among which the next pair is looked for, so that the time grows as their number does.
+const LOOKED_AT: usize = 16;
+
 /// Pairs of places in the list, the first before the second, whose contraction takes the first one's
 /// place.
 fn order(named: &[Named], output: &[Label], sizes: &Sizes) -> Vec<(usize, usize)> {
-    let mut labels: Vec<Vec<Label>> = named.iter().map(|x| x.labels.clone()).collect();
-    if labels.len() <= COMPARED {
-        return cheapest(&labels, output, sizes).1;
-    }
+    let mut uses = Uses::of(named, output);
+    let mut behind = named.iter().map(|x| x.labels.clone());
+    let mut labels: Vec<Vec<Label>> = behind.by_ref().take(LOOKED_AT).collect();
     let mut pairs = Vec::new();
     while labels.len() > COMPARED {
         let all = all_pairs(labels.len());
         let cost = |&(i, j): &(usize, usize)| product(&joined(&labels[i], &labels[j]), sizes);
         let best = all.min_by(|a, b| cost(a).total_cmp(&cost(b)));
         let Some((i, j)) = best else { break };
-        labels = contracted(&labels, (i, j), output);
+        let (b, a) = (labels.remove(j), labels.remove(i));
+        uses.remove(&a);
+        uses.remove(&b);
+        let mut pair = joined(&a, &b);
+        pair.retain(|label| uses.0[label] > 0);
+        uses.add(&pair);
+        labels.insert(i, pair);
+        labels.extend(behind.next());
         pairs.push((i, j));
     }
     pairs.extend(cheapest(&labels, output, sizes).1);

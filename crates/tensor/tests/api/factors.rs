@@ -365,6 +365,31 @@ fn norms_ranks_and_conditions() -> Outcome {
     Ok(())
 }
 
+/// A chain of more matrices than are compared at a time, its ends named or not.
+#[test]
+fn sums_of_many_operands() -> Outcome {
+    let letters: Vec<char> = ('a'..='z').chain('A'..='E').collect();
+    let terms: Vec<String> = letters.windows(2).map(String::from_iter).collect();
+    let each: Vec<Tensor> = (0..terms.len() as u64)
+        .map(|seed| Tensor::randn_seeded([2, 2], DType::F64, seed))
+        .collect::<Result<_, _>>()?;
+    let all: Vec<&Tensor> = each.iter().collect();
+    let product = linalg::multi_dot(&all)?;
+    let named = Tensor::einsum(&format!("{}->aE", terms.join(",")), &all)?;
+    close(&named, &product)?;
+    // Capitals come first.
+    let unnamed = Tensor::einsum(&terms.join(","), &all)?;
+    close(&unnamed, &named.transpose(0, 1)?)?;
+    // A name that is needed again far behind stays.
+    let factors = vec!["a"; 30].join(",");
+    let halves = Tensor::full([3], 0.5, DType::F64)?;
+    let power = Tensor::einsum(&format!("{factors}->a"), &[&halves; 30])?;
+    assert_eq!(power.to_vec::<f64>()?, [0.5f64.powi(30); 3]);
+    let sum = Tensor::einsum(&format!("{factors}->"), &[&halves; 30])?;
+    assert_eq!(sum.to_scalar::<f64>()?, 3.0 * 0.5f64.powi(30));
+    Ok(())
+}
+
 #[test]
 fn sums_by_names() -> Outcome {
     let a = Tensor::randn_seeded([2, 3, 4], DType::F64, 1)?;
