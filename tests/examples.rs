@@ -37,6 +37,7 @@ examples! {
     mandelbrot = "../examples/mandelbrot.rs",
     monte_carlo = "../examples/monte_carlo.rs",
     pca = "../examples/pca.rs",
+    ported = "../examples/ported/main.rs",
     spectrum = "../examples/spectrum.rs",
 }
 

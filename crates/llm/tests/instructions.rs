@@ -421,12 +421,13 @@ fn main() -> ExitCode {
         Ok(name) => {
             let mut all = CASES.iter().chain([&ONCE_PROFILED]);
             let case = all.find(|(case, _)| *case == name);
-            let known = case.map(|(_, prepare)| prepare());
-            let run = known.or_else(|| growing(name));
-            let mut run = run.unwrap_or_else(|| panic!("{VARIABLE}={name}: no such case"));
+            let known = case.map(|(_, prepare)| (prepare(), [3, 50]));
+            let run = known.or_else(|| Some((growing(name)?, [1, 1])));
+            let (mut run, [first, counted]) =
+                run.unwrap_or_else(|| panic!("{VARIABLE}={name}: no such case"));
             // The first ones take memory and remember.
-            (0..3).for_each(|_| run());
-            (0..50).for_each(|_| rustorch_counted(&mut *run));
+            (0..first).for_each(|_| run());
+            (0..counted).for_each(|_| rustorch_counted(&mut *run));
             return ExitCode::SUCCESS;
         }
     }

@@ -12,8 +12,7 @@ use rustorch_runtime::{Moment, Storage};
 use smallvec::SmallVec;
 
 use crate::error::RusTorchResult;
-use crate::live;
-use crate::value::{Extent, Pending, State, Value};
+use crate::value::{Extent, Pending, State, Value, live};
 
 /// Operations one behind the other of which a history may be made: longer ones are computed, for
 /// planning takes time and memory for each operation.

@@ -76,7 +76,6 @@ mod join;
 mod layouts;
 mod leaves;
 pub mod linalg;
-mod live;
 mod macros;
 mod manager;
 pub mod masked;

@@ -1,5 +1,7 @@
 //! What handles are on: a value, in memory or still to be computed.
 
+pub(crate) mod live;
+
 use std::mem;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -10,7 +12,6 @@ use rustorch_runtime::{Call, DeviceType, Moment, Storage, WeakStorage};
 use smallvec::{SmallVec, smallvec};
 
 use crate::error::{RusTorchError, RusTorchResult};
-use crate::live;
 use crate::recipe::Recipe;
 use crate::spares::Spares;
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustorch_ir::order::sort_by_key;
 
-use crate::value::{Pending, Value, WeakValue};
+use super::{Pending, Value, WeakValue};
 
 /// Lists that there are, a power of two.
 const LISTS: usize = 256;
