@@ -235,7 +235,7 @@ fn compare(options: &Options) -> Result<bool> {
                 let [error, bias] = measure(&case, options, k, is_positive)?;
                 let peer = theirs.map_or(f64::NAN, |signs| signs[i][0]);
                 print!("  {error:>9.2e} {bias:>9.1e} {peer:>9.2e}");
-                is_far |= !(error <= 2.0 * peer.max(ROUNDING));
+                is_far |= error.is_nan() || error > 2.0 * peer.max(ROUNDING);
             }
             println!("{}", if is_far { "  far" } else { "" });
             is_near &= !is_far;
