@@ -13,11 +13,13 @@ import sys
 
 OPENERS = re.compile(r"^(What|Who|Whose|Whom|Of|Those|That|Where|As|Which)\b(?! is\b.*\?$)")
 LONGEST = 20
+# Code begins and ends in lines that no change needs to touch.
+WHOLE_FILES = "-U1000000"
 SUBJECT = re.compile(r"^[a-z0-9_/,{} .-]+: \S")
 # Reports and figures are records; contributors' documents are not public text.
 RECORDS = re.compile(r"^docs/(reports/|benchmarks\.md)|^CONTRIBUTING\.md|^README\.ja\.md|CHANGELOG\.md")
 DOC = re.compile(r"^\s*//[/!] ?(.*)$")
-COMMENT = re.compile(r"^\s*(?://|#(?!!|\[)|\*) ?(.*)$")
+COMMENT = re.compile(r"^\s*(?://|#(?!!|\[)|\*(?= |$)) ?(.*)$")
 
 
 def git(*arguments: str) -> str:
@@ -39,12 +41,12 @@ def paragraphs(diff: str):
             path, in_code = line[6:], False
         elif line.startswith("@@ ") and "+" in line:
             number, in_code = int(re.search(r"\+(\d+)", line)[1]) - 1, False
-        elif added:
+        elif added or line.startswith(" "):
             number += 1
             text, this = text_of(path, line[1:])
             if text is not None and text.startswith("```"):
                 in_code, this = not in_code, None
-            elif in_code or text is None or is_structure(text):
+            elif not added or in_code or text is None or is_structure(text):
                 this = None
         if this is None or this != kind:
             if kind is not None and lines:
@@ -77,8 +79,9 @@ def is_structure(text: str) -> bool:
 
 
 def sentences(text: str):
-    # Code and addresses are one word each.
-    text = re.sub(r"`[^`]*`|\]\([^)]*\)|https?://\S+", " x ", text)
+    # Code and addresses are one word each; a link's target and bold marks are none.
+    text = re.sub(r"\]\([^)]*\)", "]", text.replace("**", ""))
+    text = re.sub(r"`[^`]*`|https?://\S+", " x ", text)
     for sentence in re.split(r"(?<=[.:!?;])\s+", text):
         words = re.findall(r"[^\s—–|]*\w[^\s—–|]*", sentence)
         if len(words) > 1:
@@ -88,7 +91,7 @@ def sentences(text: str):
 def main() -> None:
     base = sys.argv[1] if len(sys.argv) > 1 else base_of_today()
     faults, counted = [], {"opener": 0, "long": 0}
-    for path, line, is_public, text in paragraphs(git("diff", "-U0", "--no-color", base, "HEAD")):
+    for path, line, is_public, text in paragraphs(git("diff", WHOLE_FILES, "--no-color", base, "HEAD")):
         for sentence, words in sentences(text):
             found = [("opener", OPENERS.match(sentence)), ("long", len(words) > LONGEST)]
             for kind, _ in (fault for fault in found if fault[1]):
