@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Runs a command as on a machine that has Rust and a C compiler and nothing else: bare.sh COMMAND…
 #
-# It hides OpenCL, CUDA, clang, Python, tmux, valgrind, groff, CMake, MPI, Node, browsers, emulators of other processors,
-# and the files that .ci/run fetches into target. They are hidden from the command alone, in a mount namespace of its
-# own with an overlay over /usr and /etc: nothing on the machine changes. It needs Linux with overlayfs, and root or
-# sudo.
+# It hides OpenCL, CUDA, clang, Python, tmux, valgrind, groff, CMake, MPI, Node, browsers and emulators of other
+# processors. It also hides the files that .ci/run fetches into target. The command alone runs without them, in a
+# mount namespace with an overlay over /usr and /etc: nothing on the machine changes. It needs Linux with overlayfs,
+# and root or sudo.
 set -euo pipefail
 
 if [ $# = 0 ]; then
@@ -42,7 +42,7 @@ for program in clang clang++ python python3 pip pip3 tmux valgrind groff cmake m
         /usr/lib/llvm-*/bin/$program
 done
 
-# What was installed elsewhere is on the path: folders with an interpreter of Python or Node are left out.
+# Programs that were installed elsewhere are on the path: folders with an interpreter of Python or Node are left out.
 path=
 while read -rd: folder; do
     [ -e "$folder/python3" ] || [ -e "$folder/node" ] || [ -e "$folder/clang" ] || path+=${path:+:}$folder

@@ -240,7 +240,7 @@ def calls():
     ]
     for name in ["layer_norm", "rms_norm"]:
         yield f + name, [Of(leaf(x), [len(x)]) for x in LISTS[:9]]
-    # Which one of equal elements it takes is PyTorch's secret.
+    # PyTorch does not say which one of equal elements it takes.
     distinct = [LISTS[i] for i in (0, 1, 8)]
     yield "quantile", rows(0.5, lists=distinct)
     yield "kthvalue", rows(1, lists=distinct)

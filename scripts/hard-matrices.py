@@ -125,7 +125,7 @@ def right(a):
 
 
 SQUARE, ANY, DIAGONABLE = "square", "any", "diagonable"
-# Those alone that are exact in every arithmetic.
+# Only the matrices that are exact in every arithmetic.
 EXACT, EXACT_ANY = "exact", "exact, any"
 
 

@@ -80,7 +80,7 @@ def svg(events: list[tuple[float, str]]) -> str:
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" xml:space="preserve" font-family="monospace" font-size="13">',
         "<title>A chat goes on while its device is lost</title>",
-        # Where animations are not played, all of the text is there.
+        # If animations are not played, all of the text is there.
         "<style>text{fill:#d8dee9;white-space:pre;animation:come .01s backwards}.w{fill:#ebcb8b}"
         "@keyframes come{from{opacity:0}}</style>",
         f'<rect width="{width}" height="{height}" rx="6" fill="#20242c"/>',

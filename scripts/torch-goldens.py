@@ -184,7 +184,7 @@ NUMBER_CALLS = {
     "trapezoid": lambda x, n: (x, {"dx": n}),
 }
 
-# What these are called with beside it: where a mask is true, and the first index.
+# Arguments that these are called with beside it: where a mask is true, and the first index.
 HALF = torch.tensor([True, False, True])
 FIRST = torch.tensor([0])
 

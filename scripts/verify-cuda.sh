@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs all that needs an NVIDIA GPU, and writes what came of it to docs/reports/cuda-DATE.md: the
-# tests of rustorch-cuda with and without NVIDIA's libraries, samples of PyTorch's tests with their
-# gradients, of its modules and optimisers, `verify`, how long it takes to start, and how fast a
-# model is. Takes minutes. Ends with status 1 if something is wrong.
+# Runs all that needs an NVIDIA GPU, and writes the results to docs/reports/cuda-DATE.md. It runs the tests of
+# rustorch-cuda with and without NVIDIA's libraries. It runs samples of PyTorch's tests with gradients, and of its
+# modules and optimisers. It runs `verify`, and measures how long it takes to start, and how fast a model is. Takes
+# minutes. Ends with status 1 if something is wrong.
 #
 #   scripts/verify-cuda.sh               builds programs, tests and samples, and runs them
 #   scripts/verify-cuda.sh build FOLDER  puts them into a folder instead, which needs no GPU

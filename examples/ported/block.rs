@@ -27,7 +27,7 @@ impl Block {
         })
     }
 
-    /// What the layer makes of `x` `[batch, time, width]`.
+    /// Computes the layer for `x` `[batch, time, width]`.
     pub(crate) fn forward(&self, x: &Tensor, options: AttentionOptions) -> RusTorchResult<Tensor> {
         let (b, t, c) = x.dims3()?;
         let qkv = self.qkv.forward(&self.norm1.forward(x)?)?.chunk(3, -1)?;

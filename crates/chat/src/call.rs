@@ -164,7 +164,7 @@ fn only_strings(schema: &Value, value: Option<&Value>) -> bool {
     }
 }
 
-/// Where a call's text is.
+/// Place of a call's text in an answer.
 #[derive(Clone, Copy)]
 pub(crate) struct Context {
     /// Text was said before it in the same message.

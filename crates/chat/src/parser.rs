@@ -269,7 +269,7 @@ impl AnswerParser {
             return before > 0;
         }
         let end = at + text.len();
-        // Which marks count depends on the text before them.
+        // The text before marks decides which of them count.
         let ends_reasoning = self.within && matches!(mark, Mark::Said);
         if before > 0 && !ends_reasoning {
             self.say(before);
@@ -480,7 +480,7 @@ impl AnswerParser {
             self.refuse_call(progress);
             return true;
         }
-        // What is no call says that the text is for the user.
+        // Anything but a call says that the text is for the user.
         self.place = if calls { Place::Called } else { Place::Said };
         self.pending.drain(..progress.bytes);
         self.skips_space = status == Status::Done;

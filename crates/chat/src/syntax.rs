@@ -13,13 +13,13 @@ pub struct AnswerSyntax {
     pub(crate) thinks: &'static [(&'static str, &'static str)],
     /// What begins a tool call, and how it goes on.
     pub(crate) calls: &'static [Call],
-    /// What begins and ends a group of tool calls.
+    /// Marks before and behind a group of tool calls.
     pub(crate) wraps: &'static [(&'static str, &'static str)],
     /// Marks before the text of a message.
     pub(crate) opens: &'static [&'static str],
     /// Marks behind the text of a message.
     pub(crate) closes: &'static [&'static str],
-    /// What begins another message of the same answer; nothing if answers are one message.
+    /// Mark that begins another message of the same answer; nothing if answers are one message.
     pub(crate) next: &'static str,
 }
 

@@ -63,7 +63,7 @@ pub(crate) struct Cli {
 /// # Errors
 /// There is nothing to be done: the status to end with.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, ExitCode> {
-    // A number below 0 is a value, and the error is about it. Of an option that is given twice the last one counts.
+    // A number below 0 is a value, and the error is about it. The last one of an option that is given twice counts.
     let lenient = |command: clap::Command| {
         command
             .allow_negative_numbers(true)

@@ -1,4 +1,4 @@
-//! What follows from what, found in time linear in how much there is.
+//! Consequences of statements and components of graphs, found in linear time.
 
 /// Statements that hold once enough of their parts do.
 #[derive(Default)]
@@ -44,8 +44,8 @@ impl Statements {
         self.wholes[part].push(whole);
     }
 
-    /// Which statements hold, in their order. Each part is looked at once (Dowling and Gallier, "Linear-time algorithms
-    /// for testing the satisfiability of propositional Horn formulae", 1984).
+    /// Returns for each statement, in their order, whether it holds. Each part is looked at once (Dowling and
+    /// Gallier, "Linear-time algorithms for testing the satisfiability of propositional Horn formulae", 1984).
     pub(crate) fn solve(mut self) -> Vec<bool> {
         let mut holding: Vec<Statement> = (0..self.missing.len())
             .filter(|&statement| self.missing[statement] == 0)
@@ -64,9 +64,9 @@ impl Statements {
     }
 }
 
-/// Hands the strongly connected components of a graph of `count` nodes to `found`, each behind those that it leads to
-/// (Tarjan, "Depth-first search and linear graph algorithms", 1972). `ways` adds where a node leads, and is asked once
-/// for each.
+/// Hands the strongly connected components of a graph of `count` nodes to `found`. Each comes behind those that it
+/// leads to (Tarjan, "Depth-first search and linear graph algorithms", 1972). `ways` adds where a node leads, and is
+/// asked once for each.
 pub(crate) fn for_each_component(
     count: usize,
     mut ways: impl FnMut(usize, &mut Vec<usize>),

@@ -1,4 +1,4 @@
-//! What grammars take grows as they do: ten times as many rules take about ten times as many instructions.
+//! Costs of grammars grow as they do: ten times as many rules take about ten times as many instructions.
 
 use std::env;
 use std::fmt::Write;

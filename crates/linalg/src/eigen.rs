@@ -94,8 +94,7 @@ pub(crate) fn general<T: Number>(
     Ok(Eigen { values, vectors })
 }
 
-/// Gives a column the length 1. Where eigenvalues are equal its elements may be huge, or were so huge that they
-/// are of no use, which it says.
+/// Gives a column the length 1. Its elements may be huge if eigenvalues are equal. Returns whether they are of use.
 fn normalise(vectors: &mut [Complex64], column: usize, n: usize) -> bool {
     let largest = vectors.iter().skip(column).step_by(n);
     let unit = range::unit(largest.map(|x| x.l1_norm()).fold(0.0, f64::max));

@@ -23,8 +23,8 @@ pub(crate) fn lu<T: Number>(a: &mut [T], m: usize, n: usize) -> Vec<usize> {
     exchanges
 }
 
-/// Factorises some columns, from the row of the first one's number on, which have been brought up to date
-/// with all columns before; whole rows are exchanged.
+/// Factorises some columns, from the row of the first one's number on; whole rows are exchanged. The columns have
+/// been brought up to date with all columns before.
 fn columns<T: Number>(
     a: &mut [T],
     [m, n]: [usize; 2],

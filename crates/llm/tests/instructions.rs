@@ -69,7 +69,7 @@ const GROWING: [Growing; 5] = [
 ];
 /// The sizes that are compared.
 const SIZES: [usize; 3] = [10, 100, 1000];
-/// How many more instructions a part may take in a large program than in a small one, as a part of those: lists grow, and
+/// Share of instructions that a part may take more in a large program than in a small one: lists grow, and
 /// maps of many values are found in caches less often.
 const GROWTH: f64 = 0.3;
 
@@ -129,7 +129,7 @@ fn large_programs_take_as_much_for_each_part(_: &Counts) {
     let mut grown = Vec::new();
     for (name, _) in GROWING {
         let counts = SIZES.map(|size| count(&format!("{name} {size}")));
-        // What a program takes whatever its size is left out.
+        // Instructions that a program of any size takes are left out.
         let part =
             |at: usize| (counts[at + 1] - counts[at]) as f64 / (SIZES[at + 1] - SIZES[at]) as f64;
         if part(1) > part(0) * (1.0 + GROWTH) {

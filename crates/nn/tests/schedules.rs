@@ -254,7 +254,7 @@ impl Nested {
         for step in 1..self.lrs.len() {
             for (scheduler, value) in schedulers.iter_mut().zip(&self.trees) {
                 if step == 3 && reloads {
-                    // What goes on from a state is what goes on.
+                    // A schedule with a loaded state goes on like one without.
                     let mut other = self.fresh()?;
                     let mut loaded = LrScheduler::new(&mut other, tree(value)?)?;
                     loaded.load_state_dict(&scheduler.state_dict()?)?;

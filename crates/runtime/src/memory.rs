@@ -82,8 +82,8 @@ pub trait DeviceBuffer: Send + Sync + fmt::Debug {
     /// The device is lost.
     fn host(&self) -> Result<Option<&HostBuffer>, DeviceError>;
 
-    /// Is it known by now that what it holds came of a run that [found a
-    /// mistake](crate::Program::run_ahead) of the caller's? Then it cannot be read.
+    /// Is it known that its contents came of a run that [found a mistake](crate::Program::run_ahead) of the caller's?
+    /// Then it cannot be read.
     fn is_poisoned(&self) -> bool {
         false
     }

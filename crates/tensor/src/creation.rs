@@ -117,7 +117,7 @@ impl Tensor {
         value: Scalar,
         dtype: DType,
     ) -> RusTorchResult<Self> {
-        // As PyTorch, which fills one element another way.
+        // Like PyTorch, which fills one element another way.
         match shape.iter().all(|&size| size == 1) {
             true => require_rounded(name, value, dtype)?,
             false => require_held(name, value, dtype)?,

@@ -301,7 +301,7 @@ impl Tensor {
     }
 }
 
-/// How many places of a matrix are in its lower triangle, up to the diagonal that is `offset` to the right.
+/// Counts the places of a matrix in its lower triangle, up to the diagonal that is `offset` to the right.
 fn lower_places(rows: usize, columns: usize, offset: i128) -> u128 {
     let (rows, columns) = (rows as i128, columns as i128);
     // Rows before `first` have none, those from `full` on have all.

@@ -147,7 +147,8 @@ fn printable(dtype: DType) -> DType {
     }
 }
 
-/// The elements that are printed, in the dtype that they are read as. Of a large tensor nothing else is converted or read.
+/// The elements that are printed, in the dtype that they are read as. Nothing else of a large tensor is converted or
+/// read.
 fn shown(tensor: &Tensor) -> RusTorchResult<Tensor> {
     let printed = |x: &Tensor| x.cast("display", printable(x.dtype()));
     match tensor.dtype().is_block() {

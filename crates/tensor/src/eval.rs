@@ -166,7 +166,7 @@ pub(crate) fn eval_with(
     Ok(())
 }
 
-/// Computes values one by one. What cannot be is told by whoever asks for it.
+/// Computes values one by one. A value that cannot be computed gives its error when it is used.
 fn eval_each(values: Vec<Value>) {
     for value in values {
         if let Err(error) = Tensor::of(value.clone(), None).eval() {
@@ -269,7 +269,7 @@ impl Tensor {
         }
     }
 
-    /// What a view in memory shows, in memory of its own.
+    /// The elements of a view in memory, in memory of their own.
     fn copied(&self, name: &'static str) -> RusTorchResult<Arc<View>> {
         let (runtime, routing) = current();
         recover_lost([self.value()].into_iter(), &runtime, routing)?;

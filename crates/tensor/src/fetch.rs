@@ -45,7 +45,7 @@ impl FetchedItem {
                 let (shape, dtype) = (tensor.shape(), tensor.dtype());
                 Tensor::from_storage(Storage::from_host(memory), shape, dtype)?.item()
             }
-            // What a lost device had, or what came of a mistake, may be computed once more.
+            // Elements that a lost device had, or that came of a mistake, may be computed once more.
             None => tensor.item(),
         }
     }

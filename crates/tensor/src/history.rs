@@ -24,11 +24,11 @@ const MAX_BYTES: u64 = 256 << 20;
 /// A map by the keys of values.
 pub(crate) type ByKey<T> = HashMap<usize, T, BuildHasherDefault<FoldingHasher>>;
 
-/// What the count of bytes goes up by: each leaf's are a whole number of these.
+/// Unit of the count, in bytes: each leaf's are a whole number of these.
 const UNIT: u64 = 64;
 
-/// Counts the bytes of leaves that operations read, each leaf's once in a while. What was counted since an operation's
-/// history began is no less than what that history keeps.
+/// Counts the bytes of leaves that operations read, each leaf's once in a while. An operation's history keeps no more
+/// than was counted since it began.
 static READ: AtomicU64 = AtomicU64::new(1);
 
 impl Extent {
@@ -57,7 +57,7 @@ impl Extent {
         if extent.bytes > MAX_BYTES && !extent.is_traced {
             extent.bytes = History::of(inputs.clone()).bytes();
             extent.began = now.saturating_sub(extent.bytes.div_ceil(UNIT)).max(1);
-            // What somebody else holds does not count for a while.
+            // Memory that somebody else holds does not count for a while.
             let leaves = inputs.filter(|input| input.extent().depth == 0);
             leaves.for_each(|leaf| leaf.count_from(now));
         }
@@ -70,7 +70,7 @@ impl Extent {
     }
 }
 
-/// What the count was before it had a leaf's bytes, which are counted now if that was long ago.
+/// The count from before it had a leaf's bytes, which are counted now if that was long ago.
 fn counted(leaf: &Value, before: Extent) -> u64 {
     let since = READ.load(Ordering::Relaxed).saturating_sub(before.began);
     if before.began != 0 && since.saturating_mul(UNIT) <= MAX_BYTES / 2 {
@@ -97,7 +97,7 @@ pub(crate) struct History {
     pub(crate) overwritten: ByKey<()>,
     /// How often each value is an operand.
     uses: ByKey<usize>,
-    /// What nobody asked for, and reads what is written over.
+    /// Values that are not asked for, and read what is written over.
     pub(crate) readers: Vec<Value>,
     /// All that reads what is written over.
     old: ByKey<()>,
@@ -135,7 +135,7 @@ impl History {
         }
     }
 
-    /// What reads a state is then ahead of what writes over it.
+    /// Sorts the operations as they were recorded: reads of a state are ahead of writes over it.
     fn sort(&mut self) {
         sort_by_key(&mut self.nodes, |(_, pending)| pending.recorded);
     }
@@ -240,8 +240,8 @@ impl History {
     }
 
     /// The values that somebody else holds a handle on and may ask for, besides updated states;
-    /// without constants, which cost nothing to repeat. What is `asked` for is among the views if it is to show the
-    /// memory of another value, which is then among the values, also if it is constant.
+    /// without constants, which cost nothing to repeat. A value that is `asked` for is among the views if it is to
+    /// show another value's memory. The other one is then among the values, also if it is constant.
     pub(crate) fn held(&self, asked: &[&Value]) -> Held {
         let asked: ByKey<()> = asked.iter().map(|asked| (asked.key(), ())).collect();
         let mut held = Held::default();
@@ -293,7 +293,8 @@ impl History {
         needed
     }
 
-    /// Does nobody else show, or could write, what a look shows, and would it lie in memory of its own as it does there?
+    /// May a look have memory of its own instead? No other handle shows or could write its elements, and these lie as
+    /// they would in such memory.
     fn is_alone(&self, look: &Arc<Pending>, asked: &ByKey<()>) -> bool {
         if !look.layout.as_ref().is_some_and(Layout::is_contiguous) {
             return false;
@@ -314,8 +315,8 @@ impl History {
     }
 }
 
-/// The values that are still to be computed from memory as it is before it is written over for the last time, at these
-/// moments; without those that cannot be computed.
+/// The values that are still to be computed from memory before its last write, at these moments. Values that cannot
+/// be computed are left out.
 fn readers(written: &ByKey<Moment>) -> Vec<Value> {
     let mut found = Vec::new();
     let mut reads: ByKey<()> = ByKey::default();
@@ -345,7 +346,7 @@ fn readers(written: &ByKey<Moment>) -> Vec<Value> {
             };
             reads.contains_key(&input.key()) || memory().is_some_and(is_old)
         };
-        // What looks at the memory, or writes over it, is read by others.
+        // Looks at the memory, and writes over it, are read by others.
         let shown = (pending.is_look() || pending.is_update()).then(|| &inputs[0]);
         let is_reader = match shown {
             Some(shown) if reads.contains_key(&shown.key()) => true,

@@ -6,7 +6,7 @@ use rustorch_ir::{DType, Scalar};
 
 use crate::error::{RusTorchResult, require};
 
-/// Where a number lies beside the finite numbers of a dtype.
+/// Place of a number beside the finite numbers of a dtype.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
     /// The dtype has the number itself, or cuts or rounds it to one. Floats have NaN and infinities.
@@ -19,7 +19,7 @@ enum Place {
     Nowhere,
 }
 
-/// Which side of the elements a bound is on.
+/// Side of the elements that a bound is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Side {
     /// Elements are at least the bound.
@@ -56,7 +56,7 @@ pub(crate) fn largest_float(dtype: DType) -> Option<f64> {
     })
 }
 
-/// Where a number lies beside those of `dtype`. Booleans are made of any number.
+/// Place of a number beside the finite numbers of `dtype`. Booleans are made of any number.
 fn place(value: Scalar, dtype: DType) -> Place {
     let is_real = value.imag() == 0.0;
     if let Some(range) = integers(dtype) {

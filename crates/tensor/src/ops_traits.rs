@@ -28,8 +28,8 @@
 //!
 //! `+=`, `-=`, `*=` and `/=` write in place, as [`Tensor::add_`] and its kin do: clones and views of the tensor show the
 //! change. `x = (&x + 1)?` makes the variable another tensor instead, and its clones stay what they were. Rust lets the
-//! operators give no error. What does not fit is therefore an error where the tensor is read, and of the next use of its
-//! clones and views, with the operator and its line. Nothing was written then. A parameter outside of
+//! operators give no error. A mistake is therefore an error where the tensor is read. So is the next use of its
+//! clones and views. The error has the operator and its line. Nothing was written then. A parameter outside of
 //! [`no_grad`](crate::no_grad) is refused so, too, and stays what it was: the next use of it, whatever that is, fails.
 //!
 //! ```
@@ -184,7 +184,7 @@ impl Tensor {
                 RusTorchError::Deferred { call, error }
             }
         };
-        // What was written before stays.
+        // Elements that were written before stay.
         let memory = self.view_of_value().ok().map(|view| view.storage.clone());
         let state = State::Failed(Arc::new(error));
         let failed = Value::new(self.ty().clone(), self.value().pin(), state);

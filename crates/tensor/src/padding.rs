@@ -43,8 +43,8 @@ impl Tensor {
     ///
     /// # Errors
     /// An odd number of entries, or more than two for each dimension; more taken away than there
-    /// is; a constant out of the dtype's range. Of the other modes, also: a block format; a padding that is not smaller than the
-    /// dimension (reflect), larger than it (circular), or around an empty one (replicate).
+    /// is; a constant out of the dtype's range. In the other modes, also: a block format; a padding that is not
+    /// smaller than the dimension (reflect), larger than it (circular), or around an empty one (replicate).
     pub fn pad(&self, padding: impl IntoSizes, mode: impl Into<PadMode>) -> RusTorchResult<Self> {
         const NAME: &str = "pad";
         let sizes = padding.into_sizes();

@@ -96,8 +96,8 @@ fn operand(
     })
 }
 
-/// Has those of some values computed again that were in memory and lost with a device, or came of a
-/// mistake, which is waited for; how many.
+/// Has values in memory computed again that were lost with a device or came of a mistake. Waits until mistakes are
+/// known. Returns how many values there were.
 ///
 /// # Errors
 /// [`RusTorchError::DataLost`], where that cannot be; the mistake.

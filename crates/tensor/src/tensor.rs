@@ -32,8 +32,8 @@ use crate::value::{Pending, State, Value, View, overwrites};
 /// devices for them. Shapes and dtypes are checked when an operation is recorded.
 ///
 /// Clones are handles on the same value ([`Tensor::copy`] gives another one, as PyTorch's `clone` does). Views share the
-/// memory of what they are views of. What is written in place through one of these is seen through the others, whatever
-/// was computed before.
+/// memory of what they are views of. Writes in place through one of these are seen through the others, whatever was
+/// computed before.
 ///
 /// What is computed keeps the value of everything on the way that there still is a handle on, so
 /// that nothing is computed, and no random number drawn, twice. A history that nobody asks for is
@@ -154,7 +154,7 @@ impl Tensor {
         };
         match (is_look, inputs) {
             (true, [input, ..]) => Ok(result.viewing(input)),
-            // What strides cannot show is a copy.
+            // Views that strides cannot show are copies.
             _ => Ok(result),
         }
     }

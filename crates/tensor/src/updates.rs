@@ -23,9 +23,9 @@ impl Tensor {
     /// to its dtype. Gradients go to `source`.
     ///
     /// The change happens when the result is computed, or a clone or a view of this tensor is used, whichever is
-    /// first, also where this handle is gone by then. What was recorded before it has the old
-    /// elements, and is computed before it or together with it. Memory whose elements were
-    /// lost with a device, and a view of memory that others show, too, are written at once; a part costs as much as
+    /// first, also where this handle is gone by then. Operations that were recorded before have the old elements, and
+    /// are computed before it or together with it. Memory whose elements were lost with
+    /// a device is written at once. So is a view of memory that others show, too; a part costs as much as
     /// writing all of that memory. Gradients of the tensor that this is a clone or a view of, and of its other views,
     /// go through the write. Where `source` is known only when a [`Trace`](crate::Trace) is run, other handles show
     /// what the runs have written.
@@ -149,8 +149,8 @@ impl Tensor {
     /// dtype, or both are floats; `start` is one `i32`, read at run time.
     ///
     /// The change happens when the result is computed, as that of [`Tensor::copy_`] does. From then
-    /// on this tensor shows it too, so read the result, not this tensor. What is not in memory yet
-    /// is computed first, unless it is the result of another update.
+    /// on this tensor shows it too, so read the result, not this tensor. A tensor that is not in
+    /// memory yet is computed first, unless it is the result of another update.
     ///
     /// # Errors
     /// A source or start other than these; a view of a part of some memory; when computed,

@@ -80,7 +80,7 @@ pub(crate) struct Pending {
     /// Its results in order, if it has several: they are computed together. One alone is found
     /// from the value.
     pub(crate) results: OnceLock<Box<[Weak<Node>]>>,
-    /// Of a view that strides can express: how it lies in the memory that it shows, whether that is there yet or not.
+    /// Layout of a view that strides can express, in the memory that it shows, which may not be there yet.
     pub(crate) layout: Option<Layout>,
     /// The memory that it writes over, or shows once that is written.
     pub(crate) written: Option<Written>,
@@ -99,8 +99,7 @@ pub(crate) struct Written {
 pub(crate) struct Extent {
     /// Operations one behind the other.
     pub(crate) depth: u32,
-    /// What the [count](crate::history) of bytes was before any of those were counted that it reads. 0 of a leaf that
-    /// was not counted.
+    /// The [count](crate::history) of bytes before any were counted that it reads; 0 for a leaf that was not counted.
     pub(crate) began: u64,
     /// Bytes of memory that it holds, at most, of one that was just recorded.
     pub(crate) bytes: u64,
@@ -252,7 +251,7 @@ impl Pending {
 
     /// Fails if memory that an operand shows was written over since this was recorded.
     pub(crate) fn check_operands(&self) -> RusTorchResult<()> {
-        // What reads a look is asked.
+        // The values that read a look are checked instead.
         let mut operands = self.inputs.iter().filter(|_| !self.is_look());
         let Some(memory) = operands.find_map(|input| input.overwritten_since(self.recorded)) else {
             return Ok(());
@@ -278,7 +277,7 @@ impl Pending {
     }
 }
 
-/// What an error says of elements that were written over: by whom, and what to do.
+/// Words of an error about elements that were written over: the writer, and what to do.
 pub(crate) fn written_since(writer: Option<Call>, cure: &str) -> String {
     let by = writer.map(|call| format!(" by {call}")).unwrap_or_default();
     format!("one that was written over since{by} ({cure})")
@@ -557,7 +556,7 @@ impl Value {
                 State::Ready(view) => return Some(view.storage.clone()),
                 State::Pending(pending) => match &pending.written {
                     Some(written) => return written.memory.upgrade(),
-                    // What it is a view of may be in memory by now.
+                    // The tensor that it is a view of may be in memory by now.
                     None if pending.is_look() => pending.inputs[0].clone(),
                     None => return None,
                 },

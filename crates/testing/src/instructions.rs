@@ -13,7 +13,7 @@ pub fn rustorch_counted(run: &mut dyn FnMut()) {
     run();
 }
 
-/// What programs are called with an argument, and the first line that they print.
+/// Programs, each with the argument for which its first line is its version.
 const TOOLS: [[&str; 2]; 3] = [
     ["rustc", "--version"],
     ["ldd", "--version"],

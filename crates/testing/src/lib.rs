@@ -1,6 +1,6 @@
-//! What tests of several crates need: [damaged files](damage), [instructions counted](instructions), [memory
-//! counted](memory), [numbers at random](random), [a device that works behind the caller's back](queued), and
-//! tests that need a device which not every machine has.
+//! Tools for tests of several crates: [damaged files](damage), [instructions counted](instructions), [memory
+//! counted](memory), [numbers at random](random), [a device that works behind the caller's back](queued). It also
+//! runs tests that need a device which not every machine has.
 //!
 //! Rust's own harness cannot skip a test that runs: one that finds no device and returns counts as
 //! passed. So those tests are in programs (`harness = false`), whose `main` looks for the device:

@@ -25,7 +25,7 @@ struct Queue {
     next: AtomicU64,
     /// Runs that found a mistake, of which nobody knows yet.
     mistaken: Mutex<Vec<Runs>>,
-    /// Those that are known.
+    /// Mistaken runs that are known.
     poisoned: Mutex<Vec<Runs>>,
 }
 

@@ -13,7 +13,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::kernel::{SharedMut, for_ranges};
 use crate::pool::Pool;
 
-/// Products that are added up one after the other. Of more, sums of so many are added: in single precision each
+/// Products that are added up one after the other. Longer sums add up sums of so many: in single precision each
 /// addition rounds, the later the more.
 #[cfg(feature = "simd")]
 const CHAIN: usize = 256;

@@ -32,7 +32,7 @@ fn numbers(count: usize, seed: u64, are_positive: bool) -> Vec<f32> {
     }
 }
 
-/// What a GPU makes of an operation.
+/// Computes an operation on a GPU.
 fn compute(gpu: &Arc<dyn Backend>, op: Op, operands: &[(&[usize], &[f32])]) -> Vec<f32> {
     let mut graph = Graph::new();
     let mut storages = Vec::new();
@@ -61,8 +61,8 @@ fn compute(gpu: &Arc<dyn Backend>, op: Op, operands: &[(&[usize], &[f32])]) -> V
         .collect()
 }
 
-/// The root of the mean square of errors, and the mean of those away from zero, as parts of the root of the mean square
-/// of what is right.
+/// The root of the mean square of errors, and the mean of errors away from zero. Both are parts of the root of the
+/// mean square of right results.
 fn error_and_bias(pairs: impl Iterator<Item = (f32, f64)>) -> [f64; 2] {
     let (mut squares, mut errors, mut outward) = (0.0, 0.0, 0.0);
     let mut magnitudes = 0.0;

@@ -1,9 +1,9 @@
 //! Mistakes of the caller's that are found in runs which nobody waits for.
 //!
 //! Kernels note a mistake, such as an index out of range, in their program's status word. Where a run
-//! returned before that, somebody looks at the word when something is read. What the run wrote is
-//! [suspect](Suspicion) until then, with what later runs computed from it. After a mistake it is
-//! poisoned, and nothing else is.
+//! returned before that, somebody looks at the word when something is read. The results of the run are
+//! [suspect](Suspicion) until then, with all that later runs computed from them. After a mistake they are poisoned,
+//! and nothing else is.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -59,7 +59,7 @@ impl Suspected {
 /// The word that a program's kernels tell mistakes in: 0 without one.
 pub(crate) struct Status<D: Driver> {
     pub(crate) word: D::Buffer,
-    /// What runs wrote that nobody has looked behind; none without such a run.
+    /// Suspicion of results of runs that are not checked yet; none without such a run.
     unsettled: Suspected,
     /// Is such a run being queued?
     is_queueing: AtomicBool,
@@ -115,13 +115,13 @@ impl<D: Driver> Period<D> {
 /// What is known of the mistakes of one device's runs.
 pub(crate) struct Poison<D: Driver> {
     now: Mutex<Period<D>>,
-    /// Who looks at the words of a period has this until that is done.
+    /// Lock of the thread that looks at the words of a period, until that is done.
     turn: Mutex<()>,
     /// The last period of which a word is known.
     last: AtomicU64,
     /// The last period that somebody has looked behind.
     settled: AtomicU64,
-    /// What came of mistakes.
+    /// Suspicions that count as mistakes.
     poisoned: Mutex<Vec<Suspicion>>,
     is_any: AtomicBool,
 }
@@ -153,7 +153,7 @@ impl<D: Driver> Poison<D> {
         }
     }
 
-    /// That run is queued: who waits from now on waits for it, too. What it wrote is suspect.
+    /// Notes that the run is queued: later looks wait for it, too. Returns the suspicion of its results.
     pub(crate) fn queued(&self, status: &Status<D>) -> Suspicion {
         let _now = lock(&self.now);
         status.is_queueing.store(false, Ordering::Relaxed);
@@ -246,7 +246,7 @@ pub(crate) struct Look<'p, D: Driver> {
     poison: &'p Poison<D>,
     _turn: MutexGuard<'p, ()>,
     period: u64,
-    /// Those that are still to be looked at.
+    /// Words that are still to be looked at.
     words: Vec<(Suspicion, Arc<Status<D>>)>,
 }
 
@@ -275,7 +275,7 @@ impl<D: Driver> Look<'_, D> {
 
 impl<D: Driver> Drop for Look<'_, D> {
     fn drop(&mut self) {
-        // Where something failed, what might be wrong is as good as wrong: it can be computed again.
+        // After a failure, all that might be wrong is as good as wrong: it can be computed again.
         for (suspicion, _) in &self.words {
             self.poison.add(*suspicion);
         }

@@ -401,7 +401,7 @@ impl<D: Driver> GpuProgram<D> {
         } = &mut *kept;
         let status = self.status(status)?;
         let poison = &self.pool.poison;
-        // Whose mistakes nobody has looked for when the run returns.
+        // The word whose mistakes are not looked for yet when the run returns.
         let ahead = status.filter(|_| until == Until::Settled);
         if until == Until::Over && status.is_some() {
             self.pool.settle()?;

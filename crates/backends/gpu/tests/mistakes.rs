@@ -231,7 +231,7 @@ fn what_came_of_a_mistake_cannot_be_read_and_all_else_can() {
     for poisoned in [&wrong, &from_it, &further, &wrong] {
         assert!(!can_be_read(poisoned) && poisoned.is_poisoned());
     }
-    // Of what is known to be wrong nothing right is computed; all else goes on.
+    // Nothing right is computed from results that are known to be wrong; all else goes on.
     let later = device.negate(&before, &from_it);
     assert!(later.is_poisoned() && !can_be_read(&later));
     assert!(can_be_read(&device.select(0, false)));
@@ -323,7 +323,7 @@ fn threads_miss_no_mistake_and_find_none_too_many() {
             scope.spawn(move || {
                 for _ in 0..RUNS {
                     let y = device.negate(&device.select(0, is_wrong), &device.x);
-                    // Of one program, the runs of another thread are not told apart.
+                    // Runs of one program by several threads share their mistakes.
                     assert!(!is_wrong || !can_be_read(&y));
                 }
             });

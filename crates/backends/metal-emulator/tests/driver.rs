@@ -172,7 +172,7 @@ fn threads_launch_at_once(_: &Emulator) {
     });
 }
 
-/// What becomes of a kernel with this body.
+/// Compiles a kernel with this body.
 fn compiled(body: &str) -> Result<(), String> {
     let source = format!(
         "#include <metal_stdlib>\nusing namespace metal;\n\

@@ -17,7 +17,7 @@ fn discover() {
     }
 }
 
-/// What [`discover`] prints, with this variable set.
+/// Output of [`discover`] with this variable set.
 fn discover_with(variable: &str, value: &Path) -> String {
     let output = Command::new(std::env::current_exe().unwrap())
         .env(VARIABLE, "1")

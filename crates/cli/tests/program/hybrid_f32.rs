@@ -129,7 +129,7 @@ fn write_doubles(path: &Path) {
     writer.write(path, fill).unwrap();
 }
 
-/// The error of a run that ended with `status`. Where there is no GPU, a warning says so before.
+/// The error of a run that ended with `status`. If there is no GPU, a warning says so before.
 #[track_caller]
 fn refusal(run: Run, status: i32) -> String {
     let lines = run.stderr.split_inclusive('\n');

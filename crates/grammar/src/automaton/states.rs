@@ -342,7 +342,7 @@ impl States {
                         state.waiting.push((rule, to(node)));
                         let node = self.network.start(rule);
                         let start = Item { node, origin: id };
-                        // What began here comes from the rule's start alone.
+                        // Items that began here come from the rule's start alone.
                         if closure.add(start)? {
                             state.roots.push(start);
                         }

@@ -1,4 +1,4 @@
-//! What holds of rules by what they are made of.
+//! Facts about rules that follow from their parts.
 
 use super::{Alternatives, Element, Item, Rule};
 use crate::graph::{Statement, Statements};
@@ -13,7 +13,7 @@ pub(super) enum Fact {
 }
 
 impl Fact {
-    /// Of which rules it holds.
+    /// Returns for each rule whether it holds.
     pub(super) fn of_rules(self, rules: &[Rule]) -> Vec<bool> {
         let mut statements = Statements::default();
         for _ in rules {
@@ -28,7 +28,7 @@ impl Fact {
         holds
     }
 
-    /// That it holds of texts, where rules have their numbers as statements.
+    /// Returns the statement that it holds of texts. A rule's statement has the rule's number.
     fn of_texts(self, texts: &Alternatives, statements: &mut Statements) -> Statement {
         let mut of_text = |items: &Vec<Item>| {
             let items: Vec<Statement> = (items.iter())

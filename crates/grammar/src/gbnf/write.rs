@@ -84,7 +84,7 @@ fn apart(rules: &[Rule]) -> Vec<Apart> {
             .for_each(|&rule| component[rule] = components);
         components += 1;
     });
-    // One that has the other as a part of it is recursive, and so are all that are parts of each other with them.
+    // A rule with a part, not its last, that has the rule in it is recursive. So is its whole component.
     let mut recursive = vec![false; components];
     for (user, used) in middle {
         recursive[component[user]] |= component[user] == component[used];

@@ -270,7 +270,7 @@ fn leave_out_empty(
     }
 }
 
-/// Where a node leads with nothing, by the shortest way: ways that were found before are shortened.
+/// Returns the node that a node leads to with nothing: ways to it are shortened.
 fn shortest(ways: &mut [NodeId], node: NodeId) -> NodeId {
     let mut end = node;
     // It ends: from all nodes that are left a rule's end can be reached.

@@ -37,7 +37,7 @@ pub(super) fn endless(schema: &Value, definitions: &Map<String, Value>) -> Optio
 
 /// Statements that a finite instance may fulfil schemas, going by what can be seen.
 struct Finite<'a> {
-    /// Those of the definitions.
+    /// Statements of the definitions.
     definitions: HashMap<&'a str, Statement>,
     statements: Statements,
 }
@@ -71,7 +71,7 @@ impl Finite<'_> {
         self.statements.all(&all)
     }
 
-    /// That an array or an object may be finite.
+    /// Returns the statement that an array or an object may be finite.
     fn nested_can_end(&mut self, keywords: &Map<String, Value>) -> Statement {
         let is = |name: &str| match keywords.get("type") {
             Some(Value::Array(names)) => names.iter().any(|other| other == name),

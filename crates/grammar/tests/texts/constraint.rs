@@ -348,7 +348,7 @@ fn deep_references_are_followed_or_refused() {
     );
 }
 
-/// A chain of rules is as long as it likes, whether or not its rules have a text of their own.
+/// Chains of rules may be of any length, with or without texts of their own.
 #[test]
 fn long_chains_of_rules_are_held_to() {
     for own in ["", "\"a\"? "] {

@@ -30,10 +30,10 @@ impl OpDef for Adjugate {
         true
     }
 
-    /// By `P·A = L·D·U`, where the diagonal of `D` is positive and that of `U` is of modulus 1, or small and
-    /// perhaps 0. Nothing is divided by an element of `U`: with `u` its diagonal,
-    /// `adj U = diag(Π u before) · (1 + W)⁻¹ · diag(Π u behind)`, where `W` is `U` above the diagonal times the
-    /// products of `u` between row and column.
+    /// Decomposes by `P·A = L·D·U`. The diagonal of `D` is positive. The diagonal of `U` is of modulus 1, or small
+    /// and perhaps 0. Nothing is divided by an element of `U`: with `u` its diagonal,
+    /// `adj U = diag(Π u before) · (1 + W)⁻¹ · diag(Π u behind)`. `W` is `U` above the diagonal times the products of
+    /// `u` between row and column.
     fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {
         let TensorType { shape, dtype } = g.ty(inputs[0]).clone();
         let (rank, n) = (shape.len(), shape[shape.len() - 1]);
@@ -77,9 +77,9 @@ impl OpDef for Adjugate {
         Ok(smallvec![g.mul(x, before)?])
     }
 
-    /// With `A = U·S·Vᴴ` and `α = det U · det Vᴴ` it is `α·V·adj(S)·Uᴴ`. What changes `S` on its diagonal changes all
-    /// others of `adj(S)`, by the product of what is neither; what changes it beside that the same element,
-    /// by the same with its sign turned.
+    /// With `A = U·S·Vᴴ` and `α = det U · det Vᴴ` it is `α·V·adj(S)·Uᴴ`. A change of one diagonal element of `S`
+    /// changes all others of `adj(S)`, by the product of the rest. A change beside the diagonal changes
+    /// the same element, by that product with its sign turned.
     fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
         let a = node.inputs[0];
         let TensorType { shape, dtype } = g.ty(a).clone();
@@ -131,8 +131,8 @@ impl Named for Adjugate {
     }
 }
 
-/// What each row of `U` is divided by, so that products of the diagonal stay in range: the modulus of its
-/// diagonal, or of its largest element where that is far larger; 1 where all are 0.
+/// Divisors of the rows of `U`, by which products of the diagonal stay in range. Each is the modulus of the diagonal
+/// element, or of the largest one where that is far larger. It is 1 where all are 0.
 fn sizes(g: &mut Graph, packed: ValueId) -> Result<ValueId, OpError> {
     let TensorType { shape, dtype } = g.ty(packed).clone();
     let rank = shape.len();
@@ -162,8 +162,9 @@ fn others(g: &mut Graph, x: ValueId) -> Result<ValueId, OpError> {
     matrices::reduced(g, ReduceOp::Prod, others)
 }
 
-/// Products of the elements of `x` `[…, n]`, n at least 1: of those before each `[…, n]`, of those between
-/// row and column `[…, n, n]`, 1 below the diagonal, and of those behind each `[…, n]`.
+/// Products of the elements of `x` `[…, n]`, n at least 1. The first are of those before each `[…, n]`. The second
+/// are of those between row and column `[…, n, n]`, 1 below the diagonal. The third are of those behind each
+/// `[…, n]`.
 fn products(g: &mut Graph, x: ValueId) -> Result<[ValueId; 3], OpError> {
     let TensorType { shape, dtype } = g.ty(x).clone();
     let (rank, n) = (shape.len(), shape[shape.len() - 1]);

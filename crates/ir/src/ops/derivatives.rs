@@ -262,7 +262,8 @@ impl BinaryOp {
                 g.mul(ct, slope)
             }
             Self::Pow if is_first => {
-                // Of a power of 0 it is 0, also where that of a would be infinite, and so are those of higher order.
+                // The derivative is 0 for an exponent of 0, also where that of a would be infinite. So are those of
+                // higher order.
                 let (zero, one) = (g.constant(0.0, dtype)?, g.constant(1.0, dtype)?);
                 let counts = g.compare(CompareOp::Ne, b, zero)?;
                 let base = g.select(counts, a, one)?;
@@ -374,8 +375,8 @@ impl BinaryOp {
     }
 }
 
-/// The gradient of `min(max(x, low), high)`'s operand, by its number: `x` has it inside of the bounds, shares it
-/// with a bound that it is equal to, and has it alone where both bounds are.
+/// The gradient of `min(max(x, low), high)`'s operand, by its number. `x` has it inside of the bounds, and shares it
+/// with a bound that it is equal to. It has the gradient alone where it is equal to both bounds.
 pub(super) fn clamp(
     g: &mut Graph,
     [x, low, high]: [ValueId; 3],

@@ -6,8 +6,8 @@ use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Case, Fill};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, Signature, ValueId};
 
-/// The determinant of each matrix `[…, n, n]` as its sign, of complex numbers its phase, `[…]`, and the
-/// real logarithm of its modulus `[…]`: `torch.linalg.slogdet`. Those of singular matrices are 0 and −∞.
+/// The determinant of each matrix `[…, n, n]`: `torch.linalg.slogdet`. The first result is its sign `[…]`, the phase
+/// for complex numbers. The second is the real logarithm of its modulus `[…]`. Singular matrices have 0 and −∞.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LogDeterminant;
 

@@ -83,8 +83,8 @@ impl<S: Schedule> LrScheduler<S> {
         self.progress.epoch()
     }
 
-    /// The first learning rates, the last, and the number of steps, as tensors by name. Those of the schedules in a schedule
-    /// are at `schedules.0.` and so on.
+    /// The first learning rates, the last, and the number of steps, as tensors by name. Tensors of the schedules in a
+    /// schedule are at `schedules.0.` and so on.
     ///
     /// # Errors
     /// More than memory could hold.

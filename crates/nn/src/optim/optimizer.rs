@@ -623,7 +623,7 @@ impl Parameter {
     }
 }
 
-/// What schedules note of a group, by PyTorch's names, so that those of one optimiser begin alike.
+/// Notes that schedules leave in a group, by PyTorch's names, so that schedules of one optimiser begin alike.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Scheduled {
     /// The learning rate before the first schedule; `None` where there was none yet.
@@ -647,7 +647,7 @@ pub trait LearningRates {
     /// Sets an option of a group; `false` if it has none.
     fn set_option(&mut self, group: usize, name: &str, numbers: &[f64]) -> bool;
 
-    /// What schedules noted of a group; `None` if there is no such group.
+    /// Notes that schedules left in a group; `None` if there is no such group.
     fn scheduled(&mut self, group: usize) -> Option<&mut Scheduled>;
 }
 

@@ -103,7 +103,7 @@ impl Base {
         })
     }
 
-    /// Those that it shares with other handles on the memory.
+    /// Writes that it shares with other handles on the memory.
     pub(crate) fn writes(&self) -> Arc<Writes> {
         self.writes.get_or_init(Arc::default).clone()
     }
@@ -186,8 +186,8 @@ impl Base {
         self.is_changed.load(Ordering::Relaxed)
     }
 
-    /// The tensor, seen by a view of this dtype, if it is all of its memory, `memory`, and it is known how the elements
-    /// that it has are computed.
+    /// The tensor, seen by a view of this dtype. It has to be all of `memory`, and it is known how its elements are
+    /// computed.
     pub(crate) fn root(&self, memory: &Storage, dtype: DType) -> Option<Tensor> {
         let state = self.state();
         let is_it = match (&state.memory, self.root.as_ref()?.upgrade()) {

@@ -173,7 +173,7 @@ impl Tensor {
         let dtype = self.dtype();
         let bound = |x: f64, side| {
             let bound = match dtype.is_int() {
-                // As PyTorch, which cuts bounds of integers to `i64`.
+                // Like PyTorch, which cuts bounds of integers to `i64`.
                 true => beside_elements(x.trunc(), DType::I64),
                 false => x.into(),
             };
@@ -230,7 +230,8 @@ impl Tensor {
         })
     }
 
-    /// What `f` gives below 0, a line of the second slope above, and at 0 one of the first, as PyTorch has it.
+    /// Results of `f` below 0, and of a line with the second slope above. The slope at 0 is the first, as PyTorch has
+    /// it.
     fn bent_below(
         &self,
         [at_zero, above]: [f64; 2],

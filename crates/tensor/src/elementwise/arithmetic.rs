@@ -84,7 +84,7 @@ impl Tensor {
     /// `self + alpha · other`: PyTorch's `add` with `alpha`.
     ///
     /// # Errors
-    /// As [`Tensor::add`]; an `alpha` that the common dtype does not hold, or a float beside integers.
+    /// Errors of [`Tensor::add`]; an `alpha` that the common dtype does not hold, or a float beside integers.
     pub fn add_scaled(&self, other: impl AsOperand, alpha: impl Number) -> RusTorchResult<Self> {
         let other = other.as_operand()?;
         const NAME: &str = "add_scaled";
@@ -256,8 +256,8 @@ impl Tensor {
     /// gradient is 0. With one that is a tensor `self` shares it.
     ///
     /// # Errors
-    /// A dtype without order; shapes that do not broadcast; a number that would be the result, but that
-    /// the dtype does not hold, such as a lower bound of 200 of `i8`.
+    /// A dtype without order; shapes that do not broadcast; a bound out of range that would be the result, such as a
+    /// lower one of 200 of `i8`.
     pub fn clamp(&self, low: impl AsOperand, high: impl AsOperand) -> RusTorchResult<Self> {
         const NAME: &str = "clamp";
         let (least, most) = (low.as_operand()?, high.as_operand()?);
@@ -292,7 +292,7 @@ impl Tensor {
     /// `self` where that is smaller, else the bound: otherwise as [`Tensor::clamp_min`].
     ///
     /// # Errors
-    /// As [`Tensor::clamp_min`].
+    /// Errors of [`Tensor::clamp_min`].
     pub fn clamp_max(&self, bound: impl AsOperand) -> RusTorchResult<Self> {
         let bound = bound.as_operand()?;
         let y = self.bounded("clamp_max", BinaryOp::Minimum, bound)?;

@@ -114,7 +114,7 @@ impl Tensor {
         }
         self.composed("angle", |x| {
             let angle = Self::where_(&x.lt(0)?, std::f64::consts::PI, 0.0)?;
-            // Of NaN it is NaN, by a function without a slope.
+            // The angle of NaN is NaN, by a function without a slope.
             Self::where_(&x.isnan()?, &x.floor()?, &angle.cast("angle", x.dtype())?)
         })
     }

@@ -110,7 +110,7 @@ impl Tensor {
         let Some(largest) = largest_float(self.dtype()) else {
             return Ok(self.clone());
         };
-        // As an operand, not an element: PyTorch rounds it to infinity.
+        // It is an operand, not an element: PyTorch rounds it to infinity.
         let number = |x: f64| Self::number("nan_to_num", x.into(), self.dtype(), None);
         let x = Self::where_(&self.isnan()?, number(nan)?, self)?;
         let x = Self::where_(&x.isposinf()?, number(positive.unwrap_or(largest))?, &x)?;

@@ -144,7 +144,7 @@ impl Tensor {
         if let (BinaryOp::Mul | BinaryOp::Div, Operand::Scalar(value)) = (op, other)
             && is_lost(value, dtype)
         {
-            // As PyTorch, which has factors of halves in single precision.
+            // Like PyTorch, which has factors of halves in single precision.
             let (a, b) = (
                 self.cast(name, DType::F32)?,
                 other.to_tensor(name, DType::F32)?,
@@ -202,9 +202,9 @@ macro_rules! bounding_methods {
         impl Tensor {
             $(#[doc = $doc]
             ///
-            /// `other` is a tensor, which is broadcast and promoted as in PyTorch, or a number,
-            /// which leaves the dtype unless it is of a higher kind (a float for integers). A number
-            /// beyond all integers of the dtype leaves the elements as they are.
+            /// `other` is a tensor or a number. A tensor is broadcast and promoted as in PyTorch. A number leaves the
+            /// dtype as it is, unless it is of a higher kind (a float for integers). A number beyond all
+            /// integers of the dtype leaves the elements as they are.
             ///
             /// # Errors
             /// Shapes that do not broadcast; another dtype; a number that would be the
@@ -224,8 +224,8 @@ macro_rules! binary_methods {
         impl Tensor {
             $(#[doc = $doc]
             ///
-            /// `other` is a tensor, which is broadcast and promoted as in PyTorch, or a number,
-            /// which leaves the dtype unless it is of a higher kind (a float for integers).
+            /// `other` is a tensor or a number. A tensor is broadcast and promoted as in PyTorch. A number leaves the
+            /// dtype as it is, unless it is of a higher kind (a float for integers).
             ///
             /// # Errors
             /// Shapes that do not broadcast; a dtype that the function is not defined for.

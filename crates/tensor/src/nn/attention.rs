@@ -79,7 +79,7 @@ impl Tensor {
         }
     }
 
-    /// Which of `s` keys each of `t` queries sees, of which the first comes behind `past` keys: `[t, s]`.
+    /// A mask of the `s` keys that each of `t` queries sees, `[t, s]`. The first query comes behind `past` keys.
     fn causal(t: usize, s: usize, past: Option<&Self>) -> RusTorchResult<Self> {
         let index = |n: usize| Self::arange(0, n as i64, 1, DType::I32);
         let mut last = index(t)?.unsqueeze(1)?;
@@ -189,7 +189,7 @@ impl Tensor {
             .chain(mask)
             .chain(options.past.cloned());
         let operands: Vec<Self> = operands.collect();
-        // What is wrong with operands, the operation knows.
+        // The operation checks its operands.
         rustorch_ir::OpDef::infer(&op, &operands.iter().map(Self::ty).collect::<Vec<_>>())?;
         let [t, s] = [self, k].map(|x| x.shape()[x.rank() - 2]);
         let seen = match options.mask {
@@ -203,7 +203,7 @@ impl Tensor {
         Ok(Parts { op, operands, seen })
     }
 
-    /// Which queries a mask, alone or together with what is `causal`, lets see a key: `[.., t, 1]`.
+    /// Queries that a mask, alone or together with what is `causal`, lets see a key: `[.., t, 1]`.
     fn rows_seen(&self, causal: Option<&Self>) -> RusTorchResult<Self> {
         match (self.dtype(), causal) {
             (DType::Bool, Some(causal)) => self.logical_and(causal)?.any(-1, true),
@@ -239,7 +239,7 @@ impl Tensor {
 struct Parts {
     op: Attention,
     operands: Vec<Tensor>,
-    /// Which queries see a key, `[.., t, 1]`, if there is a mask: without one all do.
+    /// Queries that see a key, `[.., t, 1]`, if there is a mask: without one all do.
     seen: Option<Tensor>,
 }
 

@@ -41,7 +41,7 @@ impl Tensor {
         let unit = |x: &Self| {
             let x = x.cast(NAME, wide)?.expand(&shape)?;
             let length = x.norm(2.0, dim, true)?;
-            // As PyTorch, whose gradient takes no notice of the bound.
+            // Like PyTorch, whose gradient takes no notice of the bound.
             x.div(length.maximum(eps)?.with_gradient_of(&length))
         };
         let product = unit(self)?.mul(&unit(other)?)?;

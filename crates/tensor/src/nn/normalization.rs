@@ -133,7 +133,7 @@ impl Tensor {
         };
         let next = |running: Option<&Self>, batch: &Self| {
             let next = |running: &Self| {
-                // Of nothing there are no statistics.
+                // There are no statistics without elements.
                 if members == 0 {
                     return Ok(running.clone());
                 }

@@ -8,7 +8,7 @@ use rustorch_ir::ops::{ArgReduce, Gather, IndexSelect, Reduce, ReduceOp, Where};
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 
-/// The windows along one dimension. Which indices they have is said by a rule, never by a list: recording costs the same for
+/// The windows along one dimension. Their indices are given by a rule, never by a list: recording costs the same for
 /// any number of them.
 #[derive(Clone, Copy)]
 pub(super) struct Axis {
@@ -45,7 +45,7 @@ impl Side {
         self.end().saturating_sub(self.size + 2 * self.padding)
     }
 
-    /// Where the last window ends, counted from the padding in front.
+    /// The end of the last window, counted from the padding in front.
     fn end(&self) -> usize {
         let last = self.count.saturating_sub(1) * self.stride;
         last + (self.kernel - 1) * self.dilation + 1

@@ -352,7 +352,8 @@ impl Tensor {
         self.flat(0.0, 0.0, Self::sqrt)
     }
 
-    /// What `f` gives, which is `value` where `self` is `place`, with a gradient of 0 there in place of an infinite one.
+    /// Results of `f`, which are `value` where `self` is `place`. The gradient is 0 there in place of an infinite
+    /// one.
     fn flat(
         &self,
         place: f64,

@@ -28,7 +28,7 @@ thread_local! {
 /// The places of one list.
 struct Places {
     values: Vec<Option<WeakValue>>,
-    /// Those that nobody has.
+    /// Places that no value has.
     free: Vec<u32>,
 }
 

@@ -28,13 +28,13 @@ fn gradient(f: Function, at: &[f64]) -> RusTorchResult<Vec<f64>> {
     grad(&[&f(&x)?.sum_all()?], &[&x])?[0].to_vec()
 }
 
-/// That of the sum of the gradient.
+/// The gradient of the sum of the gradient.
 fn second(f: Function, at: &[f64]) -> RusTorchResult<Vec<f64>> {
     let x = leaf(at)?;
     let once = GradOptions::default().create_graph(true);
     let first = grad_with(&[&f(&x)?.sum_all()?], &[&x], &once)?.remove(0);
     let first = first.expect("the sum follows from x").sum_all()?;
-    // What follows from x no more is level.
+    // A sum that follows from x no more is level.
     match first.requires_grad() {
         true => grad(&[&first], &[&x])?[0].to_vec(),
         false => Ok(vec![0.0; at.len()]),
@@ -309,7 +309,7 @@ fn at_the_ends_of_their_domains_functions_have_the_slopes_that_they_have() -> Ou
     assert_eq!(gradient(&|x| x.logit(None), &[0.0, 1.0])?, [INF, INF]);
     let found = gradient(&Tensor::entr, &[0.0, 1.0, INF])?;
     assert_eq!(found, [INF, -1.0, -INF]);
-    // Of a factor of 0 the logarithm is the slope.
+    // The slope at a factor of 0 is the logarithm.
     let y = fixed(&[2.0, 0.0, INF])?;
     let found = gradient(&|x| x.xlogy(&y), &[0.0; 3])?;
     assert_near("xlogy", &found, &[2f64.ln(), 0.0, INF]);

@@ -347,7 +347,7 @@ fn elements_are_cut_and_rounded_as_pytorch_does() -> Outcome {
         assert_eq!(whole(bytes.index_fill(0, &index, -1))?, [255, 200]);
         assert_eq!(whole(bytes.addcmul(&bytes, &bytes, 1.5))?, [2, 8]);
         assert_eq!(whole(Tensor::where_(&mask, -1, &bytes))?, [255, 200]);
-        // What stays a number in arithmetic wraps.
+        // A number that stays one in arithmetic wraps.
         assert_eq!(whole(bytes.add(300))?, [45, 244]);
         let halves = tensor![60_000.0, 2.0].half()?;
         let rounded = Tensor::where_(&mask, 70_000, &halves)?;

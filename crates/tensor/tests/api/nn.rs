@@ -348,7 +348,7 @@ fn layers_of_attention_give_zero_where_no_key_is_seen() -> Outcome {
         let projections = Projections::Separate([&eye; 3]);
         x.multi_head_attention_forward(&x, &x, 1, projections, &eye, &options)
     };
-    // As PyTorch, whose weights are NaN where they are asked for.
+    // Like PyTorch, whose weights are NaN where they are asked for.
     assert_close(&attend(false)?.0, &[0.0, 0.0, 1.0, 2.0]);
     let (_, weights) = attend(true)?;
     let weights = weights.expect("weights").to_vec::<f32>()?;

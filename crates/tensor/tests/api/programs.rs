@@ -42,7 +42,7 @@ enum Step {
     Fill(usize, f64),
     Drop(usize),
     Read(usize),
-    /// Of the sum of these.
+    /// Goes backward from the sum of these.
     Backward(Vec<usize>),
 }
 
@@ -278,7 +278,7 @@ fn program(seed: u64, differentiates: bool) -> Vec<Line> {
     lines
 }
 
-/// What a program gave: for each step elements, nothing, or that it was refused.
+/// Outcomes of a program: for each step elements, nothing, or that it was refused.
 type Outcomes = Vec<Outcome>;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -420,7 +420,7 @@ fn step_of(
         Assign(a, op, b) => {
             let b = get!(b).clone();
             let a = get_mut!(a);
-            // What an operator refuses is not told by itself.
+            // An operator reports no error itself.
             let is_taken = a.is_contiguous() && !a.requires_grad();
             match (*op, is_taken) {
                 ("+=", true) => *a += &b,
@@ -489,7 +489,7 @@ struct Strided {
 }
 
 impl Strided {
-    /// Where its elements are, in row-major order.
+    /// Places of its elements, in row-major order.
     fn places(&self) -> Vec<usize> {
         let dims = self.shape.iter().zip(&self.strides);
         dims.fold(vec![self.offset], |places, (&size, &stride)| {
@@ -774,7 +774,7 @@ fn count() -> u64 {
     given.map_or(SAMPLE, |count| count.parse().expect("a number of programs"))
 }
 
-/// What a program is, with what each step gave in two runs.
+/// Text of a program, with what each step gave in two runs.
 fn told(lines: &[Line], got: &[Outcome], expected: &[Outcome]) -> String {
     let mut text = String::new();
     for ((line, got), expected) in lines.iter().zip(got).zip(expected) {

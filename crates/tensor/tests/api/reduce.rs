@@ -493,7 +493,7 @@ fn spreads_of_nothing_one_and_infinities() -> Outcome {
 
 #[test]
 fn slopes_of_deviations() -> Outcome {
-    // As PyTorch: 0 where all elements are equal.
+    // Like PyTorch: 0 where all elements are equal.
     for (x, expected) in [
         (vec![2.0f32, 2.0, 2.0], [0.0, 0.0, 0.0]),
         (vec![1.0, 2.0, 3.0], [-0.5, 0.0, 0.5]),

@@ -200,7 +200,7 @@ fn printing_reads_what_is_shown() -> Outcome {
         text.starts_with("tensor([[[7, 7],\n") && text.ends_with(", dtype=u8)"),
         "{text}"
     );
-    // What is not shown says nothing about how the rest is written.
+    // An element that is not shown says nothing about how the rest is written.
     let mut numbers = vec![1.0f32; 5000];
     numbers[2000] = 0.5;
     let text = Tensor::from_vec(numbers, [5000])?.to_string();

@@ -530,7 +530,7 @@ fn what_is_tracked_and_written_over_elsewhere_is_known_or_refused() -> Outcome {
     (same.sum_all()? + (&view * 10)?.sum_all()?)?.backward()?;
     assert_eq!(gradient(&w)?, [66.0, 66.0]);
     assert_eq!(view.to_vec::<f32>()?, [6.0, 12.0]);
-    // What was detached knows nothing of the gradients, and these know nothing of what it writes.
+    // A detached tensor knows nothing of the gradients. They know nothing of its writes.
     let (w, y) = (leaf(&[1.0, 2.0])?, w.mul(3)?);
     y.detach().mul_(2)?;
     assert_eq!(y.mul(&w)?.to_vec::<f32>()?, [6.0, 24.0]);
@@ -648,7 +648,7 @@ fn gradients_go_through_what_was_written_whatever_was_read() -> Outcome {
         d.copy_(&c)?;
         v.sum_all()?.backward()?;
         assert_eq!((gradient(&p)?, gradient(&q)?), (vec![0.0; 3], vec![0.0; 3]));
-        // As PyTorch 2.15 gives them.
+        // The values are those of PyTorch 2.15.
         let (p, q, c) = differentiable()?;
         let mut u = c.maximum(&c)?;
         u.neg_()?;

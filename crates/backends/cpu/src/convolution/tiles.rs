@@ -11,7 +11,7 @@ pub(super) const ROWS: usize = 8;
 /// Lanes that are computed together, at most, and so read past the last window.
 pub(super) const LANES: usize = 8 * 16;
 
-/// Products that are added up one after the other. Of more, sums of so many are added: each addition rounds, the
+/// Products that are added up one after the other. Longer sums add up sums of so many: each addition rounds, the
 /// later the more.
 const CHAIN: usize = 256;
 

@@ -53,7 +53,7 @@ fn arg_reduce<T: Element<Compute: Ordered>>(mut args: Args, op: &ArgReduce) {
         let largest = op.largest;
         Level::current().run(Extreme { line, largest, at });
     };
-    // Where the extreme of each piece of a long line is.
+    // Places of the extreme of each piece of a long line.
     let pieces = len.div_ceil(PIECE).max(1);
     let mut firsts = vec![
         0;

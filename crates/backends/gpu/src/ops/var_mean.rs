@@ -88,7 +88,7 @@ struct Elements<'a> {
     along: Layout,
 }
 
-/// What is written of a sum of squares.
+/// Form in which a sum of squares is written.
 struct Spread {
     /// It is divided by this, or else by the number of elements.
     divisor: Option<f64>,
@@ -96,7 +96,7 @@ struct Spread {
     is_root: bool,
 }
 
-/// What there is to know of elements that are parts of lines, and roots of their mean squares.
+/// Means and sizes of parts of lines. Elements are the roots of the parts' mean squares.
 struct Parts<'a> {
     means: Memory<'a>,
     /// Elements of a part but for the last one, and of a line.
@@ -117,8 +117,8 @@ impl Elements<'_> {
         Tile::of_vectors(limits, &self.starts, &self.along, self.vector(segment))
     }
 
-    /// Writes what `spread` says and the mean of each segment of each line, in steps of `strides` for the
-    /// line and the segment.
+    /// Writes the spread and the mean of each segment of each line. Results lie in steps of `strides` for the line
+    /// and the segment.
     fn pass(
         &self,
         segment: usize,
@@ -147,8 +147,8 @@ impl Elements<'_> {
             None => kernel.define("DIVISOR", "number"),
         }
         kernel.define("IS_ROOT", u8::from(spread.is_root));
-        // Squares of distances from 1 / edge to edge are far from the ends of the dtype's range, and so are those
-        // of others beside `far` or `1 / far`.
+        // Squares of distances from 1 / edge to edge are far from the ends of the dtype's range. So are those of
+        // others, beside `far` or `1 / far`.
         let (edge, far) = match dtype {
             DType::F64 => (2f64.powi(320), 2f64.powi(680)),
             _ => (2f64.powi(40), 2f64.powi(84)),

@@ -7,8 +7,8 @@ use ratatui::text::Span;
 /// Columns between two stops of tabs.
 const TAB: usize = 8;
 
-/// Breaks text that comes in pieces into lines of a terminal. A word is kept back until it has ended. What has no room
-/// in any line is left to the terminal.
+/// Breaks text that comes in pieces into lines of a terminal. A word is kept back until it has ended. Text that has
+/// no room in any line is left to the terminal.
 #[derive(Default)]
 pub(super) struct Wrap {
     column: usize,

@@ -70,7 +70,7 @@ pub(crate) struct Gradients {
     /// Where the arguments are.
     pub(crate) of: Vec<Vec<Json>>,
     pub(crate) grads: Vec<Json>,
-    /// Those of the sum of all gradients.
+    /// Gradients of the sum of all gradients.
     pub(crate) second: Option<Vec<Json>>,
 }
 
@@ -208,7 +208,7 @@ struct Placed {
     rtol: f64,
     #[serde(default)]
     atol: f64,
-    /// Of results in half precision: their elements in double precision, where these are others.
+    /// Elements of half-precision results in double precision, where these differ.
     truth: Option<String>,
 }
 

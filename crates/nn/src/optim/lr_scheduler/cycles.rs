@@ -126,7 +126,7 @@ pub struct OneCycleLR {
     pub max_lr: f64,
     /// All steps.
     pub total_steps: usize,
-    /// Which part of them goes up.
+    /// Part of the steps in which the learning rate goes up.
     pub pct_start: f64,
     /// How it changes.
     pub anneal_strategy: AnnealStrategy,
@@ -170,7 +170,7 @@ impl OneCycleLR {
         [first, first / self.final_div_factor]
     }
 
-    /// A number of a step that is `low` at first, `high` where the learning rate is largest, and `last` at last.
+    /// A number of a step: `low` at first, `high` where the learning rate is largest, and `last` at last.
     fn at(&self, step: usize, [low, high, last]: [f64; 3]) -> f64 {
         let total = self.total_steps as f64;
         let (up, end) = (self.pct_start * total - 1.0, total - 1.0);
@@ -214,7 +214,7 @@ impl Schedule for OneCycleLR {
         const NAME: &str = "OneCycleLR";
         let (total, part) = (self.total_steps, self.pct_start);
         argument(NAME, "total_steps", total, total > 0, "above 0")?;
-        // Of one step no way leads up.
+        // No way leads up in one step.
         let fits = (0.0..=1.0).contains(&part) && part * total as f64 != 1.0;
         let expected = "between 0 and 1, and not of one step";
         argument(NAME, "pct_start", part, fits, expected)?;

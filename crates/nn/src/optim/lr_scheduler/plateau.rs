@@ -145,7 +145,7 @@ impl ReduceLROnPlateau {
         self.last_epoch
     }
 
-    /// The best figure, since when there was none, and what else the next step depends on, as tensors by PyTorch's names.
+    /// The best figure, counts of steps and the last learning rates, as tensors by PyTorch's names.
     ///
     /// # Errors
     /// More than memory could hold.

@@ -1,4 +1,4 @@
-//! What all schedules do, and how far one has come.
+//! The trait of all schedules, and the progress of one.
 
 use rustorch_files::Tensors;
 use rustorch_ir::DType;
@@ -10,8 +10,8 @@ use crate::optim::optimizer::{Scheduled, number};
 
 /// How learning rates follow from one another. A schedule of one's own needs [`Schedule::lr`] alone.
 pub trait Schedule: Send {
-    /// The learning rate of an `epoch`, which begins with 0, by the first one of the group, `base`, and by the one before,
-    /// `current`.
+    /// The learning rate of an `epoch`; the first epoch is 0. `base` is the first learning rate of the group, and
+    /// `current` the one before.
     ///
     /// # Errors
     /// A schedule that has ended.
@@ -41,7 +41,7 @@ pub trait Schedule: Send {
     /// The learning rate and the momentum of a group at a moment.
     ///
     /// # Errors
-    /// As [`Schedule::lr`].
+    /// Errors of [`Schedule::lr`].
     fn rates(&self, at: &Moment, _group: &Scheduled) -> RusTorchResult<(f64, Option<f64>)> {
         let lr = self.lr(at.epoch, at.base, at.from())?;
         Ok((lr, self.momentum(at.epoch)))
@@ -50,7 +50,7 @@ pub trait Schedule: Send {
     /// Sets the rates of epoch 0.
     ///
     /// # Errors
-    /// Those of [`Schedule::check`]; a schedule of momentum for an optimiser that has none.
+    /// Errors of [`Schedule::check`]; a schedule of momentum for an optimiser that has none.
     fn begin(
         &self,
         progress: &mut Progress,
@@ -205,7 +205,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of the schedules in a schedule.
+    /// Progress of a schedule that has others in it.
     pub(super) fn of_parts(optimizer: &mut dyn LearningRates, parts: Vec<Self>) -> Self {
         Self {
             base_lrs: initial_lrs(optimizer),
@@ -267,7 +267,7 @@ impl Progress {
         parts.try_for_each(|(i, part)| part.save(&format!("{prefix}schedules.{i}."), state))
     }
 
-    /// What was saved under a prefix of a schedule like this.
+    /// Progress that was saved under a prefix, of a schedule like this.
     pub(super) fn loaded(&self, prefix: &str, state: &Tensors) -> RusTorchResult<Self> {
         const NAME: &str = "load_state_dict";
         let find = |name: &str| state.opt(format!("{prefix}{name}").as_str());

@@ -44,7 +44,7 @@ macro_rules! arguments {
 }
 pub(super) use arguments;
 
-/// Schedules: documentation, name, arguments that have to be given, options with their defaults, what fits them, and the
+/// Defines schedules by documentation, name, needed arguments, options with defaults, what fits them, and the
 /// learning rate at a moment.
 macro_rules! schedules {
     ($($(#[$about:meta])* $Schedule:ident(

@@ -164,7 +164,7 @@ impl Tensor {
             false => var.clone(),
         };
         let variances = var.within(NAME, 0.0, f64::INFINITY, true)?;
-        // As PyTorch, whose gradient takes no notice of the bound.
+        // Like PyTorch, whose gradient takes no notice of the bound.
         let own = variances.widened(NAME)?;
         let variances = own.maximum(eps)?.with_gradient_of(&own);
         let squares = x.sub(&y)?.square()?.div(&variances)?;

@@ -202,7 +202,7 @@ fn are_whole<const N: usize>(sides: &[Side], options: &AvgPoolOptions<N>) -> boo
     options.divisor_override.is_none() && sides.iter().all(is_whole)
 }
 
-/// What the sum over each window is divided by, `i64`.
+/// Divisors of the sum over each window, `i64`.
 pub(in crate::nn) fn divisors<const N: usize>(
     sides: &[Side],
     options: &AvgPoolOptions<N>,

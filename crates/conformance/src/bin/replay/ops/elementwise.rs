@@ -241,7 +241,7 @@ fn first(c: &Call) -> Found<Tensor> {
             (DType::Complex128, double(DType::Complex128, DType::Complex64))
         }
     };
-    // What is beyond single precision becomes infinite, as an operand of PyTorch's does.
+    // A number beyond single precision becomes infinite, as an operand of PyTorch's does.
     Ok(Tensor::scalar(c.scalar("other")?, held)?.to_dtype(dtype)?)
 }
 
