@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How far PyTorch's sums on the CPU are from double precision: the figures that `sums` compares with.
 
-scripts/torch-sums.py [--most K] > crates/conformance/goldens/sums.json
+scripts/torch-sums.py [--most K] > crates/conformance/src/bin/sums.json
 (pip install torch numpy)
 
 Elements and computations are those of crates/conformance/src/bin/sums.rs.

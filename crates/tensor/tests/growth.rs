@@ -1,4 +1,4 @@
-//! What calls take grows as their operands do: ten times as many take about ten times as many instructions.
+//! Calls cost what their operands do: ten times as many take about ten times as many instructions.
 
 use std::env;
 use std::fmt::Write;
@@ -24,7 +24,7 @@ const SIZE: usize = 20;
 
 type Outcome = RusTorchResult<()>;
 
-/// What is counted: its name, and what it does at a size.
+/// A case to count: its name, and its work at a size.
 type Case = (&'static str, fn(usize) -> Outcome);
 
 const CASES: [Case; 36] = [
@@ -196,7 +196,7 @@ fn numbers(n: usize) -> RusTorchResult<Tensor> {
     Tensor::from_vec((0..n).map(|i| i as f32).collect(), [n])
 }
 
-/// As many vectors.
+/// Vectors, one for each unit of size.
 fn vectors(n: usize) -> RusTorchResult<Vec<Tensor>> {
     (0..n).map(|_| numbers(1)).collect()
 }
@@ -240,7 +240,7 @@ fn count((case, _): &Case, n: usize) -> u64 {
     instructions::count(VARIABLE, &format!("{n} {case}"))
 }
 
-/// By how much a case may grow where it is ten times as large. What grows with the square grows a hundredfold.
+/// By how much a case may grow where it is ten times as large. Quadratic growth is a hundredfold.
 fn limit((case, _): &Case) -> f64 {
     match *case {
         // Planning compares the operands of one node of all parameters with each other: a small part, and once.

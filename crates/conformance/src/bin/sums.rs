@@ -215,7 +215,7 @@ fn measure(case: &Case, options: &Options, k: usize, is_positive: bool) -> Resul
 }
 
 fn compare(options: &Options) -> Result<bool> {
-    let peer: Peer = serde_json::from_str(include_str!("../../goldens/sums.json"))?;
+    let peer: Peer = serde_json::from_str(include_str!("sums.json"))?;
     println!("{} beside PyTorch {}", options.backend, peer.torch);
     println!(
         "{:32} {:>8}  {:>9} {:>9} {:>9}  {:>9} {:>9} {:>9}",
