@@ -229,7 +229,7 @@ fn run(case: &str, n: usize) {
     let (_, call) = CASES.iter().find(|(name, _)| *name == case).unwrap();
     let runtime = Runtime::new([Arc::new(Cpu::new(1)) as Arc<dyn Backend>]);
     with_runtime(&runtime, Routing::AUTO, || {
-        // What a first call makes ready counts for no size.
+        // A first call prepares caches, which count for no size.
         call(2).unwrap();
         rustorch_counted(&mut || call(n).unwrap());
     });
