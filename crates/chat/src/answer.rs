@@ -1,72 +1,72 @@
-//! Answers: what a parser makes of a model's text.
+//! Answers: the results of parsing a model's text.
 
 use serde::{Deserialize, Serialize};
 
-/// What a part of an answer adds.
+/// A new part of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delta {
-    /// To the reasoning.
+    /// Text of the reasoning.
     Reasoning(String),
-    /// To the content.
+    /// Text of the content.
     Content(String),
     /// A tool call, the `index`th of the answer.
     Call {
-        /// Which call, from 0.
+        /// The call's index, from 0.
         index: usize,
         /// The tool's name.
         name: String,
         /// The identifier that the model gave it before its arguments.
         id: Option<String>,
     },
-    /// The identifier of a call, where the model wrote it behind the arguments.
+    /// The identifier of a call, if the model wrote it after the arguments.
     Id {
-        /// Which call, from 0.
+        /// The call's index, from 0.
         index: usize,
         /// The identifier.
         id: String,
     },
-    /// To the arguments of a call, which are JSON when it is complete.
+    /// An addition to the arguments of a call, which are JSON when it is complete.
     Arguments {
-        /// Which call, from 0.
+        /// The call's index, from 0.
         index: usize,
-        /// More of the JSON.
+        /// Continuation of the JSON.
         text: String,
     },
 }
 
-/// A step of a parser. The sources of all steps, one after the other, are the text that it was given.
+/// A step of parsing. The sources of all steps, concatenated, are the whole text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The text that this is about.
+    /// The text of this step.
     pub source: String,
-    /// What it adds; nothing if it is a mark, or white space around one.
+    /// The added part; `None` for a mark, or white space around one.
     pub delta: Option<Delta>,
 }
 
 /// A tool call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// The identifier that the model gave it; empty if none.
+    /// The model's identifier of the call; empty if none.
     pub id: String,
     /// The tool's name.
     pub name: String,
-    /// The arguments as JSON. Not complete if the answer was cut off within.
+    /// The arguments as JSON. They are incomplete if the answer was cut off within.
     pub arguments: String,
 }
 
-/// An answer, taken apart.
+/// A parsed answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// What the model thought.
+    /// The reasoning.
     pub reasoning: String,
-    /// What it says.
+    /// The content.
     pub content: String,
-    /// What it wants done, in its order.
+    /// The tool calls, in order.
     pub calls: Vec<ToolCall>,
 }
 
 impl Answer {
-    /// Adds what a step says.
+    /// Adds the text of a step.
     pub fn add(&mut self, step: &Step) {
         match &step.delta {
             None => {}

@@ -1,4 +1,4 @@
-//! Tool calls as models write them, complete or not.
+//! Tool calls in a model's text, complete or not.
 
 use serde_json::{Map, Value};
 
@@ -6,41 +6,41 @@ use crate::literal::{self, Stop};
 use crate::scan::{self, Extent};
 use crate::syntax::{Call, Shape, Tags};
 
-/// A part of a tool call's text, which ends at the byte `end` and begins where the one before it ends.
+/// A part of a tool call's text. It begins where the part before it ends, and ends at the byte `end`.
 #[derive(Debug)]
 pub(crate) struct Item {
     pub(crate) end: usize,
     pub(crate) what: What,
 }
 
-/// What a part says.
+/// The kind of a part.
 #[derive(Debug)]
 pub(crate) enum What {
-    /// Nothing.
+    /// A mark without content.
     Mark,
     /// A call begins.
     Call { name: String, id: Option<String> },
-    /// Its identifier, behind the arguments.
+    /// Its identifier, after the arguments.
     Id(String),
-    /// Arguments, as they are.
+    /// Arguments in their final form.
     Raw,
-    /// Arguments that are written otherwise.
+    /// Arguments in another form.
     Arguments(String),
 }
 
-/// How the text of a call goes on.
+/// State of a call's text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Status {
-    /// More is to come.
+    /// The call continues.
     Open,
-    /// It is complete.
+    /// The call is complete.
     Done,
-    /// It is no call from the end of the last part on.
+    /// From the end of the last part on it is no call.
     Wrong,
 }
 
 impl Status {
-    /// Where something was to be read.
+    /// The place of the reader.
     fn of(stop: Stop) -> Self {
         match stop {
             Stop::Open => Status::Open,
@@ -54,7 +54,7 @@ impl Status {
 pub(crate) struct Tools(Map<String, Value>);
 
 impl Tools {
-    /// Of tools as OpenAI's API has them.
+    /// The tools of OpenAI's API.
     pub(crate) fn new(tools: &[Value]) -> Self {
         let named = tools.iter().filter_map(|tool| {
             let function = tool.get("function").unwrap_or(tool);
@@ -69,18 +69,22 @@ impl Tools {
         self.0.is_empty()
     }
 
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
     fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    /// What `text` in a tag means: the string itself, unless the parameter is of another type.
+    /// The value of `text` in a tag: the string itself, unless the parameter is of another type.
     fn typed(&self, tool: &str, key: &str, text: &str, tags: &Tags) -> Value {
         let parameter = self.0.get(tool).and_then(|it| it.get(key));
         typed(parameter, text, tags)
     }
 }
 
-/// What `text` in a tag means by its schema.
+/// The value of `text` in a tag, by its schema.
 fn typed(schema: Option<&Value>, text: &str, tags: &Tags) -> Value {
     let nested = tags.nests.then(|| nested(schema, text, tags)).flatten();
     let value = nested.or_else(|| literal(text));
@@ -91,7 +95,7 @@ fn typed(schema: Option<&Value>, text: &str, tags: &Tags) -> Value {
     }
 }
 
-/// The object that `text` is in tags, or the list of what is in tags named `item`.
+/// The object that `text` holds in tags, or the list of values in tags named `item`.
 fn nested(schema: Option<&Value>, text: &str, tags: &Tags) -> Option<Value> {
     const ITEM: &str = "item";
     let mut rest = text.trim();
@@ -169,8 +173,25 @@ fn only_strings(schema: &Value, value: Option<&Value>) -> bool {
 pub(crate) struct Context {
     /// Text was said before it in the same message.
     pub(crate) said: bool,
-    /// No more text comes.
+    /// Is the text at its end?
     pub(crate) last: bool,
+}
+
+/// May a call without a mark begin so?
+pub(crate) fn may_begin(call: &Call, text: &str, tools: &Tools) -> bool {
+    match call.shape {
+        Shape::Recipient(said) => is_addressed(text, said, tools),
+        _ => text.starts_with(['{', '[']),
+    }
+}
+
+/// Is the first line the name of a tool, or `said`, as far as it has come?
+fn is_addressed(text: &str, said: &str, tools: &Tools) -> bool {
+    let mut names = [said].into_iter().chain(tools.names());
+    match text.trim_start().split_once('\n') {
+        Some((line, _)) => names.any(|name| name == line.trim()),
+        None => names.any(|name| name.starts_with(text.trim())),
+    }
 }
 
 /// The parts of the call that `text` begins with, `call.open` included.
@@ -196,7 +217,8 @@ pub(crate) fn parts(
         Shape::Braced(before) => reader
             .braced(call.open.len(), before)
             .unwrap_or_else(Status::of),
-        Shape::Recipient => reader.recipient(call.open.len()),
+        Shape::Recipient(said) => reader.recipient(call.open.len(), said),
+        Shape::Lines => reader.lines(call.open.len()).unwrap_or_else(Status::of),
         Shape::Python => reader.python(call.open.len()).unwrap_or_else(Status::of),
     };
     if last && status == Status::Open {
@@ -232,10 +254,10 @@ impl Reader<'_> {
             return;
         };
         let what = match shape {
-            Shape::Tagged(_) | Shape::Braced(_) | Shape::Python => {
+            Shape::Tagged(_) | Shape::Braced(_) | Shape::Python | Shape::Lines => {
                 What::Arguments(self.text[end..].to_owned())
             }
-            Shape::Json | Shape::Named(_) | Shape::Recipient => What::Mark,
+            Shape::Json | Shape::Named(_) | Shape::Recipient(_) => What::Mark,
         };
         self.push(self.text.len(), what);
     }
@@ -244,13 +266,29 @@ impl Reader<'_> {
         let at = scan::skip_space(self.text, at);
         match self.text.as_bytes().get(at) {
             None => Status::Open,
-            Some(b'{') => match self.object(at) {
-                Extent::To(end) => self.closed(end),
-                Extent::Open => Status::Open,
-                Extent::Wrong(_) => Status::Wrong,
+            Some(b'{') => self.objects(at),
+            Some(b'[') => match self.text[at + 1..].trim_start().chars().next() {
+                None => Status::Open,
+                Some('{' | ']') => self.array(at),
+                Some(_) => self.python(at).unwrap_or_else(Status::of),
             },
-            Some(b'[') if !self.bare => self.array(at),
             Some(_) => Status::Wrong,
+        }
+    }
+
+    /// Objects, one after the other up to the last mark.
+    fn objects(&mut self, at: usize) -> Status {
+        let mut here = at;
+        loop {
+            let end = match self.object(here) {
+                Extent::To(end) => end,
+                Extent::Open => return Status::Open,
+                Extent::Wrong(_) => return Status::Wrong,
+            };
+            here = scan::skip_space(self.text, end);
+            if self.close.is_empty() || !self.text[here..].starts_with('{') {
+                return self.closed(end);
+            }
         }
     }
 
@@ -259,7 +297,10 @@ impl Reader<'_> {
         loop {
             match self.text.as_bytes().get(here) {
                 None => return Status::Open,
-                Some(b']') => return self.closed(here + 1),
+                // An empty list is no call by itself.
+                Some(b']') if !(self.bare && self.items.is_empty()) => {
+                    return self.closed(here + 1);
+                }
                 Some(b'{') => {}
                 Some(_) => return Status::Wrong,
             }
@@ -364,7 +405,7 @@ impl Reader<'_> {
         extent
     }
 
-    /// A call of this end is complete when what closes it is there, or something else is.
+    /// Completes a call at this end if its closing mark follows, or other text.
     fn closed(&mut self, end: usize) -> Status {
         let at = scan::skip_space(self.text, end);
         let rest = &self.text[at..];
@@ -420,15 +461,18 @@ impl Reader<'_> {
         }
     }
 
-    /// Arguments behind a line with the tool's name, if it is not `all`.
-    fn recipient(&mut self, at: usize) -> Status {
+    /// Arguments behind a line with the tool's name; behind `said` is text.
+    fn recipient(&mut self, at: usize, said: &str) -> Status {
         const END: &str = "\n";
+        if !is_addressed(&self.text[at..], said, self.tools) {
+            return Status::Wrong;
+        }
         let length = match self.name_length(&self.text[at..], &[END]) {
             Ok(length) => length,
             Err(status) => return status,
         };
         match self.text[at..at + length].trim() {
-            "all" if !self.said => {
+            name if name == said && !name.is_empty() && !self.said => {
                 self.push(at + length + END.len(), What::Mark);
                 Status::Done
             }
@@ -461,6 +505,22 @@ impl Reader<'_> {
         Ok(self.closed(end))
     }
 
+    /// Calls on their own lines, up to the last mark.
+    fn lines(&mut self, at: usize) -> Result<Status, Stop> {
+        let mut here = at;
+        loop {
+            let start = scan::skip_space(self.text, here);
+            let rest = &self.text[start..];
+            if self.items.is_empty()
+                || !self.close.starts_with(rest) && !rest.starts_with(self.close)
+            {
+                here = self.arguments(start, b'=', [b'(', b')'])?;
+            } else {
+                return Ok(self.closed(here));
+            }
+        }
+    }
+
     /// A name and arguments in brackets, with `separator` behind their keys. Their end.
     fn arguments(
         &mut self,
@@ -469,6 +529,9 @@ impl Reader<'_> {
         [open, close]: [u8; 2],
     ) -> Result<usize, Stop> {
         let (name, end) = literal::key(self.text, at)?;
+        if self.bare && !self.tools.has(&name) {
+            return Err(Stop::Wrong);
+        }
         let mut here = literal::behind(self.text, end, open)?;
         self.push(here, What::Call { name, id: None });
         let mut is_first = true;
@@ -499,6 +562,13 @@ impl Reader<'_> {
     }
 
     fn tagged(&mut self, at: usize, tags: &Tags) -> Status {
+        if self.said && !tags.name.is_empty() {
+            return Status::Wrong;
+        }
+        let at = match self.name_length(&self.text[at..], &[tags.name]) {
+            Ok(length) => at + length + tags.name.len(),
+            Err(status) => return status,
+        };
         let rest = &self.text[at..];
         let ends: &[&str] = match tags.name_end {
             "" => &[tags.key, self.close],
@@ -584,11 +654,16 @@ fn argument<'t>(text: &'t str, tags: &Tags) -> Option<(&'t str, &'t str, usize)>
     Some((key, value, end + close.len()))
 }
 
-/// The tool's name, and the identifier that is written with it: `functions.NAME:0` of Kimi, and
-/// `NAME[CALL_ID]ID` of Mistral.
+/// The tool's name, and the identifier that is written with it: `functions.NAME:0` of Kimi,
+/// `NAME[CALL_ID]ID` of Mistral, and `ID<|tool_call:name|>NAME` of Solar.
 fn name_and_id(text: &str) -> Option<(String, Option<String>)> {
     let text = text.trim();
-    let (text, given) = match text.split_once("[CALL_ID]") {
+    let named = text.split_once("[CALL_ID]");
+    let named = named.or_else(|| {
+        text.split_once("<|tool_call:name|>")
+            .map(|(id, name)| (name, id))
+    });
+    let (text, given) = match named {
         Some((name, id)) => (name, Some(id.to_owned())),
         None => (text, None),
     };

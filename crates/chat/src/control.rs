@@ -1,10 +1,9 @@
-//! Control tokens, and how text from outside is told from a template's own.
+//! Control tokens, and the separation of outside text from a template's own.
 //!
-//! A template is a program that strings go through, so what it writes does not say where a character is
-//! from. Characters of which control tokens are made, such as `<` and `|`, are therefore replaced by
-//! stand-ins from the private use area before the template sees them, one for one, which trimming,
-//! replacing, joining and `tojson` leave alone, and put back in what it wrote. Where a stand-in was, text is
-//! from outside.
+//! A template is a program that processes strings. Its output does not say where a character comes from. So the
+//! characters of control tokens, such as `<` and `|`, become stand-ins before the template sees them. These are
+//! characters of the private use area. The replacement is one for one, and survives trimming, replacing, joining and
+//! `tojson`. Afterwards the characters are put back. Text in place of a stand-in comes from outside.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -26,22 +25,22 @@ pub struct ControlTokens {
     /// The characters that stand-ins are for: those that structure the tokens, then first characters of
     /// tokens that have none.
     chars: Vec<char>,
-    /// How many of `chars` structure tokens.
+    /// Number of `chars` that structure tokens.
     structural: usize,
 }
 
-/// Which characters get stand-ins.
+/// The characters that get stand-ins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Cover {
-    /// All that structure control tokens. Templates that look for such characters in what is said may do
-    /// something else then.
+    /// All characters that occur in control tokens. Templates that look for such characters in
+    /// messages may behave differently then.
     Structure,
-    /// Those of control tokens, and of what could become one beside other text.
+    /// The characters of control tokens, and of texts that could become one.
     Tokens,
 }
 
 impl ControlTokens {
-    /// Those of a tokenizer.
+    /// The characters of a tokenizer's control tokens.
     pub fn of(tokenizer: &Tokenizer) -> Self {
         let ids = 0..u32::try_from(tokenizer.vocab_size()).unwrap_or(u32::MAX);
         let control = ids.filter(|&id| tokenizer.is_control(id) || tokenizer.unk() == Some(id));
@@ -49,7 +48,7 @@ impl ControlTokens {
         ControlTokens::new(texts.map(str::to_owned))
     }
 
-    /// Those of these texts.
+    /// The characters of these texts.
     pub fn new(texts: impl IntoIterator<Item = String>) -> Self {
         let texts: Vec<String> = texts.into_iter().filter(|text| !text.is_empty()).collect();
         let structural: BTreeSet<char> = texts
@@ -102,8 +101,8 @@ impl ControlTokens {
     }
 }
 
-/// Whether tokens are made by such a character. Letters, and what joins words, are in what templates
-/// compare, and quotes are escaped by `tojson`.
+/// Whether tokens are made by such a character. Templates compare letters and joiners of words, and
+/// `tojson` escapes quotes.
 fn structures(char: char) -> bool {
     !(char.is_alphanumeric()
         || char.is_whitespace()
@@ -114,7 +113,7 @@ fn structures(char: char) -> bool {
 /// The stand-ins of one conversation.
 pub(crate) struct StandIns<'c> {
     control: &'c ControlTokens,
-    /// That of the first character; the others follow.
+    /// The index of the first character; the others follow.
     base: u32,
 }
 
@@ -122,7 +121,7 @@ impl<'c> StandIns<'c> {
     /// Finds characters that `context` does not have.
     ///
     /// # Errors
-    /// If there are not enough of them.
+    /// Fails if there are too few free characters.
     pub(crate) fn new(
         control: &'c ControlTokens,
         context: &Map<String, Value>,

@@ -1,6 +1,6 @@
 //! Jinja, set up as Hugging Face's `apply_chat_template` sets it up, with limits.
 //!
-//! What it sets up is in `_compile_jinja_template` of transformers' `utils/chat_template_utils.py`.
+//! The setup is that of `_compile_jinja_template` in transformers' `utils/chat_template_utils.py`.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -24,7 +24,7 @@ const DEPTH: usize = 200;
 
 /// Items of a list that may be an operand of a sum.
 const SUMMAND: usize = 100_000;
-/// Lists, maps and their items that a value may consist of; what is in several places counts in each.
+/// Number of lists, maps and their items in a value; shared parts count in each place.
 const PARTS: usize = 100_000;
 /// Parts of a value that are looked at in a step.
 const LOOKED_AT: u64 = 64;
@@ -54,7 +54,7 @@ impl Engine {
     /// Reads the template `source` of `model`.
     ///
     /// # Errors
-    /// If it is not a template.
+    /// Fails if the text is not a template.
     pub(crate) fn new(source: &str, model: &str) -> Result<Self, ChatError> {
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder()
@@ -66,6 +66,8 @@ impl Engine {
         environment.set_auto_escape_callback(|_| AutoEscape::None);
         environment.set_recursion_limit(DEPTH);
         environment.set_unknown_method_callback(python::call);
+        environment.set_formatter(python::format);
+        environment.add_filter("string", python::string);
         environment.add_filter("tojson", json::tojson);
         environment.add_filter(Limit::Summand.name(), summand);
         environment.add_filter(Limit::Nested.name(), nested);
@@ -94,7 +96,7 @@ impl Engine {
     /// `now` is the local time; the machine's where there is none.
     ///
     /// # Errors
-    /// If the template fails, refuses the variables, or reaches a limit.
+    /// Fails if the template fails, rejects the variables, or reaches a limit.
     pub(crate) fn render(
         &self,
         context: Value,
@@ -118,7 +120,7 @@ impl Engine {
     }
 }
 
-/// What a template writes, up to a limit.
+/// A template's output, up to a limit.
 struct Bounded {
     text: Vec<u8>,
     most: usize,
@@ -153,14 +155,14 @@ fn summand(value: Value) -> Result<Value, Error> {
     }
 }
 
-/// What becomes a part of another value: not too large, not too deep, and without namespaces, which could
+/// A value that becomes a part of another: not too large, not too deep, and without namespaces, which could
 /// contain themselves.
 fn nested(state: &State, value: Value) -> Result<Value, Error> {
     look_at(state, &value)?;
     Ok(value)
 }
 
-/// What a variable is given: the same, or a namespace.
+/// A value that is assigned to a variable: the same, or a namespace.
 fn kept(state: &State, value: Value) -> Result<Value, Error> {
     if !is_namespace(&value) {
         look_at(state, &value)?;
@@ -168,7 +170,7 @@ fn kept(state: &State, value: Value) -> Result<Value, Error> {
     Ok(value)
 }
 
-/// A function whose arguments become parts of what it returns.
+/// A function whose arguments become parts of its result.
 fn of_nested(function: Value) -> impl Fn(&mut State, Rest<Value>, Kwargs) -> Result<Value, Error> {
     move |state, arguments, named| {
         let mut arguments = arguments.0;
@@ -291,7 +293,7 @@ fn told(model: &str, error: &Error) -> ChatError {
     }
 }
 
-/// An error and what it comes from.
+/// An error and its causes.
 fn causes(error: &Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
     std::iter::from_fn(move || {
@@ -301,8 +303,8 @@ fn causes(error: &Error) -> impl Iterator<Item = &(dyn std::error::Error + 'stat
     })
 }
 
-/// The template with `{% generation %}`, which marks what a model is to learn, as a condition that holds:
-/// so white space around it is treated as before.
+/// The template with `{% generation %}`, which marks text to learn, as a condition that holds. So white
+/// space around it is treated as before.
 fn without_generation_tags(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;

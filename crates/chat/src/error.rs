@@ -1,32 +1,34 @@
-//! What can be wrong with a template or a conversation.
+//! Errors of templates and conversations.
 
 use thiserror::Error;
 
-/// An error of this crate. Each names the model, as the template was named when it was read.
+/// An error of this crate. Each names the model as the template's reader was given it.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ChatError {
     /// The template is not a template.
-    #[error("the chat template of {model} is wrong in line {line}: {reason}; name another one")]
+    #[error(
+        "the chat template of {model} has an error in line {line}: {reason}; choose another template"
+    )]
     Syntax {
         /// The model that the template is of.
         model: String,
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
-    /// The template does something that fails.
+    /// The template fails.
     #[error("the chat template of {model} fails in line {line}: {reason}")]
     Render {
         /// The model that the template is of.
         model: String,
         /// The line, from 1.
         line: usize,
-        /// What failed.
+        /// The failure.
         reason: String,
     },
-    /// The template refuses the conversation, by `raise_exception`.
+    /// The template rejects the conversation, by `raise_exception`.
     #[error("the chat template of {model} refuses the conversation in line {line}: {reason}")]
     Refused {
         /// The model that the template is of.
@@ -36,14 +38,14 @@ pub enum ChatError {
         /// The template's own words.
         reason: String,
     },
-    /// The template did not end, or wrote or kept too much.
-    #[error("the chat template of {model} was ended in line {line}: {reason}")]
+    /// The template exceeded its limits of steps, text or memory.
+    #[error("the chat template of {model} exceeded a limit in line {line}: {reason}")]
     Limit {
         /// The model that the template is of.
         model: String,
         /// The line, from 1.
         line: usize,
-        /// Which limit it reached.
+        /// The limit that it reached.
         reason: String,
     },
     /// There is no family of this name.
@@ -64,7 +66,7 @@ pub enum ChatError {
     },
     /// The file has no template of this name, or none at all.
     #[error(
-        "{model} has no chat template{}; name one by --chat-template",
+        "{model} has no chat template{}; give one with --chat-template",
         named(name)
     )]
     Missing {
@@ -73,18 +75,18 @@ pub enum ChatError {
         /// The template's name; empty for the one without a name.
         name: String,
     },
-    /// A message is not one.
+    /// A message is invalid.
     #[error("message {index}: {reason}")]
     Message {
-        /// Which message, from 0.
+        /// The message's index, from 0.
         index: usize,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
-    /// The conversation has characters of every block of the private use area that marks could be from.
-    #[error("the conversation has private use characters of all blocks of plane 16; take them out")]
+    /// The conversation uses all private-use characters, so that no stand-ins are left.
+    #[error("the conversation uses all private-use characters of Unicode plane 16; remove them")]
     Marks,
-    /// The metadata has a key of another type.
+    /// A key of the metadata has a wrong type.
     #[error(transparent)]
     Gguf(#[from] rustorch_gguf::GgufError),
 }

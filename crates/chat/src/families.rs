@@ -1,8 +1,7 @@
-//! Chat templates of families of models, for files that have none.
+//! Chat templates of model families, for files without a template.
 //!
-//! Their names, and what they write, are those of llama.cpp's `llm_chat_template` (`src/llama-chat.cpp`).
-//! Like those they do not write the token that begins a text, which the tokenizer adds, and know of
-//! text alone: no tools and no reasoning.
+//! Their names and their output are those of llama.cpp's `llm_chat_template` (`src/llama-chat.cpp`). They do
+//! not write the BOS token, which the tokenizer adds. They support text only: no tools and no reasoning.
 
 use serde_json::Map;
 
@@ -21,7 +20,7 @@ const fn family_of(name: &'static str, source: &'static str) -> Family {
 /// The template of a family.
 ///
 /// # Errors
-/// If there is none of this name.
+/// Fails if no family has this name.
 pub fn family(name: &str) -> Result<ChatTemplate, ChatError> {
     let found = FAMILIES.iter().find(|family| family.name == name);
     let family = found.ok_or_else(|| ChatError::UnknownFamily {
@@ -254,7 +253,7 @@ const FAMILIES: &[Family] = &[
 
 const GRANITE_4: &str = "{% for m in messages %}<|start_of_role|>{% if m.role == 'assistant_tool_call' %}assistant<|end_of_role|><|tool_call|>{% else %}{{ m.role }}<|end_of_role|>{% endif %}{{ m.content + '<|end_of_text|>\n' }}{% endfor %}{% if add_generation_prompt %}<|start_of_role|>assistant<|end_of_role|>{% endif %}";
 
-/// The family that a template is of, by what it writes; the first one that fits.
+/// The family of a template, by its text; the first one that fits.
 pub fn detect_family(source: &str) -> Option<&'static str> {
     let fits = |signs: &[&str]| {
         signs.iter().all(|sign| match sign.strip_prefix('^') {
@@ -266,7 +265,7 @@ pub fn detect_family(source: &str) -> Option<&'static str> {
     found.map(|&(name, _)| name)
 }
 
-/// What templates of families contain, or do not contain, which `^` says. The order counts.
+/// Texts that families' templates contain, or with `^` do not contain. The order counts.
 const SIGNS: &[(&str, &[&str])] = &[
     ("phi4", &["<|im_start|>", "<|im_sep|>"]),
     ("smolvlm", &["<|im_start|>", "<end_of_utterance>"]),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Error, ErrorKind, State};
 
-/// The deepest nesting that is written, as of what `serde_json` reads.
+/// The deepest nesting that is written, as in `serde_json`'s reader.
 const DEPTH: usize = 128;
 
 /// The arguments of `json.dumps`.
@@ -20,7 +20,7 @@ struct Layout {
 /// The filter `tojson`, with the arguments that `apply_chat_template` gives it.
 ///
 /// # Errors
-/// If a value has no JSON, or an argument is of the wrong type.
+/// Fails if a value has no JSON, or if an argument is of the wrong type.
 pub(crate) fn tojson(
     state: &State,
     value: &Value,
@@ -117,7 +117,7 @@ impl Layout {
         })
     }
 
-    /// Writes `items` between brackets, on lines of their own if there is an indentation.
+    /// Writes `items` between brackets, on their own lines if there is an indentation.
     fn brackets(
         &self,
         brackets: [char; 2],
@@ -143,7 +143,7 @@ impl Layout {
         Ok(())
     }
 
-    /// The bytes of what is before a value on a line of its own.
+    /// Bytes before a value on its own line.
     fn line_length(&self, depth: usize) -> usize {
         self.indent.as_ref().map_or(0, |it| it.len() * depth)
     }
@@ -182,7 +182,8 @@ impl Layout {
     }
 }
 
-fn number(value: &Value) -> String {
+/// A number as Python writes it.
+pub(crate) fn number(value: &Value) -> String {
     match f64::try_from(value.clone()) {
         Ok(float) if !value.is_integer() => python_float(float),
         _ => value.to_string(),

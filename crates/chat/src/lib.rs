@@ -1,12 +1,12 @@
-//! Conversations as prompts, and answers taken apart.
+//! Conversations become prompts, and answers are parsed.
 //!
-//! A chat model has a [template](ChatTemplate) that makes one text of messages and tools. It is a program in
-//! Jinja that comes with the model's file, or one of [the families](family) that are known by name; what
-//! it is given and gives is as in Hugging Face's `apply_chat_template`. The [`Prompt`] knows which of its
-//! text the template wrote, so that [control tokens](ControlTokens) in what users say stay text.
+//! A chat model has a [template](ChatTemplate) that makes one text of messages and tools. It is a Jinja program
+//! of the model's file, or a known [`family`]. Its input and output are those of Hugging Face's
+//! `apply_chat_template`. The [`Prompt`] marks the text that the template wrote. So [control
+//! tokens](ControlTokens) in users' messages stay text.
 //!
-//! What a model answers is taken apart into reasoning, content and tool calls by an [`AnswerParser`], in the
-//! [syntax](AnswerSyntax) that its template asks for.
+//! An [`AnswerParser`] splits a model's answer into reasoning, content and tool calls, in its
+//! template's [syntax](AnswerSyntax).
 //!
 //! ```
 //! use rustorch_chat::{ControlTokens, Message, RenderOptions, family};

@@ -1,10 +1,10 @@
-//! Places in templates whose values get limits.
+//! The places in templates at which values are limited.
 //!
-//! The engine counts a template's steps, and the bytes of the strings and lists that they make. Two things it does not
-//! count. A sum of lists refers to its operands, and when such sums are within each other often enough, is made all at
-//! once, whatever its length. And values within each other, which are told of by reference, may be as large as one
-//! likes when they are made a string of, or as deep. So values go through filters that look at them: the operands of
-//! sums, the lists and maps that are written down, and what is given to variables.
+//! The engine counts a template's steps, and the bytes of the strings and lists that they make. Two things it
+//! does not count. A sum of lists refers to its operands. If such sums are nested deeply enough, they are built
+//! at once, whatever their length. Nested values are references. They may have any size or depth when they
+//! become a string. So values pass through filters that check them: the operands of sums, written lists
+//! and maps, and values of variables.
 //!
 //! ```text
 //! a + b.c              (a)|summand + (b.c)|summand
@@ -15,14 +15,14 @@
 
 use std::cmp::Reverse;
 
-/// A filter that holds values to a limit. Of several for the same value the first is the innermost.
+/// A filter that holds values to a limit. The first of several for one value is the innermost.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Limit {
-    /// Of what becomes a part of another value.
+    /// The limit of a value that becomes a part of another.
     Nested,
-    /// Of operands of sums.
+    /// The limit of operands of sums.
     Summand,
-    /// Of what a variable is given.
+    /// The limit of values assigned to a variable.
     Kept,
 }
 
@@ -36,8 +36,8 @@ impl Limit {
         }
     }
 
-    /// Brackets that open where the value begins. What is behind a nested value may belong to it, as in
-    /// `[1, 2][0]`, so that the filter is within brackets, too.
+    /// Brackets that open where the value begins. Text after a nested value may belong to it, as in `[1,
+    /// 2][0]`. So the filter is within brackets, too.
     fn opening(self) -> &'static str {
         match self {
             Self::Nested => "((",
@@ -45,7 +45,7 @@ impl Limit {
         }
     }
 
-    /// What is put where the value ends.
+    /// The text inserted after the value.
     fn closing(self) -> String {
         let close = match self {
             Self::Nested => ")",
@@ -55,8 +55,8 @@ impl Limit {
     }
 }
 
-/// Where text is put in: a byte of the template; whether the value ends there; where it begins, since of values
-/// that end together the last is the innermost; and its limit.
+/// The places of inserted text: a byte of the template; whether the value ends there; where it begins, since of
+/// values that end together the last is the innermost; and its limit.
 type Place = (usize, bool, Reverse<usize>, Limit);
 
 /// Marks `start..end` as a value that gets a limit.
@@ -207,12 +207,12 @@ fn string_length(text: &str, quote: char) -> usize {
     end.map_or(text.len(), |it| it + 2)
 }
 
-/// What a tag, or brackets in it, contains so far.
+/// The contents so far of a tag, or of brackets in it.
 #[derive(Default)]
 struct Level {
-    /// Where the brackets begin, if they are a list or map that is written down.
+    /// The start of the brackets, if they are a list or map literal.
     literal: Option<usize>,
-    /// Operands of the sum that is being read, of which there may be one alone.
+    /// Operands of the sum that is being read; there may be one alone.
     operands: Vec<(usize, usize)>,
     /// The operand that is being read.
     operand: Option<(usize, usize)>,

@@ -1,21 +1,21 @@
-//! Values as models write them that do not write JSON: Python's, and Gemma's.
+//! Values in other forms than JSON: Python's, and Gemma's.
 
 use serde_json::{Map, Value};
 
 use crate::scan::skip_space;
 
-/// What Gemma writes around strings.
-const QUOTE: &str = "<|\"|>";
+/// Quotes of strings by Gemma 4, and by FunctionGemma.
+const QUOTES: [&str; 2] = ["<|\"|>", "<escape>"];
 
-/// The deepest nesting, as of what `serde_json` reads.
+/// The deepest nesting, as in `serde_json`'s reader.
 const DEPTH: usize = 127;
 
 /// Why there is no value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Stop {
-    /// More is to come.
+    /// The value continues.
     Open,
-    /// There is none.
+    /// The text is no value.
     Wrong,
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn container(text: &str) -> Option<Value> {
 /// The value that begins at `at`, and its end. A number or a word has to be followed by something that ends it.
 ///
 /// # Errors
-/// There is none, or more is to come.
+/// Fails if no value begins there, or if the text is incomplete.
 pub(crate) fn literal(text: &str, at: usize) -> Result<(Value, usize), Stop> {
     value(text, at, DEPTH)
 }
@@ -40,7 +40,7 @@ pub(crate) fn literal(text: &str, at: usize) -> Result<(Value, usize), Stop> {
 /// The key that begins at `at`, a word or a string, and its end.
 ///
 /// # Errors
-/// As of [`literal`].
+/// The same errors as [`literal`].
 pub(crate) fn key(text: &str, at: usize) -> Result<(String, usize), Stop> {
     if let Some(read) = string(text, at)? {
         return Ok(read);
@@ -101,11 +101,11 @@ fn object(text: &str, at: usize, depth: usize) -> Result<(Value, usize), Stop> {
     Ok((members.into(), skip_to(text, here, b'}')))
 }
 
-/// Where the next part of a list begins, the first one or one behind a comma; nothing if `close` comes, before which a
-/// comma may be.
+/// The start of a list's next part, the first one or one after a comma; nothing if `close` comes, before which
+/// a comma may be.
 ///
 /// # Errors
-/// Something else comes, or nothing yet.
+/// Fails if other text follows, or if the text is incomplete.
 pub(crate) fn next(
     text: &str,
     at: usize,
@@ -132,10 +132,10 @@ pub(crate) fn skip_to(text: &str, at: usize, close: u8) -> usize {
     found.map_or(text.len(), |it| at + it + 1)
 }
 
-/// What is behind a separator.
+/// The text after a separator.
 ///
 /// # Errors
-/// It does not come, or nothing yet.
+/// Fails if the separator is missing, or if the text is incomplete.
 pub(crate) fn behind(text: &str, at: usize, separator: u8) -> Result<usize, Stop> {
     let here = skip_space(text, at);
     match text.as_bytes().get(here) {
@@ -148,12 +148,14 @@ pub(crate) fn behind(text: &str, at: usize, separator: u8) -> Result<usize, Stop
 /// The string that begins at `at`, if one does.
 fn string(text: &str, at: usize) -> Result<Option<(String, usize)>, Stop> {
     let rest = &text[at..];
-    if rest.is_empty() || (QUOTE.starts_with(rest) && rest.len() < QUOTE.len()) {
+    let begun = |quote: &&str| quote.starts_with(rest) && rest.len() < quote.len();
+    if QUOTES.iter().any(begun) {
         return Err(Stop::Open);
     }
-    if let Some(inner) = rest.strip_prefix(QUOTE) {
-        let length = inner.find(QUOTE).ok_or(Stop::Open)?;
-        let end = at + length + 2 * QUOTE.len();
+    let quoted = |quote: &'static str| Some((rest.strip_prefix(quote)?, quote));
+    if let Some((inner, quote)) = QUOTES.into_iter().find_map(quoted) {
+        let length = inner.find(quote).ok_or(Stop::Open)?;
+        let end = at + length + 2 * quote.len();
         return Ok(Some((inner[..length].to_owned(), end)));
     }
     let quote = match rest.as_bytes()[0] {
@@ -173,7 +175,7 @@ fn string(text: &str, at: usize) -> Result<Option<(String, usize)>, Stop> {
     Err(Stop::Open)
 }
 
-/// What is behind a backslash. One that escapes nothing stays, as in Python.
+/// The character after a backslash. One that escapes nothing stays, as in Python.
 fn escape(chars: &mut std::str::CharIndices, out: &mut String) -> Result<(), Stop> {
     let (_, char) = chars.next().ok_or(Stop::Open)?;
     match char {

@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 use crate::answer::{Answer, ToolCall};
 use crate::error::ChatError;
 
-/// One message: an object with a `role`, and whatever else the template of a model knows, such as
-/// `content`, `reasoning_content`, `tool_calls`, `tool_call_id` and `name`, as OpenAI's API has them.
+/// One message: an object with a `role` and the fields that the model's template knows. These are OpenAI's,
+/// such as `content`, `reasoning_content`, `tool_calls`, `tool_call_id` and `name`.
 ///
 /// Its keys keep their order, which templates can see.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -15,29 +15,29 @@ use crate::error::ChatError;
 pub struct Message(Map<String, Value>);
 
 impl Message {
-    /// A message of `role` that says `content`.
+    /// A message with a `role` and `content`.
     pub fn new(role: &str, content: &str) -> Self {
         let mut message = Message(Map::new());
         message.set("role", role).set("content", content);
         message
     }
 
-    /// What a system prompt is.
+    /// A system prompt.
     pub fn system(content: &str) -> Self {
         Message::new("system", content)
     }
 
-    /// What the user says.
+    /// A message of the user.
     pub fn user(content: &str) -> Self {
         Message::new("user", content)
     }
 
-    /// What the model says.
+    /// A message of the model.
     pub fn assistant(content: &str) -> Self {
         Message::new("assistant", content)
     }
 
-    /// What the model says, with what it thought and wants done.
+    /// A message of the model, with its reasoning and tool calls.
     pub fn answer(answer: &Answer) -> Self {
         let mut message = Message::assistant(&answer.content);
         if !answer.reasoning.is_empty() {
@@ -54,7 +54,7 @@ impl Message {
         message
     }
 
-    /// What came of a tool call.
+    /// The result of a tool call.
     pub fn tool(call: &ToolCall, result: &str) -> Self {
         let mut message = Message::new("tool", result);
         message.set("name", call.name.as_str());
@@ -65,7 +65,7 @@ impl Message {
     /// The messages of a JSON array.
     ///
     /// # Errors
-    /// If it is none, or one of its items is no object with a string `role`.
+    /// Fails if the value is no array, or if an item is no object with a string `role`.
     pub fn list(messages: &Value) -> Result<Vec<Self>, ChatError> {
         let wrong = |index, reason: &str| ChatError::Message {
             index,
@@ -106,12 +106,12 @@ impl Message {
         self.0.shift_remove(key)
     }
 
-    /// Who speaks.
+    /// The role of the speaker.
     pub fn role(&self) -> &str {
         self.get("role").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// What is said: the content, or the text of its parts on lines of their own. Empty if there is none.
+    /// The content, or the text of its parts on separate lines. It is empty if there is none.
     pub fn text(&self) -> String {
         match self.get("content") {
             Some(Value::String(text)) => text.clone(),
@@ -123,7 +123,7 @@ impl Message {
         }
     }
 
-    /// Gives what was thought the names that templates have for it, as transformers does.
+    /// Gives the reasoning the names that templates have for it, as transformers does.
     pub(crate) fn name_reasoning(&mut self) {
         const NAMES: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
         let given = NAMES
@@ -139,7 +139,7 @@ impl Message {
         self.set("reasoning_content", reasoning);
     }
 
-    /// Puts `text` before what is said.
+    /// Puts `text` before the content.
     pub(crate) fn prepend(&mut self, text: &str) {
         match self.get_mut("content") {
             Some(Value::Array(parts)) => {

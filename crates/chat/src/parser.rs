@@ -1,4 +1,4 @@
-//! Takes answers apart while they are written.
+//! Parsing of answers while they are generated.
 
 use serde_json::Value;
 
@@ -7,30 +7,31 @@ use crate::call::{self, Context, Status, Tools, What};
 use crate::reasoning::ReasoningFormat;
 use crate::syntax::{AnswerSyntax, Call, Shape};
 
-/// What a parser is to know of an answer.
+/// Options of a parser.
 #[derive(Clone, Debug, Default)]
 pub struct ParseOptions {
-    /// What becomes of reasoning.
+    /// The handling of reasoning.
     pub reasoning: ReasoningFormat,
-    /// The tools that the model was told of, as OpenAI's API has them. Without any there are no tool calls.
+    /// The tools that the model may call, as in OpenAI's API.
     pub tools: Vec<Value>,
-    /// The end of the prompt that began reasoning ([`AnswerSyntax::thinking_begun`]). Where the answer goes on with
-    /// reasoning, that is part of it.
+    /// The end of the prompt that began the reasoning ([`AnswerSyntax::thinking_begun`]). Does the
+    /// answer continue reasoning that has begun? Then that is part of it.
     pub thinking_begun: Option<String>,
 }
 
-/// Takes an answer apart into reasoning, content and tool calls, as it comes.
+/// Splits an answer into reasoning, content and tool calls while it is generated.
 ///
-/// A mark counts where its family writes it: reasoning begins before anything else of a message, and a message ends
-/// where nothing but marks follows. Elsewhere a mark is text. Text is held back as long as it may turn out to be a
-/// mark. Nothing is dropped: what begins like a tool call and is none becomes content, or stays reasoning.
+/// A mark counts only where its family writes it. Reasoning begins before anything else of a
+/// message, and a message ends where only marks follow. Elsewhere a mark is text. Text that may
+/// become a mark is held back. Nothing is dropped: text that begins like a tool call but is none
+/// becomes content, or stays reasoning.
 pub struct AnswerParser {
     syntax: &'static AnswerSyntax,
     tools: Tools,
     separates: bool,
     /// Reasoning that is part of the content was begun.
     within: bool,
-    /// What the prompt says of it, until something is said.
+    /// The prompt's state, until the answer has text.
     begun: String,
     /// Text that no step is about yet.
     pending: String,
@@ -42,10 +43,10 @@ pub struct AnswerParser {
     steps: Vec<Step>,
 }
 
-/// How far a message has come.
+/// Part of a message that the parser is in.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
-    /// It has nothing but marks.
+    /// Only marks so far.
     Start,
     /// Its reasoning has ended.
     Reasoned,
@@ -58,12 +59,12 @@ enum Place {
 #[derive(Clone, Copy)]
 enum Mode {
     Content,
-    /// Until this mark.
+    /// Reasoning, up to this mark.
     Thinking(&'static str),
     Calling(Progress),
 }
 
-/// How much of a call's text has become steps.
+/// Progress of a call's text towards steps.
 #[derive(Clone, Copy)]
 struct Progress {
     call: &'static Call,
@@ -109,7 +110,7 @@ enum Behind {
 }
 
 impl AnswerParser {
-    /// A parser for an answer in `syntax` that comes in parts.
+    /// A parser for an answer in `syntax` that arrives in parts.
     pub fn new(syntax: &'static AnswerSyntax, options: &ParseOptions) -> Self {
         AnswerParser::with(syntax, options, true)
     }
@@ -146,7 +147,7 @@ impl AnswerParser {
         parser
     }
 
-    /// A whole answer.
+    /// Parses a whole answer.
     pub fn parse(syntax: &'static AnswerSyntax, options: &ParseOptions, text: &str) -> Answer {
         let mut parser = AnswerParser::with(syntax, options, false);
         let mut answer = Answer::default();
@@ -157,14 +158,14 @@ impl AnswerParser {
         answer
     }
 
-    /// More text.
+    /// Adds more text.
     pub fn push(&mut self, text: &str) -> Vec<Step> {
         self.pending += text;
         while !self.pending.is_empty() && self.advance(false) {}
         std::mem::take(&mut self.steps)
     }
 
-    /// The end of the text.
+    /// Ends the text.
     pub fn finish(&mut self) -> Vec<Step> {
         while !self.pending.is_empty() && self.advance(true) {}
         std::mem::take(&mut self.steps)
@@ -284,13 +285,18 @@ impl AnswerParser {
                 self.within = !self.within;
             }
             Mark::Call(call) => self.begin_call(call, at, None),
-            Mark::Open => self.pass_mark(end),
+            Mark::Open => {
+                self.pass_mark(end);
+                // Marks behind the beginning of a message may begin with a space.
+                self.skips_space = text != self.syntax.next;
+            }
             Mark::Close | Mark::Wrap => match (self.behind(end, last), mark) {
                 (Behind::Unknown, _) => return false,
                 (Behind::Call(call, lead), _) => self.begin_call(call, lead, None),
                 (Behind::Message | Behind::End, Mark::Close) => {
                     self.pass_mark(end);
                     self.place = Place::Start;
+                    self.skips_space = true;
                 }
                 _ => self.say(end),
             },
@@ -331,12 +337,20 @@ impl AnswerParser {
     /// An answer that begins with a brace, or with a recipient, may be a call.
     fn bare_call(&mut self, last: bool) -> Option<bool> {
         let bare = self.syntax.calls.iter().find(|call| call.open.is_empty());
-        let addressed = |call: &Call| call.shape == Shape::Recipient;
-        let begins = matches!(self.place, Place::Start | Place::Reasoned);
-        let call = bare.filter(|it| begins && (!self.tools.is_empty() || addressed(it)))?;
-        let space = self.pending.len() - self.pending.trim_start().len();
+        let addressed = |call: &Call| matches!(call.shape, Shape::Recipient(_));
+        // A word in place of a tool's name is a mark, also where there are no tools.
+        let marked = |call: &Call| matches!(call.shape, Shape::Recipient(said) if !said.is_empty());
+        let called = !self.tools.is_empty();
+        let call = bare.filter(|it| match self.place {
+            Place::Start | Place::Reasoned => called || marked(it),
+            Place::Called => called && !addressed(it),
+            Place::Said => false,
+        })?;
+        // Between calls there may be a semicolon.
+        let skipped = |c: char| c.is_whitespace() || (c == ';' && self.place == Place::Called);
+        let space = self.pending.len() - self.pending.trim_start_matches(skipped).len();
         if space < self.pending.len() {
-            let begins = addressed(call) || self.pending[space..].starts_with('{');
+            let begins = call::may_begin(call, &self.pending[space..], &self.tools);
             return begins.then(|| {
                 self.begin_call(call, space, None);
                 true
@@ -376,7 +390,7 @@ impl AnswerParser {
         }
     }
 
-    /// How many bytes at the end may belong to one of `marks`, with the white space before.
+    /// Number of bytes at the end that may belong to one of `marks`, with the white space before.
     fn kept(&self, marks: impl Iterator<Item = &'static str>, last: bool) -> usize {
         if last {
             return 0;
@@ -431,7 +445,7 @@ impl AnswerParser {
         true
     }
 
-    /// Goes on behind reasoning, which `close` ended: it may have been a message of its own.
+    /// Goes on behind reasoning, which `close` ended: it may have been a separate message.
     fn end_reasoning(&mut self, close: &str) {
         self.place = match self.syntax.closes.contains(&close) {
             true => Place::Start,
@@ -487,7 +501,7 @@ impl AnswerParser {
         true
     }
 
-    /// Has what begins like a call, and is none, be what the text around it is.
+    /// Returns text that begins like a call, and is none, as part of the text around it.
     fn refuse_call(&mut self, progress: Progress) {
         let Progress { call, lead, .. } = progress;
         let mut chars = self.pending[lead..].chars();
@@ -560,7 +574,7 @@ mod tests {
         }
     }
 
-    /// The steps of a text that comes in parts of so many characters.
+    /// The steps of a text that comes in parts of this number of characters.
     fn steps(
         syntax: &'static AnswerSyntax,
         options: &ParseOptions,
@@ -695,8 +709,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-        /// Text in is parts out, byte for byte: what adds nothing is marks and white space, and what is added is
-        /// what was written.
+        /// Checks that the parts are the text, byte for byte. Parts that add nothing are marks and white space;
+        /// added text is the written text.
         #[test]
         fn every_byte_is_accounted_for(
             words in proptest::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 0..10),
@@ -722,7 +736,7 @@ mod tests {
                             prop_assert_eq!(said, &step.source, "{}: {:?}", syntax.name, text);
                         }
                         None if !tools => {
-                            let mut silent = step.source.trim().to_owned();
+                            let mut silent = step.source.clone();
                             for mark in &marks {
                                 silent = silent.replace(mark, "");
                             }

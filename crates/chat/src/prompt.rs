@@ -1,4 +1,4 @@
-//! Prompts: what a template wrote, and which of it is from outside.
+//! Prompts: a template's text with marks for outside text.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::control::{ControlTokens, Cover, StandIns};
 use crate::error::ChatError;
 
-/// A prompt as text, with the places where a control token must not be.
+/// A prompt as text, and the ranges in which control tokens are not allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
     text: String,
@@ -16,14 +16,14 @@ pub struct Prompt {
 }
 
 impl Prompt {
-    /// What `render` writes for `context`, none of whose strings becomes a control token.
+    /// The output of `render` for `context`. None of its strings becomes a control token.
     ///
-    /// The text is that of a conversation in which only control tokens, and what could become one beside
-    /// other text, have stand-ins: where there are none, that is the conversation itself. Where stand-ins for
-    /// every character that structures tokens give the same text, they say more exactly what is from outside.
+    /// In the text of a conversation, only control tokens, and texts that could become one, have stand-ins:
+    /// where there are none, that is the conversation itself. If stand-ins for every structural character give
+    /// the same text, they mark outside text more exactly.
     ///
     /// # Errors
-    /// Those of `render`, and [`ChatError::Marks`].
+    /// The errors of `render`, and [`ChatError::Marks`].
     pub(crate) fn guarded(
         context: &Map<String, Value>,
         control: &ControlTokens,
@@ -48,13 +48,13 @@ impl Prompt {
         &self.text
     }
 
-    /// Bytes that are from outside, in order: no control token may cover one of them.
+    /// Byte ranges from outside, in order: no control token may overlap one of them.
     pub fn guards(&self) -> &[Range<usize>] {
         &self.guarded
     }
 
-    /// The ids of the prompt: control tokens where the template wrote them, and only there. It begins with
-    /// BOS if the tokenizer wants that, once also where the template wrote it.
+    /// The ids of the prompt, with control tokens only where the template wrote them. It begins
+    /// with BOS if the tokenizer wants that; only once even if the template wrote it too.
     pub fn encode(&self, tokenizer: &Tokenizer) -> Vec<u32> {
         let mut ids = tokenizer.encode_guarded(&self.text, &self.guarded);
         let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());

@@ -1,14 +1,100 @@
-//! Methods of Python's types that templates call, beyond those that minijinja's `pycompat` has.
+//! Methods of Python's types that templates call, if minijinja's `pycompat` lacks them. Also the
+//! text of values in Python's form.
+
+use std::fmt::Write;
 
 use minijinja::value::{Value, ValueKind, from_args};
-use minijinja::{Error, ErrorKind, State};
+use minijinja::{Error, ErrorKind, Output, State, escape_formatter, filters};
 use minijinja_contrib::pycompat;
+
+use crate::json;
+
+/// Writes a value in the place of `{{ value }}`, as Python would.
+///
+/// # Errors
+/// Fails if the output is full.
+pub(crate) fn format(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
+    match text(value) {
+        Some(text) => Ok(out.write_str(&text)?),
+        None => escape_formatter(out, state, value),
+    }
+}
+
+/// The filter `string`.
+///
+/// # Errors
+/// Fails if the value may not become a string.
+pub(crate) fn string(state: &State, value: &Value) -> Result<Value, Error> {
+    match text(value) {
+        Some(text) => {
+            state.consume_fuel(text.len() as u64 / BYTES)?;
+            Ok(text.into())
+        }
+        None => filters::string(state, value),
+    }
+}
+
+/// The text of a value with exponents, which minijinja writes otherwise.
+fn text(value: &Value) -> Option<String> {
+    has_exponent(value).then(|| {
+        let mut text = String::new();
+        write_repr(value, &mut text);
+        text
+    })
+}
+
+/// The items of a list or a map, each with its key if it has one.
+fn items(value: &Value) -> impl Iterator<Item = (Option<Value>, Value)> {
+    let is_map = value.kind() == ValueKind::Map;
+    let is_list = value.kind() == ValueKind::Seq;
+    let items = (is_map || is_list).then(|| value.try_iter().ok()).flatten();
+    items.into_iter().flatten().map(move |item| match is_map {
+        true => (
+            Some(item.clone()),
+            value.get_item(&item).unwrap_or_default(),
+        ),
+        false => (None, item),
+    })
+}
+
+/// Does Python write an exponent in this value, or in a part of it?
+fn has_exponent(value: &Value) -> bool {
+    match value.kind() {
+        ValueKind::Number => !value.is_integer() && json::number(value).contains('e'),
+        _ => items(value).any(|(_, item)| has_exponent(&item)),
+    }
+}
+
+fn write_repr(value: &Value, out: &mut String) {
+    let brackets = match value.kind() {
+        ValueKind::Map => ['{', '}'],
+        ValueKind::Seq => ['[', ']'],
+        ValueKind::Number => return out.push_str(&json::number(value)),
+        _ => {
+            // Writing to a string cannot fail.
+            let _ = write!(out, "{value:?}");
+            return;
+        }
+    };
+    out.push(brackets[0]);
+    for (index, (key, item)) in items(value).enumerate() {
+        if index > 0 {
+            out.push_str(", ");
+        }
+        if let Some(key) = key {
+            write_repr(&key, out);
+            out.push_str(": ");
+        }
+        write_repr(&item, out);
+    }
+    out.push(brackets[1]);
+}
 
 /// Calls `method` of `value`, as Python would.
 ///
 /// # Errors
-/// If there is no such method, or its arguments are wrong. Methods that change a list or a dictionary are
-/// refused, as in the sandbox of `apply_chat_template`.
+/// Fails if there is no such method, or if its arguments are wrong. Methods that change a list or a
+/// dictionary fail, as in the sandbox of `apply_chat_template`.
 pub(crate) fn call(
     state: &mut State,
     value: &Value,

@@ -1,4 +1,4 @@
-//! What becomes of the reasoning in an answer.
+//! Handling of the reasoning in an answer.
 
 use std::str::FromStr;
 
@@ -9,11 +9,11 @@ use crate::error::ChatError;
 pub enum ReasoningFormat {
     /// Reasoning stays in the content, with its tags.
     None,
-    /// Reasoning is told apart from the content.
+    /// Reasoning is separated from the content.
     Deepseek,
-    /// As `Deepseek` for a whole answer, and as `None` while it is streamed.
+    /// The same as `Deepseek` for a whole answer, and as `None` while it is streamed.
     DeepseekLegacy,
-    /// As `Deepseek`.
+    /// The same as `Deepseek`.
     #[default]
     Auto,
 }
@@ -27,7 +27,7 @@ impl ReasoningFormat {
         ("auto", ReasoningFormat::Auto),
     ];
 
-    /// Whether reasoning is told apart, in a stream or in a whole answer.
+    /// Whether reasoning is separated, in a stream or in a whole answer.
     pub(crate) fn separates(self, streamed: bool) -> bool {
         match self {
             ReasoningFormat::None => false,

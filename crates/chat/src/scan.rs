@@ -1,6 +1,6 @@
-//! JSON that is not complete yet.
+//! Incomplete JSON.
 
-/// How far a value reaches.
+/// Extent of a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Extent {
     /// It ends before this byte.
@@ -24,10 +24,10 @@ pub(crate) fn skip_space(text: &str, at: usize) -> usize {
     at + (text[at..].len() - text[at..].trim_start().len())
 }
 
-/// The deepest nesting, as of what `serde_json` reads.
+/// The deepest nesting, as in `serde_json`'s reader.
 const DEPTH: usize = 127;
 
-/// What may come next in a value.
+/// The elements that may come next in a value.
 #[derive(Clone, Copy, PartialEq)]
 enum Next {
     Value,
@@ -38,8 +38,7 @@ enum Next {
     CommaOrEnd,
 }
 
-/// How far the value that begins at `at` reaches. What is wrong shows at the first byte with which nothing could
-/// be a value, however much of the text is known.
+/// Extent of the value that begins at `at`.
 pub(crate) fn value(text: &str, at: usize) -> Extent {
     let bytes = text.as_bytes();
     let mut within = Vec::new();
@@ -181,7 +180,7 @@ fn string(bytes: &[u8], at: usize) -> Extent {
     Extent::Open
 }
 
-/// What follows a backslash.
+/// The character after a backslash.
 fn escape(bytes: &[u8], at: usize) -> Extent {
     match bytes.get(at) {
         None => Extent::Open,
@@ -198,8 +197,7 @@ fn escape(bytes: &[u8], at: usize) -> Extent {
     }
 }
 
-/// The members of the object that begins at `at`, the last one of which may be open, and how far the object
-/// reaches.
+/// The members of the object that begins at `at`, and the object's end. The last member may be open.
 pub(crate) fn members(text: &str, at: usize) -> (Vec<Member>, Extent) {
     let bytes = text.as_bytes();
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Whether the arguments of a call fit the schema of their parameters.
+//! Validation of a call's arguments by the schema of their parameters.
 
 use std::cmp::Ordering::{Equal, Greater, Less};
 
@@ -7,11 +7,12 @@ use serde_json::Value;
 /// References to follow one after the other; a schema that only refers to itself has no end.
 const REFERENCES: usize = 32;
 
-/// Why `value` is none of the JSON schema `schema`, with the place in it; nothing where none is found.
+/// The reason why `value` does not match the JSON schema `schema`, with the place; `None` if it
+/// matches.
 ///
-/// Looked at are `type`, `enum`, `const`, `required`, `properties`, `additionalProperties`, `items`, `anyOf`, `oneOf`,
-/// `allOf`, `$ref` within the schema, and the least and largest numbers, lengths and counts. Other keywords are
-/// passed over.
+/// The check covers `type`, `enum`, `const`, `required`, `properties`, `additionalProperties` and `items`. It
+/// also covers `anyOf`, `oneOf`, `allOf`, `$ref` within the schema, and limits of numbers, lengths and counts.
+/// Other keywords are ignored.
 pub fn schema_mismatch(schema: &Value, value: &Value) -> Option<String> {
     let root = Root(schema);
     let wrong = root.check(schema, value, REFERENCES).err()?;
@@ -168,7 +169,7 @@ fn listed(schema: &Value, value: &Value) -> Result<(), Wrong> {
     Err(Wrong::here(reason))
 }
 
-/// As JSON Schema has it, 1 and 1.0 are the same.
+/// The numbers 1 and 1.0 are equal, as in JSON Schema.
 fn same(a: &Value, b: &Value) -> bool {
     a == b || (a.is_number() && b.is_number() && a.as_f64() == b.as_f64())
 }

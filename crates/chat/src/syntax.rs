@@ -1,17 +1,17 @@
-//! How families of models write reasoning and tool calls.
+//! The syntaxes of model families for reasoning and tool calls.
 
-/// One family's way.
+/// The syntax of one family.
 #[derive(Debug, PartialEq)]
 pub struct AnswerSyntax {
     /// Its name.
     pub name: &'static str,
-    /// What its templates contain.
-    pub(crate) signs: &'static [&'static str],
+    /// Texts of its templates: those of one group are enough, all of them.
+    pub(crate) signs: &'static [&'static [&'static str]],
     /// Tool calls within reasoning are part of it. In other families models forget to end it.
     pub(crate) quotes_calls: bool,
-    /// What begins and ends reasoning.
+    /// The marks around reasoning.
     pub(crate) thinks: &'static [(&'static str, &'static str)],
-    /// What begins a tool call, and how it goes on.
+    /// The mark that begins a tool call, and the form of the call.
     pub(crate) calls: &'static [Call],
     /// Marks before and behind a group of tool calls.
     pub(crate) wraps: &'static [(&'static str, &'static str)],
@@ -26,16 +26,16 @@ pub struct AnswerSyntax {
 /// A way to write a tool call. White space may be between its parts.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Call {
-    /// What it begins with; nothing for JSON that an answer begins with.
+    /// Its first mark; nothing for JSON that an answer begins with.
     pub(crate) open: &'static str,
     pub(crate) shape: Shape,
-    /// What it ends with, which models may forget.
+    /// Its last mark, which models may forget.
     pub(crate) close: &'static str,
 }
 
 #[derive(Debug, PartialEq)]
 pub(crate) enum Shape {
-    /// An object with the name and the arguments, or an array of them.
+    /// Objects with the name and the arguments, an array of them, or a list of Python's calls.
     Json,
     /// The name, this text, and the arguments as JSON; or as [`Shape::Json`] if it begins with a bracket.
     Named(&'static str),
@@ -45,29 +45,35 @@ pub(crate) enum Shape {
     Braced(&'static str),
     /// A list of Python's calls, with named arguments.
     Python,
-    /// On a line of its own the name, and the arguments as JSON; or `all`, and no call. Answers may begin so.
-    Recipient,
+    /// Python's calls, on their own lines.
+    Lines,
+    /// On its own line the name, and the arguments as JSON; or this word, and no call. Answers may
+    /// begin so.
+    Recipient(&'static str),
 }
 
 /// The tags around arguments.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Tags {
+    /// Mark before the name, where a message begins; text in between is skipped.
+    pub(crate) name: &'static str,
     /// Behind the name; nothing if it ends where a key begins, or the call ends.
     pub(crate) name_end: &'static str,
     pub(crate) key: &'static str,
     pub(crate) key_end: &'static str,
-    /// Before the value; what is between is passed over.
+    /// Mark before the value; text in between is skipped.
     pub(crate) value: &'static str,
     pub(crate) value_end: &'static str,
-    /// What is put around values that contain such tags.
+    /// The marks around values that contain such tags.
     pub(crate) quote: (&'static str, &'static str),
-    /// The key, and what is behind it, is behind `value_end`, too. Objects and lists are such tags in values.
+    /// Do the key and the text behind it come after `value_end`, too?
     pub(crate) nests: bool,
 }
 
 impl Tags {
-    /// Of a family that has nothing special.
+    /// The syntax of a family without special features.
     const PLAIN: Self = Self {
+        name: "",
         name_end: "",
         key: "",
         key_end: "",
@@ -89,18 +95,26 @@ impl AnswerSyntax {
         SYNTAXES.iter().find(|it| it.name == name)
     }
 
-    /// The syntax that a template asks models for, by what it contains.
+    /// The syntax that a template asks for, detected from its text.
     pub fn detect(template: &str) -> &'static Self {
-        let fits = |it: &&AnswerSyntax| it.signs.iter().all(|sign| template.contains(sign));
+        let has_all = |signs: &&[&str]| signs.iter().all(|sign| template.contains(sign));
+        let fits = |it: &&AnswerSyntax| it.signs.iter().any(has_all);
         SYNTAXES.iter().find(fits).unwrap_or(&GENERIC)
     }
 
-    /// What begins reasoning, if answers have any.
+    /// The marks around a list of calls as JSON, if answers have such lists.
+    pub(crate) fn call_marks(&self) -> Option<(&'static str, &'static str)> {
+        let call = self.calls.first()?;
+        let lists = call.shape == Shape::Json && !call.close.is_empty();
+        lists.then_some((call.open, call.close))
+    }
+
+    /// The mark that begins reasoning, if answers have any.
     pub fn begins_thinking(&self) -> Option<&'static str> {
         self.thinks.first().map(|(open, _)| *open)
     }
 
-    /// The part of a prompt that began reasoning which the answer goes on with.
+    /// The end of a prompt that began reasoning, which the answer continues.
     pub fn thinking_begun<'p>(&self, prompt: &'p str) -> Option<&'p str> {
         self.thinks.iter().find_map(|(open, close)| {
             let tail = &prompt[prompt.rfind(open)?..];
@@ -111,11 +125,7 @@ impl AnswerSyntax {
 
 const THINK: (&str, &str) = ("<think>", "</think>");
 
-const JSON_IN_TAGS: Call = Call {
-    open: "<tool_call>",
-    shape: Shape::Json,
-    close: "</tool_call>",
-};
+const JSON_IN_TAGS: Call = json("<tool_call>", "</tool_call>");
 
 const FUNCTION_TAGS: Call = Call {
     open: "<function=",
@@ -141,46 +151,219 @@ const ARGUMENT_TAGS: Call = Call {
     close: "</tool_call>",
 };
 
-/// JSON alone, and reasoning in tags: what models without a syntax of their own are asked for.
+/// JSON alone, and reasoning in tags: the syntax for models without one of their own.
 const GENERIC: AnswerSyntax = AnswerSyntax {
     name: "generic",
-    signs: &[],
+    calls: &[BARE],
+    ..PLAIN
+};
+
+/// A syntax without special features: reasoning in tags, and no calls.
+const PLAIN: AnswerSyntax = AnswerSyntax {
+    name: "",
+    signs: &[&[]],
     quotes_calls: false,
     thinks: &[THINK],
-    calls: &[BARE],
+    calls: &[],
     wraps: &[],
     opens: &[],
     closes: &[],
     next: "",
 };
 
-const BARE: Call = Call {
-    open: "",
-    shape: Shape::Json,
-    close: "",
-};
+/// A call without a mark.
+const BARE: Call = json("", "");
+
+/// Calls as JSON between two marks.
+const fn json(open: &'static str, close: &'static str) -> Call {
+    let shape = Shape::Json;
+    Call { open, shape, close }
+}
+
+/// A call that is a name, `separator` and JSON between two marks.
+const fn named(open: &'static str, separator: &'static str, close: &'static str) -> Call {
+    let shape = Shape::Named(separator);
+    Call { open, shape, close }
+}
+
+/// A call whose first line is the name, behind a mark; `said` in its place begins text.
+const fn recipient(open: &'static str, said: &'static str) -> Call {
+    let (shape, close) = (Shape::Recipient(said), "");
+    Call { open, shape, close }
+}
 
 /// The families; the first one whose signs a template contains is its.
 pub(crate) const SYNTAXES: &[AnswerSyntax] = &[
     AnswerSyntax {
+        name: "function-gemma",
+        signs: &[
+            &["<start_function_call>"],
+            &["<start_function_declaration>"],
+        ],
+        calls: &[Call {
+            open: "<start_function_call>",
+            shape: Shape::Braced("call:"),
+            close: "<end_function_call>",
+        }],
+        ..PLAIN
+    },
+    AnswerSyntax {
+        name: "muse-glimmer",
+        signs: &[&["<atem:function_calls>"]],
+        quotes_calls: true,
+        thinks: &[(" to=self<|message|>", "<|eom|>")],
+        calls: &[Call {
+            open: " to=",
+            shape: Shape::Tagged(&Tags {
+                name: "<atem:invoke name=\"",
+                name_end: "\">",
+                key: "<atem:parameter name=\"",
+                key_end: "\">",
+                value_end: "</atem:parameter>",
+                ..Tags::PLAIN
+            }),
+            close: "</atem:invoke>",
+        }],
+        wraps: &[("<atem:function_calls>", "</atem:function_calls>")],
+        opens: &[" to=user<|message|>", NEXT],
+        closes: &["<|eom|>", "<|eot|>"],
+        next: NEXT,
+    },
+    AnswerSyntax {
+        name: "solar-open",
+        signs: &[&["<|tool_call:begin|>"], &["<|begin|>", "<|content|>"]],
+        thinks: &[("<|think|>", "<|end|>")],
+        calls: &[named(
+            "<|tool_call:begin|>",
+            "<|tool_call:args|>",
+            "<|tool_call:end|>",
+        )],
+        wraps: &[("<|tool_calls|>", "<|calls|>")],
+        opens: &["<|content|>", "<|begin|>assistant"],
+        closes: &["<|end|>"],
+        next: "<|begin|>assistant",
+        ..PLAIN
+    },
+    AnswerSyntax {
+        name: "plamo-3",
+        signs: &[&["<|plamo:begin_tool_request"]],
+        thinks: &[("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>")],
+        calls: &[named(
+            "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>",
+            "<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|><|plamo:constrain|>json<|plamo:msg|>",
+            "<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>",
+        )],
+        wraps: &[(
+            "<|plamo:begin_tool_requests:plamo|>",
+            "<|plamo:end_tool_requests:plamo|>",
+        )],
+        ..PLAIN
+    },
+    AnswerSyntax {
+        name: "pangu",
+        signs: &[&["[unused9]", "[unused10]"]],
+        thinks: &[("[unused16]", "[unused17]")],
+        calls: &[json("[unused11]", "[unused12]")],
+        ..PLAIN
+    },
+    AnswerSyntax {
+        name: "phi-4-mini",
+        signs: &[&["<|tool|>", "<|/tool|>"], &["<|/tool_call|>"]],
+        calls: &[
+            json("<|tool_call|>", "<|/tool_call|>"),
+            json("functools", ""),
+        ],
+        ..PLAIN
+    },
+    AnswerSyntax {
+        name: "hunyuan-3",
+        signs: &[&["<tool_sep{}>", ":opensource"]],
+        thinks: &[("<think:opensource>", "</think:opensource>")],
+        calls: &[Call {
+            open: "<tool_call:opensource>",
+            shape: Shape::Tagged(&Tags {
+                name_end: "<tool_sep:opensource>",
+                key: "<arg_key:opensource>",
+                key_end: "</arg_key:opensource>",
+                value: "<arg_value:opensource>",
+                value_end: "</arg_value:opensource>",
+                ..Tags::PLAIN
+            }),
+            close: "</tool_call:opensource>",
+        }],
+        wraps: &[("<tool_calls:opensource>", "</tool_calls:opensource>")],
+        ..PLAIN
+    },
+    AnswerSyntax {
+        name: "hunyuan",
+        signs: &[&["<|extra_0|>", "<|extra_4|>"], &["<｜hy_Assistant｜>"]],
+        calls: &[json("<tool_calls>", "</tool_calls>")],
+        opens: &["<answer>"],
+        closes: &["</answer>"],
+        ..PLAIN
+    },
+    AnswerSyntax {
+        name: "olmo-3",
+        signs: &[&["<function_calls>"]],
+        calls: &[Call {
+            open: "<function_calls>",
+            shape: Shape::Lines,
+            close: "</function_calls>",
+        }],
+        ..PLAIN
+    },
+    AnswerSyntax {
+        name: "internlm-2",
+        signs: &[&["<|action_start|>"]],
+        calls: &[json("<|action_start|><|plugin|>", "<|action_end|>")],
+        ..PLAIN
+    },
+    AnswerSyntax {
+        name: "llama4",
+        signs: &[&["<|header_start|>"]],
+        calls: &[BARE],
+        opens: &["<|python_start|>", "<|python_end|>"],
+        closes: &["<|python_end|>"],
+        ..PLAIN
+    },
+    AnswerSyntax {
+        name: "exaone-deep",
+        signs: &[&["[|assistant|]", "<thought>"]],
+        thinks: &[("<thought>", "</thought>")],
+        calls: &[BARE],
+        ..PLAIN
+    },
+    AnswerSyntax {
+        name: "command-r",
+        signs: &[
+            &["Action:", "tool_name", "directly_answer"],
+            &["Action:", "tool_name", "directly-answer"],
+        ],
+        calls: &[
+            json("Action:\n```json", "```"),
+            json("Action: ```json", "```"),
+            json("Action:```json", "```"),
+        ],
+        opens: &["<|CHATBOT_TOKEN|>"],
+        closes: &["<|END_OF_TURN_TOKEN|>"],
+        ..PLAIN
+    },
+    AnswerSyntax {
         name: "gemma-4",
-        signs: &["<|tool_call>call:"],
-        quotes_calls: false,
+        signs: &[&["<|tool_call>call:"]],
         thinks: &[("<|channel>thought", "<channel|>")],
         calls: &[Call {
             open: "<|tool_call>",
             shape: Shape::Braced("call:"),
             close: "<tool_call|>",
         }],
-        wraps: &[],
         opens: &["<|channel>", "<channel|>"],
         closes: &["<|channel>thought", "<channel|>"],
-        next: "",
+        ..PLAIN
     },
     AnswerSyntax {
         name: "kimi-k3",
-        signs: &["<|open|>", "<|close|>"],
-        quotes_calls: false,
+        signs: &[&["<|open|>", "<|close|>"]],
         thinks: &[("<|open|>think<|sep|>", "<|close|>think<|sep|>")],
         calls: &[Call {
             open: "<|open|>call tool=\"",
@@ -197,12 +380,11 @@ pub(crate) const SYNTAXES: &[AnswerSyntax] = &[
         wraps: &[("<|open|>tools<|sep|>", "<|close|>tools<|sep|>")],
         opens: &["<|open|>response<|sep|>"],
         closes: &["<|close|>response<|sep|>", "<|close|>message<|sep|>"],
-        next: "",
+        ..PLAIN
     },
     AnswerSyntax {
         name: "minimax-m3",
-        signs: &["]<]minimax[>["],
-        quotes_calls: false,
+        signs: &[&["]<]minimax[>["]],
         thinks: &[("<mm:think>", "</mm:think>")],
         calls: &[Call {
             open: "]<]minimax[>[<invoke name=\"",
@@ -218,29 +400,26 @@ pub(crate) const SYNTAXES: &[AnswerSyntax] = &[
         }],
         wraps: &[("]<]minimax[>[<tool_call>", "]<]minimax[>[</tool_call>")],
         opens: &["</mm:think>"],
-        closes: &[],
-        next: "",
+        ..PLAIN
     },
     AnswerSyntax {
         name: "lfm2",
-        signs: &["<|tool_call_start|>"],
+        signs: &[
+            &["<|tool_call_start|>"],
+            &["<|tool_list_start|>"],
+            &["List of tools: ["],
+        ],
         quotes_calls: true,
-        thinks: &[THINK],
         calls: &[Call {
             open: "<|tool_call_start|>",
             shape: Shape::Python,
             close: "<|tool_call_end|>",
         }],
-        wraps: &[],
-        opens: &[],
-        closes: &[],
-        next: "",
+        ..PLAIN
     },
     AnswerSyntax {
         name: "minicpm-5",
-        signs: &["<param name=\""],
-        quotes_calls: false,
-        thinks: &[THINK],
+        signs: &[&["<param name=\""]],
         calls: &[Call {
             open: "<function name=\"",
             shape: Shape::Tagged(&Tags {
@@ -253,111 +432,68 @@ pub(crate) const SYNTAXES: &[AnswerSyntax] = &[
             }),
             close: "</function>",
         }],
-        wraps: &[],
-        opens: &[],
-        closes: &[],
-        next: "",
+        ..PLAIN
     },
     AnswerSyntax {
         name: "apriel-1.6",
-        signs: &["[BEGIN FINAL RESPONSE]"],
-        quotes_calls: false,
+        signs: &[&["[BEGIN FINAL RESPONSE]"]],
         thinks: &[("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]")],
-        calls: &[Call {
-            open: "<tool_calls>",
-            shape: Shape::Json,
-            close: "</tool_calls>",
-        }],
-        wraps: &[],
-        opens: &[],
-        closes: &[],
-        next: "",
+        calls: &[json("<tool_calls>", "</tool_calls>")],
+        ..PLAIN
     },
     AnswerSyntax {
         name: "functionary-v3.2",
-        signs: &[">>>all"],
-        quotes_calls: false,
+        signs: &[&[">>>all"]],
         thinks: &[],
-        calls: &[
-            Call {
-                open: ">>>",
-                shape: Shape::Recipient,
-                close: "",
-            },
-            Call {
-                open: "",
-                shape: Shape::Recipient,
-                close: "",
-            },
-        ],
-        wraps: &[],
-        opens: &[],
-        closes: &[],
-        next: "",
+        calls: &[recipient(">>>", "all"), recipient("", "all")],
+        ..PLAIN
     },
     AnswerSyntax {
         name: "gigachat-3.1",
-        signs: &["<|function_call|>"],
-        quotes_calls: false,
-        thinks: &[THINK],
-        calls: &[Call {
-            open: "<|function_call|>",
-            shape: Shape::Json,
-            close: "",
-        }],
-        wraps: &[],
-        opens: &[],
-        closes: &[],
-        next: "",
+        signs: &[&["<|function_call|>"]],
+        calls: &[json("<|function_call|>", "")],
+        ..PLAIN
     },
     AnswerSyntax {
         name: "ling-3",
-        signs: &["<arg_key>", "<|role_end|>"],
-        quotes_calls: false,
-        thinks: &[THINK],
+        signs: &[&["<arg_key>", "<|role_end|>"]],
         calls: &[ARGUMENT_TAGS],
-        wraps: &[],
-        opens: &[],
         closes: &["<|role_end|>"],
-        next: "",
+        ..PLAIN
     },
     AnswerSyntax {
         name: "gpt-oss",
-        signs: &["<|channel|>", "<|message|>"],
-        quotes_calls: false,
+        signs: &[
+            &["<|channel|>", "<|message|>"],
+            &["<|start|>", "<|message|>"],
+        ],
         thinks: &[("<|channel|>analysis<|message|>", "<|end|>")],
         calls: &[
-            Call {
-                open: "<|channel|>commentary to=functions.",
-                shape: Shape::Named("<|message|>"),
-                close: "<|call|>",
-            },
-            Call {
-                open: "<|channel|>analysis to=functions.",
-                shape: Shape::Named("<|message|>"),
-                close: "<|call|>",
-            },
-            Call {
-                open: " to=functions.",
-                shape: Shape::Named("<|message|>"),
-                close: "<|call|>",
-            },
+            named(
+                "<|channel|>commentary to=functions.",
+                "<|message|>",
+                "<|call|>",
+            ),
+            named(
+                "<|channel|>analysis to=functions.",
+                "<|message|>",
+                "<|call|>",
+            ),
+            named(" to=functions.", "<|message|>", "<|call|>"),
         ],
-        wraps: &[],
         opens: &[
             "<|channel|>final<|message|>",
             "<|channel|>commentary<|message|>",
             "<|channel|>commentary to=assistant",
-            GPT_OSS_NEXT,
+            NEXT,
         ],
         closes: &["<|end|>", "<|return|>", "<|call|>"],
-        next: GPT_OSS_NEXT,
+        next: NEXT,
+        ..PLAIN
     },
     AnswerSyntax {
         name: "deepseek-v3.2",
-        signs: &["｜DSML｜"],
-        quotes_calls: false,
-        thinks: &[THINK],
+        signs: &[&["｜DSML｜"]],
         calls: &[Call {
             open: "<｜DSML｜invoke name=\"",
             shape: Shape::Tagged(&Tags {
@@ -374,101 +510,67 @@ pub(crate) const SYNTAXES: &[AnswerSyntax] = &[
             ("<｜DSML｜function_calls>", "</｜DSML｜function_calls>"),
             ("<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"),
         ],
-        opens: &[],
-        closes: &[],
-        next: "",
+        ..PLAIN
     },
     AnswerSyntax {
         name: "deepseek-r1",
-        signs: &["<｜tool▁call▁begin｜>", "```json"],
-        quotes_calls: false,
-        thinks: &[THINK],
-        calls: &[Call {
-            open: "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
-            shape: Shape::Named("\n```json\n"),
-            close: "```<｜tool▁call▁end｜>",
-        }],
+        signs: &[&["<｜tool▁call▁begin｜>", "```json"]],
+        calls: &[named(
+            "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
+            "\n```json\n",
+            "```<｜tool▁call▁end｜>",
+        )],
         wraps: DEEPSEEK_WRAPS,
-        opens: &[],
-        closes: &[],
-        next: "",
+        ..PLAIN
     },
     AnswerSyntax {
         name: "deepseek-v3.1",
-        signs: &["<｜tool▁call▁begin｜>"],
-        quotes_calls: false,
-        thinks: &[THINK],
-        calls: &[Call {
-            open: "<｜tool▁call▁begin｜>",
-            shape: Shape::Named("<｜tool▁sep｜>"),
-            close: "<｜tool▁call▁end｜>",
-        }],
+        signs: &[&["<｜tool▁call▁begin｜>"]],
+        calls: &[named(
+            "<｜tool▁call▁begin｜>",
+            "<｜tool▁sep｜>",
+            "<｜tool▁call▁end｜>",
+        )],
         wraps: DEEPSEEK_WRAPS,
-        opens: &[],
-        closes: &[],
-        next: "",
+        ..PLAIN
     },
     AnswerSyntax {
         name: "kimi-k2",
-        signs: &["<|tool_call_begin|>"],
-        quotes_calls: false,
-        thinks: &[THINK],
-        calls: &[Call {
-            open: "<|tool_call_begin|>",
-            shape: Shape::Named("<|tool_call_argument_begin|>"),
-            close: "<|tool_call_end|>",
-        }],
+        signs: &[&["<|tool_call_begin|>"]],
+        calls: &[named(
+            "<|tool_call_begin|>",
+            "<|tool_call_argument_begin|>",
+            "<|tool_call_end|>",
+        )],
         wraps: &[("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>")],
-        opens: &[],
-        closes: &[],
-        next: "",
+        ..PLAIN
     },
     AnswerSyntax {
         name: "command-r7b",
-        signs: &["<|START_ACTION|>"],
-        quotes_calls: false,
+        signs: &[&["<|START_ACTION|>"]],
         thinks: &[("<|START_THINKING|>", "<|END_THINKING|>")],
-        calls: &[Call {
-            open: "<|START_ACTION|>",
-            shape: Shape::Json,
-            close: "<|END_ACTION|>",
-        }],
-        wraps: &[],
+        calls: &[json("<|START_ACTION|>", "<|END_ACTION|>")],
         opens: &["<|START_RESPONSE|>", "<|START_TEXT|>"],
         closes: &["<|END_RESPONSE|>", "<|END_TEXT|>"],
-        next: "",
+        ..PLAIN
     },
     AnswerSyntax {
         name: "mistral",
-        signs: &["[TOOL_CALLS]"],
+        signs: &[&["[TOOL_CALLS]"], &["[SYSTEM_PROMPT]"]],
         quotes_calls: true,
-        thinks: &[("[THINK]", "[/THINK]")],
-        calls: &[Call {
-            open: "[TOOL_CALLS]",
-            shape: Shape::Named("[ARGS]"),
-            close: "",
-        }],
-        wraps: &[],
-        opens: &[],
-        closes: &[],
-        next: "",
+        thinks: &[("[THINK]", "[/THINK]"), THINK],
+        calls: &[named("[TOOL_CALLS]", "[ARGS]", "")],
+        ..PLAIN
     },
     AnswerSyntax {
         name: "glm",
-        signs: &["<arg_key>"],
-        quotes_calls: false,
-        thinks: &[THINK],
+        signs: &[&["<arg_key>"]],
         calls: &[ARGUMENT_TAGS],
-        wraps: &[],
-        opens: &[],
-        closes: &[],
-        next: "",
+        ..PLAIN
     },
     AnswerSyntax {
         name: "minimax-m2",
-        signs: &["<minimax:tool_call>"],
-        quotes_calls: false,
-        thinks: &[THINK],
+        signs: &[&["<minimax:tool_call>"]],
         calls: &[Call {
             open: "<invoke name=\"",
             shape: Shape::Tagged(&Tags {
@@ -481,169 +583,104 @@ pub(crate) const SYNTAXES: &[AnswerSyntax] = &[
             close: "</invoke>",
         }],
         wraps: &[("<minimax:tool_call>", "</minimax:tool_call>")],
-        opens: &[],
-        closes: &[],
-        next: "",
+        ..PLAIN
     },
     AnswerSyntax {
         name: "seed-oss",
-        signs: &["<seed:tool_call>"],
-        quotes_calls: false,
+        signs: &[&["<seed:tool_call>"], &["<seed:bos>"]],
         thinks: &[("<seed:think>", "</seed:think>")],
         calls: &[FUNCTION_TAGS],
         wraps: &[("<seed:tool_call>", "</seed:tool_call>")],
-        opens: &[],
-        closes: &[],
-        next: "",
+        ..PLAIN
     },
     AnswerSyntax {
         name: "qwen3-coder",
-        signs: &["<tool_call>", "<function=", "<parameter="],
-        quotes_calls: false,
-        thinks: &[THINK],
+        signs: &[&["<tool_call>", "<function=", "<parameter="]],
         calls: &[FUNCTION_TAGS],
         wraps: &[("<tool_call>", "</tool_call>")],
-        opens: &[],
-        closes: &[],
-        next: "",
+        ..PLAIN
     },
     AnswerSyntax {
         name: "nemotron-v2",
-        signs: &["<TOOLCALL>"],
-        quotes_calls: false,
-        thinks: &[THINK],
-        calls: &[Call {
-            open: "<TOOLCALL>",
-            shape: Shape::Json,
-            close: "</TOOLCALL>",
-        }],
-        wraps: &[],
-        opens: &[],
-        closes: &[],
-        next: "",
+        signs: &[&["<TOOLCALL>"]],
+        calls: &[json("<TOOLCALL>", "</TOOLCALL>")],
+        ..PLAIN
     },
     AnswerSyntax {
         name: "apertus",
-        signs: &["<|tools_prefix|>"],
-        quotes_calls: false,
+        signs: &[&["<|tools_prefix|>"]],
         thinks: &[("<|inner_prefix|>", "<|inner_suffix|>")],
-        calls: &[Call {
-            open: "<|tools_prefix|>",
-            shape: Shape::Json,
-            close: "<|tools_suffix|>",
-        }],
-        wraps: &[],
-        opens: &[],
-        closes: &[],
-        next: "",
+        calls: &[json("<|tools_prefix|>", "<|tools_suffix|>")],
+        ..PLAIN
     },
     AnswerSyntax {
         name: "granite-3",
-        signs: &["<|tool_call|>"],
-        quotes_calls: false,
-        thinks: &[THINK],
-        calls: &[Call {
-            open: "<|tool_call|>",
-            shape: Shape::Json,
-            close: "",
-        }],
-        wraps: &[],
+        signs: &[&["<|tool_call|>"]],
+        calls: &[json("<|tool_call|>", "")],
         opens: &["<response>"],
         closes: &["</response>"],
-        next: "",
+        ..PLAIN
+    },
+    AnswerSyntax {
+        name: "ernie-4.5",
+        signs: &[&["<tool_call>", "<response>"]],
+        calls: &[JSON_IN_TAGS],
+        opens: &["<response>"],
+        closes: &["</response>"],
+        ..PLAIN
     },
     AnswerSyntax {
         name: "hermes",
-        signs: &["<tool_call>"],
-        quotes_calls: false,
-        thinks: &[THINK],
+        signs: &[&["<tool_call>"]],
         calls: &[JSON_IN_TAGS],
-        wraps: &[],
-        opens: &[],
-        closes: &[],
-        next: "",
+        ..PLAIN
     },
     AnswerSyntax {
         name: "apriel",
-        signs: &["<tool_calls>"],
-        quotes_calls: false,
-        thinks: &[THINK],
-        calls: &[Call {
-            open: "<tool_calls>",
-            shape: Shape::Json,
-            close: "</tool_calls>",
-        }],
-        wraps: &[],
-        opens: &[],
-        closes: &[],
-        next: "",
+        signs: &[&["<tool_calls>"]],
+        calls: &[json("<tool_calls>", "</tool_calls>")],
+        ..PLAIN
     },
     AnswerSyntax {
         name: "gigachat",
-        signs: &["<|role_sep|>", "function call"],
-        quotes_calls: false,
-        thinks: &[THINK],
-        calls: &[Call {
-            open: "<|message_sep|>\n\nfunction call<|role_sep|>",
-            shape: Shape::Json,
-            close: "",
-        }],
-        wraps: &[],
-        opens: &[],
-        closes: &[],
-        next: "",
+        signs: &[&["<|role_sep|>", "function call"]],
+        calls: &[json("<|message_sep|>\n\nfunction call<|role_sep|>", "")],
+        ..PLAIN
     },
     AnswerSyntax {
         name: "functionary-v3.1",
-        signs: &["<function="],
-        quotes_calls: false,
-        thinks: &[THINK],
-        calls: &[Call {
-            open: "<function=",
-            shape: Shape::Named(">"),
-            close: "</function>",
-        }],
-        wraps: &[],
-        opens: &[],
-        closes: &[],
-        next: "",
+        signs: &[&["<function="]],
+        calls: &[named("<function=", ">", "</function>")],
+        ..PLAIN
     },
     AnswerSyntax {
         name: "firefunction",
-        signs: &["functools["],
-        quotes_calls: false,
+        signs: &[&["functools["]],
         thinks: &[],
-        calls: &[Call {
-            open: " functools",
-            shape: Shape::Json,
-            close: "",
-        }],
-        wraps: &[],
-        opens: &[],
-        closes: &[],
-        next: "",
+        calls: &[json("functools", "")],
+        ..PLAIN
+    },
+    AnswerSyntax {
+        name: "glm-4",
+        signs: &[&["[gMASK]<sop>", "<|observation|>"]],
+        calls: &[recipient("", "")],
+        ..PLAIN
+    },
+    AnswerSyntax {
+        name: "granite-20b",
+        signs: &[&["<function_call>"]],
+        calls: &[json("<function_call>", "")],
+        ..PLAIN
     },
     AnswerSyntax {
         name: "llama3",
-        signs: &["<|start_header_id|>"],
-        quotes_calls: false,
-        thinks: &[THINK],
-        calls: &[
-            Call {
-                open: "<|python_tag|>",
-                shape: Shape::Json,
-                close: "",
-            },
-            BARE,
-        ],
-        wraps: &[],
-        opens: &[],
-        closes: &[],
-        next: "",
+        signs: &[&["<|start_header_id|>"]],
+        calls: &[json("<|python_tag|>", ""), BARE],
+        ..PLAIN
     },
     GENERIC,
 ];
 
 const DEEPSEEK_WRAPS: &[(&str, &str)] = &[("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>")];
 
-const GPT_OSS_NEXT: &str = "<|start|>assistant";
+const NEXT: &str = "<|start|>assistant";

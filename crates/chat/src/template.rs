@@ -1,4 +1,4 @@
-//! A model's chat template, and what it makes of a conversation.
+//! A model's chat template, and its output for a conversation.
 
 use jiff::civil::DateTime;
 use minijinja::value::Serde;
@@ -12,22 +12,22 @@ use crate::prompt::Prompt;
 use crate::syntax::AnswerSyntax;
 use crate::tools;
 
-/// What a template is given beside the messages.
+/// Values for a template besides the messages.
 #[derive(Clone, Debug, Default)]
 pub struct RenderOptions {
-    /// End with what begins an answer.
+    /// Ends the prompt with the beginning of an answer.
     pub add_generation_prompt: bool,
-    /// The tools that there are, as OpenAI's API has them.
+    /// The available tools, in the form of OpenAI's API.
     pub tools: Vec<Value>,
-    /// The documents that an answer is to be based on.
+    /// Documents for the answer.
     pub documents: Vec<Value>,
-    /// Other variables, such as `enable_thinking`.
+    /// Further variables, such as `enable_thinking`.
     pub variables: Map<String, Value>,
-    /// The local time; the machine's where there is none.
+    /// The local time; by default the machine's.
     pub now: Option<DateTime>,
 }
 
-/// A template, with the texts of the tokens that it writes.
+/// A template, with the texts of special tokens.
 pub struct ChatTemplate {
     engine: Engine,
     tokens: Map<String, Value>,
@@ -35,21 +35,40 @@ pub struct ChatTemplate {
     ways: Ways,
 }
 
-/// What a template can do with messages, found out by trying.
+/// Features of a template, found by trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Ways {
-    /// System prompts, as messages of their own.
+    /// System prompts, as their own messages.
     system: bool,
     /// Contents that are strings.
     text: bool,
     /// Contents that are arrays of parts.
     parts: bool,
-    /// No content beside tool calls.
+    /// Is content beside tool calls null?
     null: bool,
     /// Arguments of tool calls as objects, not as JSON in a string.
     objects: bool,
-    /// Tools.
-    tools: bool,
+    /// The place of tools, if the template lists them.
+    tools: Option<ToolsPlace>,
+    /// Tool calls of earlier answers.
+    calls: bool,
+}
+
+/// A place where templates look for tools.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum ToolsPlace {
+    /// A variable of this name.
+    Variable(&'static str),
+    /// The system prompt, with JSON in its `tools`.
+    System,
+}
+
+impl ToolsPlace {
+    const ALL: [ToolsPlace; 3] = [
+        ToolsPlace::Variable("tools"),
+        ToolsPlace::Variable("xml_tools"),
+        ToolsPlace::System,
+    ];
 }
 
 /// Steps that a template may take, beside one for each byte of the conversation.
@@ -62,11 +81,11 @@ const OTHER: &str = "qzotherqz";
 const THIRD: &str = "qzthirdqz";
 
 impl ChatTemplate {
-    /// Reads the template `source` of `model`, a name for errors. `tokens` are the texts of special tokens
-    /// by the names that templates have for them, such as `bos_token`.
+    /// Reads the template `source`; errors call the model `model`. `tokens` are the texts of
+    /// special tokens by the names that templates have for them, such as `bos_token`.
     ///
     /// # Errors
-    /// If it is not a template.
+    /// Fails if the text is not a template.
     pub fn new(source: &str, model: &str, tokens: Map<String, Value>) -> Result<Self, ChatError> {
         let mut template = ChatTemplate {
             engine: Engine::new(source, model)?,
@@ -78,50 +97,50 @@ impl ChatTemplate {
                 parts: true,
                 null: true,
                 objects: true,
-                tools: true,
+                tools: Some(ToolsPlace::ALL[0]),
+                calls: true,
             },
         };
         template.ways = template.ways();
         Ok(template)
     }
 
-    /// How models that it is for write their answers, where there are no tools or it tells of them.
+    /// Syntax of the model's answers, if there are no tools or if the template lists them.
     pub fn syntax(&self) -> &'static AnswerSyntax {
         self.syntax
     }
 
-    /// How models write their answers to prompts with these options.
+    /// Syntax of answers to prompts with these options.
     pub fn syntax_for(&self, options: &RenderOptions) -> &'static AnswerSyntax {
         let asked = AnswerSyntax::named(tools::SYNTAX);
         let asked = asked.filter(|_| self.writes_tools(options));
         asked.unwrap_or(self.syntax)
     }
 
-    /// Are there tools that the template does not tell of?
+    /// Are there tools that the template does not list?
     fn writes_tools(&self, options: &RenderOptions) -> bool {
-        !self.ways.tools && !options.tools.is_empty()
+        self.ways.tools.is_none() && !options.tools.is_empty()
     }
 
-    /// Whether system prompts have a place of their own. Where not, the first one is put before what the
-    /// user says first, with a line break between.
+    /// Does the template support system prompts? Otherwise the system prompt goes before the first
+    /// user message, with a line break between.
     pub fn takes_system(&self) -> bool {
         self.ways.system
     }
 
-    /// Whether the model is told of the tools that there are. Where not, the system prompt tells of them, and calls
-    /// and their results are part of contents.
+    /// Does the template list the tools?
     pub fn takes_tools(&self) -> bool {
-        self.ways.tools
+        self.ways.tools.is_some()
     }
 
-    /// The prompt of a conversation. The text of the result is what `apply_chat_template` would give; where
-    /// that could not be, as the template refuses system prompts or content of a kind, or does not look at tools,
-    /// the messages are put into the form that it takes.
+    /// The prompt of a conversation. The result equals that of `apply_chat_template`. A template
+    /// may reject system prompts or kinds of content, or ignore tools. Then the messages are
+    /// changed to the form that it supports.
     ///
-    /// `control` are the tokens that messages, tools, documents and variables must not get into the prompt.
+    /// Messages, tools, documents and variables cannot add tokens of `control` to the prompt.
     ///
     /// # Errors
-    /// If the template fails, refuses the conversation or does not end.
+    /// Fails if the template fails, rejects the conversation or does not end.
     pub fn render(
         &self,
         messages: &[Message],
@@ -131,6 +150,11 @@ impl ChatTemplate {
         let mut messages = messages.to_vec();
         if self.writes_tools(options) {
             messages = tools::write(messages, &options.tools);
+        } else if !self.ways.calls
+            && let Some(marks) = self.syntax.call_marks()
+        {
+            let write = |message| tools::with_list(message, marks);
+            messages = messages.into_iter().map(write).collect();
         }
         if !self.ways.system {
             fold_system(&mut messages);
@@ -139,7 +163,8 @@ impl ChatTemplate {
             message.name_reasoning();
             self.ways.adapt(message);
         }
-        Prompt::guarded(&self.context(&messages, options), control, |context| {
+        let context = self.context(messages, options, self.ways.tools);
+        Prompt::guarded(&context, control, |context| {
             let size = serde_json::to_string(context).map_or(0, |text| text.len() as u64);
             let context = self.with_tokens(context.clone());
             self.engine
@@ -147,15 +172,26 @@ impl ChatTemplate {
         })
     }
 
-    /// The variables that come from outside.
-    fn context(&self, messages: &[Message], options: &RenderOptions) -> Map<String, Value> {
+    /// The variables that come from outside, with tools in this place.
+    fn context(
+        &self,
+        mut messages: Vec<Message>,
+        options: &RenderOptions,
+        place: Option<ToolsPlace>,
+    ) -> Map<String, Value> {
         let list = |items: &[Value]| match items {
             [] => Value::Null,
             items => Value::from(items),
         };
         let mut context = Map::new();
+        context.insert("tools".to_owned(), Value::Null);
+        match place.unwrap_or(ToolsPlace::ALL[0]) {
+            ToolsPlace::Variable(name) => {
+                context.insert(name.to_owned(), list(&options.tools));
+            }
+            ToolsPlace::System => tools::attach(&mut messages, &options.tools),
+        }
         context.insert("messages".to_owned(), json!(messages));
-        context.insert("tools".to_owned(), list(&options.tools));
         context.insert("documents".to_owned(), list(&options.documents));
         context.insert(
             "add_generation_prompt".to_owned(),
@@ -171,22 +207,24 @@ impl ChatTemplate {
         Serde(all).into()
     }
 
-    /// The text for messages as they are; nothing if the template does not take them.
-    fn attempt(&self, messages: &Value, tools: &[Value]) -> Option<String> {
+    /// The text for messages as they are, with a tool in this place; nothing if the template does not take them.
+    fn attempt(&self, messages: &Value, tool: Option<(Value, ToolsPlace)>) -> Option<String> {
+        let (tools, place) = tool.into_iter().unzip::<_, _, Vec<_>, Vec<_>>();
         let options = RenderOptions {
             add_generation_prompt: true,
-            tools: tools.to_vec(),
+            tools,
             now: Some(DateTime::constant(2024, 7, 26, 12, 0, 0, 0)),
             ..RenderOptions::default()
         };
         let messages = Message::list(messages).ok()?;
-        let context = self.with_tokens(self.context(&messages, &options));
+        let context = self.context(messages, &options, place.first().copied());
+        let context = self.with_tokens(context);
         self.engine.render(context, PROBE_STEPS, options.now).ok()
     }
 
     fn ways(&self) -> Ways {
         let says = |messages: Value, words: &str| {
-            let text = self.attempt(&messages, &[]);
+            let text = self.attempt(&messages, None);
             text.filter(|text| text.contains(words))
         };
         let plain = |text: &String| !text.contains("'type'") && !text.contains("\"type\"");
@@ -202,48 +240,60 @@ impl ChatTemplate {
         let asked = if as_text { &user } else { &in_parts };
         let system_parts = json!({"role": "system", "content": [{"type": "text", "text": OTHER}]});
         let system = if as_text { &system } else { &system_parts };
-        let (null, objects) = self.tool_calls(asked);
-        let told = self.attempt(&json!([system, asked]), &[probe_tool(THIRD)]);
-        let told = told.or_else(|| self.attempt(&json!([asked]), &[probe_tool(THIRD)]));
+        let lists = |place: &ToolsPlace| {
+            let tool = || Some((probe_tool(THIRD), *place));
+            let text = self.attempt(&json!([system, asked]), tool());
+            let text = text.or_else(|| self.attempt(&json!([asked]), tool()));
+            text.is_some_and(|text| text.contains(THIRD))
+        };
+        let tools = ToolsPlace::ALL.into_iter().find(lists);
+        let calls = self.tool_calls(asked, tools.unwrap_or(ToolsPlace::ALL[0]));
         Ways {
-            tools: told.is_some_and(|text| text.contains(THIRD)),
+            tools,
             system: !known || says(json!([system, asked]), OTHER).is_some(),
             text: as_text,
             parts: parts.is_some() || !known,
-            null,
-            objects,
+            ..calls
         }
     }
 
-    /// Whether tool calls may have no content, and arguments that are objects.
-    fn tool_calls(&self, asked: &Value) -> (bool, bool) {
-        let tool = probe_tool("probe");
-        let call = |content: Value, arguments: Value| {
+    /// Whether tool calls are written, may have no content, and arguments that are objects.
+    fn tool_calls(&self, asked: &Value, place: ToolsPlace) -> Ways {
+        let call = |content: Value, arguments: &Value| {
             let calls = json!([{"id": "123456789", "type": "function",
                 "function": {"name": "probe", "arguments": arguments}}]);
             let answer = json!({"role": "assistant", "content": content, "tool_calls": calls});
             let result = json!({"role": "tool", "name": "probe", "tool_call_id": "123456789",
                 "content": "done"});
-            self.attempt(&json!([asked, answer, result]), std::slice::from_ref(&tool))
+            let tool = Some((probe_tool("probe"), place));
+            self.attempt(&json!([asked, answer, result]), tool)
         };
-        let object = json!({PROBE: 1});
+        let object = json!({THIRD: 1});
         let string = Value::from(object.to_string());
         let written = |text: &String| {
-            text.contains(PROBE) && !text.contains(&format!("'{PROBE}'")) && !text.contains("\\\"")
+            text.contains(THIRD) && !text.contains(&format!("'{THIRD}'")) && !text.contains("\\\"")
         };
         let nulls = |arguments: &Value| {
-            let with = call(Value::Null, arguments.clone());
+            let with = call(Value::Null, arguments);
             with.is_some_and(|text| !text.contains("None"))
         };
-        let takes = |arguments: &Value| {
+        let filled = |arguments: &Value| {
             let content = match nulls(arguments) {
                 true => Value::Null,
                 false => "".into(),
             };
-            call(content, arguments.clone()).filter(written).is_some()
+            call(content, arguments)
         };
-        let objects = takes(&object) || !takes(&string);
-        (nulls(if objects { &object } else { &string }), objects)
+        let (with_object, with_string) = (filled(&object), filled(&string));
+        let takes = |text: &Option<String>| text.as_ref().is_some_and(written);
+        let drops = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.contains(THIRD));
+        let objects = takes(&with_object) || !takes(&with_string);
+        Ways {
+            null: nulls(if objects { &object } else { &string }),
+            objects,
+            calls: !(drops(&with_object) && drops(&with_string)),
+            ..self.ways
+        }
     }
 }
 
@@ -299,7 +349,7 @@ fn probe_tool(name: &str) -> Value {
     }})
 }
 
-/// Puts the first system prompt before what the user says first.
+/// Puts the first system prompt before the user's first message.
 fn fold_system(messages: &mut Vec<Message>) {
     let system = messages.iter().position(|it| it.role() == "system");
     let Some(prompt) = system.map(|at| messages.remove(at).text()) else {

@@ -21,10 +21,10 @@ pub struct ChatTemplates {
 }
 
 impl ChatTemplates {
-    /// The templates that `metadata` has.
+    /// The templates in `metadata`.
     ///
     /// # Errors
-    /// If there is none without a name, or one is wrong.
+    /// Fails if all templates have names, or if one is invalid.
     pub fn from_gguf(metadata: &Metadata, tokenizer: &Tokenizer) -> Result<Self, ChatError> {
         let model = metadata.display("general.name");
         let model = model.as_deref().unwrap_or("the file");
@@ -48,7 +48,7 @@ impl ChatTemplates {
         Ok(ChatTemplates { default, named })
     }
 
-    /// This template for everything.
+    /// One template for everything.
     pub fn of(template: ChatTemplate) -> Self {
         ChatTemplates {
             default: template,
@@ -56,12 +56,12 @@ impl ChatTemplates {
         }
     }
 
-    /// The names of the templates beside the one without a name.
+    /// The names of the named templates.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.named.keys().map(String::as_str)
     }
 
-    /// The template of a name.
+    /// The template with a name.
     pub fn named(&self, name: &str) -> Option<&ChatTemplate> {
         self.named.get(name)
     }
@@ -73,10 +73,10 @@ impl ChatTemplates {
     }
 }
 
-/// The texts of a model's special tokens, by the names that templates have for them.
+/// The texts of a model's special tokens, under their names in templates.
 ///
 /// # Errors
-/// If a key is of the wrong type.
+/// Fails if a key is of the wrong type.
 pub fn special_tokens(
     metadata: &Metadata,
     tokenizer: &Tokenizer,

@@ -1,4 +1,5 @@
-//! Tools for templates that have no place for them: as text, and calls as Hermes and Qwen write them.
+//! Tools for templates that do not support them: as text, with calls in the form of Hermes and
+//! Qwen.
 
 use serde_json::{Value, json};
 
@@ -36,7 +37,7 @@ pub(crate) fn write(messages: Vec<Message>, tools: &[Value]) -> Vec<Message> {
     written
 }
 
-/// What a result begins with.
+/// The beginning of a result.
 const RESULT: &str = "<tool_response>";
 
 fn result(text: &str) -> String {
@@ -44,24 +45,53 @@ fn result(text: &str) -> String {
 }
 
 /// The message with its calls as part of its content.
-fn with_calls(mut message: Message) -> Message {
-    let calls = message.remove("tool_calls");
-    let Some(Value::Array(calls)) = calls else {
+fn with_calls(message: Message) -> Message {
+    with_content(message, |calls| {
+        let calls = calls.iter();
+        let calls = calls.map(|call| format!("<tool_call>\n{call}\n</tool_call>"));
+        calls.collect::<Vec<_>>().join("\n")
+    })
+}
+
+/// The message with its calls as part of its content: a list between marks.
+pub(crate) fn with_list(message: Message, (open, close): (&str, &str)) -> Message {
+    with_content(message, |calls| format!("{open}{}{close}", json!(calls)))
+}
+
+/// The message whose calls, each a name with arguments, became a line of its content.
+fn with_content(mut message: Message, write: impl Fn(&[Value]) -> String) -> Message {
+    let Some(Value::Array(calls)) = message.remove("tool_calls") else {
         return message;
     };
-    let mut parts = vec![message.text()];
-    parts.extend(calls.iter().map(|call| {
+    let call = |call: &Value| {
         let function = call.get("function").unwrap_or(call);
         let arguments = match &function["arguments"] {
             Value::String(text) => serde_json::from_str(text).unwrap_or(text.as_str().into()),
             arguments => arguments.clone(),
         };
-        let call = json!({"name": function["name"], "arguments": arguments});
-        format!("<tool_call>\n{call}\n</tool_call>")
-    }));
+        json!({"name": function["name"], "arguments": arguments})
+    };
+    let calls: Vec<Value> = calls.iter().map(call).collect();
+    let mut parts = vec![message.text()];
+    if !calls.is_empty() {
+        parts.push(write(&calls));
+    }
     parts.retain(|part| !part.is_empty());
     message.set("content", parts.join("\n"));
     message
+}
+
+/// Puts tools into the system prompt, as JSON in its `tools`.
+pub(crate) fn attach(messages: &mut Vec<Message>, tools: &[Value]) {
+    if tools.is_empty() {
+        return;
+    }
+    if messages.first().is_none_or(|it| it.role() != "system") {
+        messages.insert(0, Message::system(""));
+    }
+    let functions = tools.iter().map(|it| it.get("function").unwrap_or(it));
+    let functions: Value = functions.cloned().collect();
+    messages[0].set("tools", functions.to_string());
 }
 
 fn instructions(tools: &[Value]) -> String {

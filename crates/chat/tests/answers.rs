@@ -32,7 +32,7 @@ fn template(name: &str) -> Option<String> {
         .next()
 }
 
-/// What a parser makes of a text that comes in parts, and what it was about.
+/// A parser's answer to a text that comes in parts, and a record of its pieces.
 fn streamed(
     syntax: &'static AnswerSyntax,
     options: &ParseOptions,
@@ -117,12 +117,14 @@ fn options(case: &Value, tools: &Value, syntax: &AnswerSyntax) -> ParseOptions {
     }
 }
 
-/// What an answer goes on with, of llama.cpp's kinds: reasoning; else it is content.
+/// llama.cpp's kind of continuation: reasoning; any other number is content.
 const REASONING: u64 = 2;
 
 /// The syntax of templates that are not here.
-const ELSEWHERE: [(&str, &str); 21] = [
+const ELSEWHERE: [(&str, &str); 23] = [
     ("Cohere2MoE", "command-r7b"),
+    ("CohereForAI-c4ai-command-r-plus-tool_use", "command-r"),
+    ("muse-glimmer", "muse-glimmer"),
     (
         "CohereForAI-c4ai-command-r7b-12-2024-tool_use",
         "command-r7b",
@@ -396,6 +398,20 @@ fn answers() -> impl Strategy<Value = String> {
         ">>>",
         "all\n",
         "<|function_call|>",
+        "f\n{\"a\": \"x\"}",
+        " to=f<|message|><atem:function_calls>\n<atem:invoke name=\"f\">",
+        "</atem:invoke>",
+        "<|eom|>",
+        "<function_calls>\nf(a='x')\ng()",
+        "</function_calls>",
+        "[f(a='x'), g()]",
+        "{\"name\": \"f\", \"parameters\": {}}",
+        "; ",
+        "<|tool_call:begin|>i<|tool_call:name|>f<|tool_call:args|>",
+        "<|python_start|>",
+        "functools",
+        "<answer>",
+        "</answer>",
     ];
     let piece = proptest::sample::select(pieces.to_vec());
     proptest::collection::vec(piece, 0..16).prop_map(|pieces| pieces.concat())

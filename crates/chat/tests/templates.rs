@@ -394,7 +394,7 @@ fn errors_say_model_and_line() {
     };
     let syntax = message("a\n{% if %}");
     assert!(
-        syntax.starts_with("the chat template of tiny is wrong in line 2: "),
+        syntax.starts_with("the chat template of tiny has an error in line 2: "),
         "{syntax}"
     );
     let fails = message("a\n\n{{ 1 + 'a' }}");

@@ -6,13 +6,14 @@ use crate::error::{GgufError, KeyProblem, quoted};
 use crate::value::Number;
 use crate::{Array, Value, ValueType};
 
-/// A place in the bytes of a file. What is read is named by its [`Place`], for the error in case the file ends.
+/// A place in the bytes of a file. A [`Place`] names the bytes that are read, for the error in case the file
+/// ends.
 pub(crate) struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-/// What is being read, as messages name it.
+/// The name of the bytes in messages.
 #[derive(Clone, Copy)]
 pub(crate) enum Place<'a> {
     Header,

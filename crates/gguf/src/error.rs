@@ -1,4 +1,4 @@
-//! Every way in which reading or writing a GGUF file can fail.
+//! All errors of reading and writing GGUF files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,8 @@ use thiserror::Error;
 
 use crate::GgmlType;
 
-/// A failure to read or write a GGUF file. Its text is one line that says what is wrong, where, and what to do.
+/// A failure to read or write a GGUF file. Its text is one line with the problem, the place, and
+/// advice.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum GgufError {
@@ -16,14 +17,14 @@ pub enum GgufError {
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         error: Box<GgufError>,
     },
 
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("cannot {action}: {error}{}", io_advice(error))]
     Io {
-        /// What was attempted, such as "open the file".
+        /// The attempted action, such as "open the file".
         action: String,
         /// The system's answer.
         error: io::Error,
@@ -32,20 +33,20 @@ pub enum GgufError {
     /// The path leads to something that is not an ordinary file.
     #[error("this is {found}, not an ordinary file; give the path of a .gguf file")]
     NotAFile {
-        /// What was found, such as "a directory".
+        /// The kind that was found, such as "a directory".
         found: &'static str,
     },
 
-    /// There are no bytes at all.
+    /// The file is empty.
     #[error("the file is empty; fetch it again")]
     Empty,
 
     /// The first bytes are not those of a GGUF file.
     #[error("not a GGUF file: {found}; {advice}")]
     NotGguf {
-        /// What the bytes look like.
+        /// A description of the bytes.
         found: String,
-        /// What to do about it.
+        /// Advice on how to proceed.
         advice: &'static str,
     },
 
@@ -69,9 +70,9 @@ pub enum GgufError {
          the file is cut short or damaged, fetch it again"
     )]
     Truncated {
-        /// Which part of the file.
+        /// The part of the file.
         place: String,
-        /// Where that part begins.
+        /// The offset of that part.
         offset: u64,
         /// How many bytes it needs.
         needed: u64,
@@ -84,9 +85,9 @@ pub enum GgufError {
         "{place}, at byte {offset}, has a name that is not UTF-8 text; the file is damaged, fetch it again"
     )]
     NameNotUtf8 {
-        /// Which part of the file.
+        /// The part of the file.
         place: String,
-        /// Where the name begins.
+        /// The offset of the name.
         offset: u64,
     },
 
@@ -95,7 +96,7 @@ pub enum GgufError {
     Key {
         /// The entry's key.
         key: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: KeyProblem,
     },
 
@@ -139,7 +140,7 @@ pub enum GgufError {
     Tensor {
         /// The tensor's name.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: TensorProblem,
     },
 
@@ -148,7 +149,7 @@ pub enum GgufError {
     Split(#[from] SplitProblem),
 }
 
-/// What can be wrong with a metadata entry.
+/// Errors of a metadata entry.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum KeyProblem {
@@ -158,7 +159,7 @@ pub enum KeyProblem {
     /// The same key again.
     #[error("appears a second time at byte {offset}; the file is damaged, convert the model again")]
     Duplicate {
-        /// Where the second one begins.
+        /// The offset of the second one.
         offset: u64,
     },
     /// A value type that GGUF does not have.
@@ -168,7 +169,7 @@ pub enum KeyProblem {
     UnknownType {
         /// The type's number.
         id: u32,
-        /// Where it stands.
+        /// The offset.
         offset: u64,
     },
     /// Arrays within arrays beyond what any model uses.
@@ -181,7 +182,7 @@ pub enum KeyProblem {
     },
 }
 
-/// What can be wrong with a tensor.
+/// Errors of a tensor.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TensorProblem {
@@ -251,7 +252,7 @@ pub enum TensorProblem {
          the file is cut short or damaged, fetch it again"
     )]
     OutOfRange {
-        /// Where the data begins in the file.
+        /// The offset of the data in the file.
         start: u64,
         /// How many bytes there should be.
         len: u64,
@@ -264,7 +265,7 @@ pub enum TensorProblem {
         quoted(other)
     )]
     Overlap {
-        /// Where the data begins in the file.
+        /// The offset of the data in the file.
         start: u64,
         /// The tensor that lies there too.
         other: String,
@@ -284,7 +285,7 @@ pub enum TensorProblem {
     },
 }
 
-/// What can be wrong with the parts of a model that is split over several files.
+/// Errors of a model that is split over several files.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SplitProblem {
@@ -318,7 +319,7 @@ pub enum SplitProblem {
         /// The number of parts.
         count: u32,
     },
-    /// A part is not there.
+    /// A part is missing.
     #[error("part {part} of {count} is missing; put it beside the first part")]
     MissingPart {
         /// The part's number, from 1.
@@ -386,7 +387,8 @@ impl GgufError {
     }
 }
 
-/// A name from a file, fit for one line of a terminal: control characters escaped, shortened where long.
+/// A name from a file as one line for a terminal: control characters are escaped, and long names
+/// are shortened.
 pub fn quoted(name: &str) -> String {
     const LONGEST: usize = 80;
     let shown: String = name
@@ -402,7 +404,7 @@ pub fn quoted(name: &str) -> String {
     format!("`{shown}{rest}`")
 }
 
-/// What to do about a failure of the system's, behind a `; `; nothing where that is not known.
+/// Advice for a failure of the system, after a `; `; nothing where that is not known.
 pub fn io_advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "; check the path",

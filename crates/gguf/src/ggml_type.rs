@@ -6,7 +6,7 @@ use rustorch_quant::BlockFormat;
 
 /// How a type lays its elements out.
 enum Encoding {
-    /// One element after the other, each of this many bytes.
+    /// Single elements, each of this many bytes.
     Scalar(&'static str, usize),
     /// Blocks of so many elements and bytes.
     Blocks(&'static str, usize, usize),
@@ -96,8 +96,7 @@ impl GgmlType {
         }
     }
 
-    /// The block format, for the block-quantised types that RusTorch computes with: those that
-    /// [`BlockFormat`] names.
+    /// The block format of types that RusTorch computes with, see [`BlockFormat`].
     pub fn block_format(self) -> Option<BlockFormat> {
         let mut formats = BlockFormat::ALL.iter().copied();
         formats.find(|format| format.name() == self.name())

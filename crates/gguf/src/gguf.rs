@@ -15,10 +15,10 @@ use crate::tensor::{self, TensorInfo};
 
 /// A GGUF model opened for reading. Cloning is cheap: clones share everything.
 ///
-/// Opening reads the header and checks all of it; the tensors' data is looked at only when asked for.
+/// Opening reads and checks the whole header. The tensors' data is read on demand.
 #[derive(Clone)]
 pub struct Gguf {
-    /// What the model says about itself. Of a split model, the first part's metadata without the `split.` keys, which
+    /// The model's metadata. For a split model, it is the first part's metadata without the `split.` keys. These keys
     /// describe files rather than the model.
     pub metadata: Metadata,
     contents: Arc<Contents>,
@@ -32,13 +32,15 @@ struct Contents {
     by_name: Vec<usize>,
     /// One for each file.
     parts: Vec<Storage>,
+    file_bytes: u64,
 }
 
 impl Gguf {
     /// Opens a model file by mapping it into memory. Given the first part of a split model
     /// (`NAME-00001-of-00003.gguf`), opens all parts.
     ///
-    /// Nothing may shorten the file while it is open: reading the lost bytes would end the process (SIGBUS on Unix).
+    /// No program may shorten the file while it is open: reading the lost bytes would end the
+    /// process (SIGBUS on Unix).
     pub fn open(path: impl AsRef<Path>) -> Result<Self, GgufError> {
         let path = path.as_ref();
         let in_file = |error: GgufError| error.in_file(path);
@@ -55,10 +57,10 @@ impl Gguf {
                 .map_err(in_file)?;
             Split::forget(&mut header.metadata);
         }
-        Self::new(header, parts).map_err(in_file)
+        Self::of_files(header, parts).map_err(in_file)
     }
 
-    /// Reads a model that is part of the program, as `include_bytes!` gives it.
+    /// Reads a model that is embedded in the program by `include_bytes!`.
     ///
     /// The data of tensors is aligned as in the file only if the bytes themselves are aligned.
     pub fn from_static(bytes: &'static [u8]) -> Result<Self, GgufError> {
@@ -78,12 +80,22 @@ impl Gguf {
     fn from_memory(storage: Storage) -> Result<Self, GgufError> {
         let header = Header::parse(storage.bytes())?;
         match Split::part_count(&header.metadata)? {
-            1 => Self::new(header, vec![storage]),
+            1 => Self::of_files(header, vec![storage]),
             count => Err(SplitProblem::InMemory { count }.into()),
         }
     }
 
-    fn new(header: Header, parts: Vec<Storage>) -> Result<Self, GgufError> {
+    fn of_files(header: Header, parts: Vec<Storage>) -> Result<Self, GgufError> {
+        let bytes = parts.iter().map(|part| part.bytes().len() as u64).sum();
+        Self::new(header, parts, bytes)
+    }
+
+    /// A model of these parts, which are not looked at before they are used.
+    pub(crate) fn new(
+        header: Header,
+        parts: Vec<Storage>,
+        file_bytes: u64,
+    ) -> Result<Self, GgufError> {
         let Header {
             version,
             alignment,
@@ -99,6 +111,7 @@ impl Gguf {
                 tensors,
                 by_name,
                 parts,
+                file_bytes,
             }),
         })
     }
@@ -131,7 +144,7 @@ impl Gguf {
         &self.contents.parts[tensor.part].bytes()[tensor.range()]
     }
 
-    /// Asks the system to begin reading a tensor's data from disk; nothing for a model in memory.
+    /// Asks the system to read a tensor's data from disk ahead; nothing for a model in memory.
     ///
     /// # Panics
     /// May panic if the tensor is not one of this model's.
@@ -139,8 +152,8 @@ impl Gguf {
         self.contents.parts[tensor.part].read_ahead(tensor.range());
     }
 
-    /// Takes a tensor's data out of this process's memory: who looks at it again finds it on disk, or in the system's
-    /// cache of it. Nothing for a model in memory.
+    /// Removes a tensor's data from this process's memory. Later reads get it from disk, or from
+    /// the system's cache. Nothing for a model in memory.
     ///
     /// # Panics
     /// May panic if the tensor is not one of this model's.
@@ -148,7 +161,7 @@ impl Gguf {
         self.contents.parts[tensor.part].release(tensor.range());
     }
 
-    /// The data of a tensor, to be kept independently of this model.
+    /// The data of a tensor, kept alive independently of this model.
     ///
     /// # Panics
     /// May panic, also when the data is used, if the tensor is not one of this model's.
@@ -156,13 +169,9 @@ impl Gguf {
         TensorBytes::new(self.contents.parts[tensor.part].clone(), tensor.range())
     }
 
-    /// The size of the file, or of all files of a split model, in bytes.
+    /// The size of the file, or of all files of a split model, in bytes; of the tensors of a model without a file.
     pub fn file_bytes(&self) -> u64 {
-        self.contents
-            .parts
-            .iter()
-            .map(|part| part.bytes().len() as u64)
-            .sum()
+        self.contents.file_bytes
     }
 }
 

@@ -28,7 +28,7 @@ const LEAST_TENSOR_BYTES: usize = 8 + 4 + 4 + 8;
 const ALIGNMENT_KEY: &str = "general.alignment";
 const DEFAULT_ALIGNMENT: u32 = 32;
 
-/// What stands before the tensor data of one file. The tensors' data is known to lie within the file.
+/// The part of a file before the tensor data. The tensors' data is known to lie within the file.
 pub(crate) struct Header {
     pub(crate) version: u32,
     pub(crate) alignment: usize,

@@ -1,12 +1,12 @@
 //! Reading and writing GGUF model files.
 //!
-//! [`Gguf`] opens a model (one file or the parts of a split one), [`Metadata`] is what the model says about itself,
+//! [`Gguf`] opens a model (one file or the parts of a split one), [`Metadata`] holds its keys,
 //! [`TensorInfo`] describes a tensor, and [`GgufWriter`] writes a file. The format is documented in the source of the
 //! `header` module.
 //!
-//! A file is never trusted: whatever its bytes, reading it gives a model whose every tensor lies within the file, or
-//! one [`GgufError`] that says what is wrong, where, and what to do. Memory is reserved only for what the file can
-//! hold.
+//! A file is never trusted. Reading it gives a model whose tensors all lie within the file, or one
+//! [`GgufError`]. The error says what is wrong, where, and what to do. Memory is reserved only for
+//! what the file can hold.
 //!
 //! ```no_run
 //! use rustorch_gguf::Gguf;
@@ -36,7 +36,7 @@ pub use error::{GgufError, KeyProblem, SplitProblem, TensorProblem, io_advice, q
 pub use ggml_type::GgmlType;
 pub use gguf::Gguf;
 pub use metadata::{FromValue, Metadata};
-pub use storage::TensorBytes;
+pub use storage::{SharedBytes, TensorBytes};
 pub use tensor::TensorInfo;
 pub use value::{Array, Value, ValueType};
 pub use writer::GgufWriter;

@@ -1,4 +1,4 @@
-//! Metadata: what a model says about itself, as an ordered map with typed access.
+//! Metadata: a model's keys and values, as an ordered map with typed access.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use crate::{Array, GgufError, Value};
 ///
 /// Cloning is cheap: clones share the entries until one of them is changed.
 ///
-/// The typed getters ([`u32`](Self::u32), [`str`](Self::str), …) fail with an error that names the key, the type
-/// asked for, and what was found; their `opt_` twins return `None` for a key that is not there. Integers of any
-/// width are accepted wherever their value fits.
+/// The typed getters ([`u32`](Self::u32), [`str`](Self::str), …) fail with an error that names the key, the
+/// requested type, and the found one. Their `opt_` twins return `None` for a missing key. Integers of any
+/// width are accepted if their value fits.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metadata {
     entries: Arc<IndexMap<String, Value>>,
 }
 
-/// A type that a metadata value can be read as.
+/// A type of metadata values.
 pub trait FromValue<'a>: Sized {
     /// The type's name in error messages.
     const EXPECTED: &'static str;
 
-    /// The value as this type, or `None` where it does not fit.
+    /// The value as this type, or `None` if it does not fit.
     fn from_value(value: &'a Value) -> Option<Self>;
 }
 
@@ -108,7 +108,7 @@ impl Metadata {
         }
     }
 
-    /// The text at `key` as it is shown to people: what is not UTF-8 in it is replaced by U+FFFD. `None` if there is no
+    /// The text at `key` for display: bytes that are not UTF-8 become U+FFFD. `None` if there is no
     /// text.
     pub fn display(&self, key: &str) -> Option<Cow<'_, str>> {
         match self.get(key)? {
@@ -118,7 +118,7 @@ impl Metadata {
         }
     }
 
-    /// Sets the value at `key`: in its old place if there is one, else at the end. Returns the old value.
+    /// Sets the value at `key`: in its old position, or at the end. Returns the old value.
     pub fn insert(&mut self, key: impl Into<String>, value: impl Into<Value>) -> Option<Value> {
         Arc::make_mut(&mut self.entries).insert(key.into(), value.into())
     }

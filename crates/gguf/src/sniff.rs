@@ -1,8 +1,8 @@
-//! Telling what a file is that is not GGUF, from its first bytes, so that the error can say what to do.
+//! Recognises other formats by their first bytes, so that the error can say what to do.
 
 use crate::error::GgufError;
 
-/// What a file begins with.
+/// The format of a file's first bytes.
 pub(crate) const MAGIC: &[u8; 4] = b"GGUF";
 
 const CONVERT: &str = "convert it with llama.cpp's convert_hf_to_gguf.py";

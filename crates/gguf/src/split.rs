@@ -15,7 +15,7 @@ const NUMBER_KEY: &str = "split.no";
 const COUNT_KEY: &str = "split.count";
 const TENSORS_KEY: &str = "split.tensors.count";
 
-/// What the first part says about the split.
+/// The first part's keys about the split.
 pub(crate) struct Split {
     /// The number of parts, at least 2.
     pub(crate) count: u32,

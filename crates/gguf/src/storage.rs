@@ -1,4 +1,4 @@
-//! Where a file's bytes are: mapped from disk, in the program itself, or in memory.
+//! The place of a file's bytes: mapped from disk, in the program itself, or in memory.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -13,11 +13,14 @@ use crate::error::GgufError;
 /// All bytes of one file, shared by everything that looks into it.
 #[derive(Clone)]
 pub(crate) enum Storage {
-    /// On disk; the system brings what is looked at.
+    /// On disk; the system loads pages on demand.
     Mapped(Arc<Mmap>),
     /// In memory.
-    Held(Arc<dyn AsRef<[u8]> + Send + Sync>),
+    Held(SharedBytes),
 }
+
+/// Bytes that another value owns.
+pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
 impl Storage {
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -111,8 +114,8 @@ fn kind(metadata: &fs::Metadata) -> &'static str {
     }
 }
 
-/// The data of one tensor. Dereferences to its bytes and keeps the file they are in mapped, or in memory, for as long
-/// as it or a clone of it lives.
+/// The data of one tensor. Dereferences to its bytes. It keeps the file mapped, or the memory
+/// allocated, as long as it or a clone of it lives.
 #[derive(Clone)]
 pub struct TensorBytes {
     storage: Storage,

@@ -1,10 +1,10 @@
-//! What a GGUF file says about a tensor.
+//! A tensor's entry in a GGUF file.
 
 use std::ops::Range;
 
 use crate::{GgmlType, GgufError, error::TensorProblem};
 
-/// A tensor of a GGUF file: its name, dimensions and type, and where its data lies.
+/// A tensor of a GGUF file: its name, dimensions and type, and the position of its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorInfo {
     /// The name, unique in its model.
@@ -14,9 +14,9 @@ pub struct TensorInfo {
     /// The element type.
     pub ty: GgmlType,
     bytes: usize,
-    /// Which part of a split model holds the data.
+    /// The part of a split model with the data.
     pub(crate) part: usize,
-    /// Where the data begins in that part.
+    /// The offset of the data in that part.
     pub(crate) start: usize,
 }
 
@@ -171,6 +171,10 @@ mod tests {
             (
                 info(&[100, 2], GgmlType::Q8_0),
                 "rows of 100 elements are not whole Q8_0 blocks of 32",
+            ),
+            (
+                info(&[33, 2, 4], GgmlType::Mxfp4),
+                "rows of 33 elements are not whole MXFP4 blocks of 32",
             ),
         ];
         for (result, expected) in cases {

@@ -36,9 +36,9 @@ pub enum ValueType {
 
 /// A metadata value.
 ///
-/// GGUF strings are meant to be UTF-8, yet some converters have written raw bytes. Such a string is kept unchanged as
-/// [`Value::Bytes`] (in arrays: [`Array::Bytes`]), so that it can be copied without loss, and is refused where text
-/// is asked for.
+/// GGUF strings should be UTF-8, but some converters write raw bytes. Such a string stays
+/// [`Value::Bytes`] (in arrays: [`Array::Bytes`]), so that it can be copied without loss. It is an
+/// error if text is requested.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// 8-bit unsigned integer.
@@ -104,7 +104,7 @@ pub enum Array {
     F64(Vec<f64>),
 }
 
-/// Evaluates one expression for whatever a [`Value`] or an [`Array`] holds.
+/// Evaluates one expression for every type of a [`Value`] or an [`Array`].
 macro_rules! each {
     ($enum:ident, $value:expr, $held:ident => $result:expr) => {
         match $value {
@@ -126,7 +126,7 @@ macro_rules! each {
     };
 }
 
-/// What a [`Value`] can hold and an [`Array`] can consist of.
+/// A type of a [`Value`], or of an [`Array`]'s elements.
 trait Element {
     const TYPE: ValueType;
 
@@ -357,7 +357,8 @@ impl Display for Value {
 }
 
 impl Array {
-    /// How deep arrays may lie within arrays. Models use one level; the limit keeps hostile files off the stack.
+    /// Maximum nesting depth of arrays. Models use one level; the limit keeps hostile files off the
+    /// stack.
     pub const MAX_DEPTH: usize = 8;
 
     /// The type of the elements.

@@ -7,14 +7,15 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use crate::error::{GgufError, KeyProblem, TensorProblem, quoted};
-use crate::header::{self, VERSION};
+use crate::header::{self, Header, VERSION};
 use crate::sniff::MAGIC;
+use crate::storage::{SharedBytes, Storage};
 use crate::tensor::{self, TensorInfo};
 use crate::value::encode_string;
 use crate::{Array, GgmlType, Gguf, Metadata, Value, storage};
 
-/// Writes a GGUF file (version 3): metadata and tensors are declared first, then the data is streamed, tensor by
-/// tensor, so that a model need never be in memory as a whole.
+/// Writes a GGUF file (version 3): metadata and tensors are declared first, then the data is streamed, tensor
+/// by tensor. So a model need never be in memory as a whole.
 ///
 /// ```
 /// use rustorch_gguf::{GgmlType, Gguf, GgufWriter, Metadata};
@@ -34,7 +35,7 @@ use crate::{Array, GgmlType, Gguf, Metadata, Value, storage};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct GgufWriter {
-    /// What the model says about itself. `general.alignment` decides the alignment of the data, 32 if absent.
+    /// The model's metadata. `general.alignment` decides the alignment of the data, 32 if absent.
     pub metadata: Metadata,
     tensors: Vec<TensorInfo>,
 }
@@ -146,7 +147,7 @@ impl GgufWriter {
     }
 
     /// The model in memory, as [`write`](Self::write) would write it. `fill` is called once for each tensor, with its
-    /// place in the order and its data, which is zero; by as many threads as the machine has processors.
+    /// position and its zeroed data, on as many threads as the machine has processors.
     pub fn to_memory(
         &self,
         fill: impl Fn(usize, &TensorInfo, &mut [u8]) + Sync,
@@ -178,6 +179,29 @@ impl GgufWriter {
             }
         });
         Gguf::from_mapping(memory)
+    }
+
+    /// The model with the tensors' data `data`, in order. Nothing is copied, and data is read only
+    /// on demand.
+    ///
+    /// # Panics
+    /// May panic when data is used that is shorter than [`TensorInfo::bytes`].
+    pub fn over(&self, data: Vec<SharedBytes>) -> Result<Gguf, GgufError> {
+        for (key, value) in self.metadata.iter() {
+            expect_readable(key, value)?;
+        }
+        let mut tensors = self.tensors.clone();
+        for (part, tensor) in tensors.iter_mut().enumerate() {
+            tensor.part = part;
+        }
+        let bytes = tensors.iter().map(|tensor| tensor.bytes() as u64).sum();
+        let header = Header {
+            version: VERSION,
+            alignment: header::alignment(&self.metadata)?,
+            metadata: self.metadata.clone(),
+            tensors,
+        };
+        Gguf::new(header, data.into_iter().map(Storage::Held).collect(), bytes)
     }
 
     /// All that stands before the tensor data, without padding.

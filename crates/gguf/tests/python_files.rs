@@ -19,7 +19,7 @@ fn texts(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|&text| text.to_owned()).collect()
 }
 
-/// What the script puts into `every-type.gguf`.
+/// The script's metadata in `every-type.gguf`.
 fn every_type_metadata() -> Metadata {
     let mut expected = Metadata::new();
     expected.insert("general.architecture", "llama");

@@ -1,5 +1,5 @@
-//! What of a mapped file is in this process's memory: in a process of its own, for it looks at
-//! all of it.
+//! Pages of a mapped file in this process's memory. The test has a process of its own, since it
+//! looks at all of its memory.
 #![cfg(target_os = "linux")]
 
 use std::io::Write;

@@ -1,9 +1,12 @@
-//! What the writer promises: the file is complete or not there, and what is declared is what is written.
+//! Promises of the writer: the file is complete or not there, and its contents are as declared.
 
 use std::fs;
 use std::io::{self, Write};
+use std::sync::Arc;
 
-use rustorch_gguf::{Array, GgmlType, Gguf, GgufError, GgufWriter, Metadata, TensorInfo, Value};
+use rustorch_gguf::{
+    Array, GgmlType, Gguf, GgufError, GgufWriter, Metadata, SharedBytes, TensorInfo, Value,
+};
 
 /// Data that tells every byte of every tensor apart.
 fn fill(tensor: &TensorInfo, out: &mut dyn Write) -> io::Result<()> {
@@ -52,6 +55,37 @@ fn every_tensor_type_comes_back() -> Result<(), GgufError> {
             assert_eq!(model.data(read).as_ptr() as usize % 8, 0, "{}", read.name);
         }
     }
+    Ok(())
+}
+
+/// Data that another part of the program has, and that nothing may ask for.
+struct Untouched;
+
+impl AsRef<[u8]> for Untouched {
+    fn as_ref(&self) -> &[u8] {
+        panic!("nothing used it")
+    }
+}
+
+#[test]
+fn a_model_may_lie_over_data_of_others() -> Result<(), GgufError> {
+    let mut writer = GgufWriter::default();
+    writer.metadata.insert("general.architecture", "llama");
+    writer.add_tensor("a", [2], GgmlType::F32)?;
+    writer.add_tensor("b", [3], GgmlType::F16)?;
+    let bytes: Vec<u8> = (0..8).collect();
+    let model = writer.over(vec![Arc::new(bytes.clone()), Arc::new(Untouched)])?;
+    assert_eq!(model.metadata, writer.metadata);
+    assert_eq!(model.file_bytes(), 8 + 6);
+    assert_eq!(model.data(model.tensor("a").unwrap()), bytes);
+    assert_eq!(model.tensor("b").unwrap().shape(), [3]);
+    writer.add_tensor("a", [1], GgmlType::F32)?;
+    let data: Vec<SharedBytes> = vec![
+        Arc::new(bytes.clone()),
+        Arc::new(Untouched),
+        Arc::new(bytes),
+    ];
+    assert!(writer.over(data).unwrap_err().to_string().contains("`a`"));
     Ok(())
 }
 

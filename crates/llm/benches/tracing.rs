@@ -1,8 +1,8 @@
-//! What a trace takes of decoding on the processor, with and without one by turns:
-//! `cargo bench -p rustorch-llm --bench tracing -- [THREADS [ROUNDS [MODEL.gguf]]]`.
+//! Cost of a trace while decoding on the processor, with and without one by turns: `cargo bench -p
+//! rustorch-llm --bench tracing -- [THREADS [ROUNDS [MODEL.gguf]]]`.
 //!
 //! A turn decodes the same tokens; where it is traced, its time begins before the trace's file is made, and ends when
-//! the trace is written. What a trace takes is the median of the rounds, each of which compares a turn with the one
+//! the trace is written. The cost of a trace is the median of the rounds. Each round compares a turn with the one
 //! beside it, as machines become faster and slower; in every other round the traced one comes first. Processor time is
 //! that of all threads, on Linux, of all turns together.
 

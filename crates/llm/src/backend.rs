@@ -1,70 +1,115 @@
-//! Which device computes which layer of a model.
+//! Assignment of a model's layers to devices.
 
 use std::fmt;
 
-use rustorch_runtime::{DeviceInfo, DeviceType, Hardware, PoolUsage, Routing, Rules, Runtime};
+use rustorch_runtime::{DeviceInfo, DeviceType, Routing, Rules, Runtime};
 
-use crate::kv_cache::cache_bytes;
+use crate::memory::{BackendDevice, MemoryNeeds, USABLE, fitting, free_memory, is_same_card, room};
+use crate::placement::{GpuLayers, Placement, PlacementOptions, Ruled};
 use crate::session::SessionOptions;
+use crate::spec::{Role, TensorSpec, layer_of};
 use crate::{LlmError, Model, Session};
 
-/// Of a device's free memory, the share that weights and caches may take.
-const USABLE: f64 = 0.9;
-
-/// How many layers devices other than the processor take together.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum GpuLayers {
-    /// As many as fit, where such a device is the best choice.
-    #[default]
-    Auto,
-    /// This many, from the last one on; fewer if they do not fit, all if the model has fewer.
-    AtMost(usize),
+/// Experts' weights of a layer.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LayerExperts {
+    /// Names of the tensors.
+    pub tensors: Vec<String>,
+    /// Their bytes, which are among those of the layer.
+    pub bytes: u64,
 }
 
-/// What [`select_backend`] decides by.
+/// The input of [`select_backend`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct BackendConfig {
-    /// Bytes of each layer: its weights, keys and values. To the first one belongs the
-    /// embedding table, to the last one the output head.
+    /// Bytes of each layer: weights, keys and values. The first one includes the embedding table,
+    /// the last one the output head.
     pub layers: Vec<u64>,
+    /// The experts of each layer, which may be elsewhere.
+    pub experts: Vec<LayerExperts>,
     /// Bytes of intermediate results, on every device that takes part.
     pub working: u64,
     /// The devices, best first.
     pub devices: Vec<BackendDevice>,
-    /// Why the first one is: measured times, or the rule that put it there.
+    /// The reason of the order: measured times, or the rule.
     pub reason: String,
-    /// Bytes of the host's memory that are free, where it is known: what devices that share
-    /// it have together.
+    /// Free bytes of the host's memory, if known. Devices that share it count it once.
     pub host_free: Option<u64>,
-    /// How many layers go to other devices than the processor.
+    /// Number of layers on devices other than the CPU.
     pub gpu_layers: GpuLayers,
 }
 
-/// A device that may take layers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BackendDevice {
-    /// Which one.
-    pub device: DeviceType,
-    /// Bytes of its memory that are free, where it is known.
-    pub free: Option<u64>,
-    /// Does it use weights where they are, in the host's memory?
-    pub shares_host_memory: bool,
-}
-
-/// Where a layer is computed.
+/// The device of a layer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LayerBackend {
     /// The device.
     pub device: DeviceType,
     /// Why there.
     pub reason: String,
+    /// Tensors on other devices.
+    pub elsewhere: Vec<TensorBackend>,
+}
+
+/// The device of some of a layer's tensors.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TensorBackend {
+    /// Names of the tensors.
+    pub tensors: Vec<String>,
+    /// The device.
+    pub device: DeviceType,
+    /// Why there.
+    pub reason: String,
+}
+
+impl LayerBackend {
+    fn new(device: DeviceType, reason: String) -> Self {
+        Self {
+            device,
+            reason,
+            elsewhere: Vec::new(),
+        }
+    }
+
+    /// Puts a tensor on another device. Tensors of one device and reason are named together.
+    fn put(&mut self, name: &str, device: DeviceType, reason: &str) {
+        let mut known = self.elsewhere.iter_mut();
+        match known.find(|known| known.device == device && known.reason == reason) {
+            Some(known) => known.tensors.push(name.to_owned()),
+            None => self.elsewhere.push(TensorBackend {
+                tensors: vec![name.to_owned()],
+                device,
+                reason: reason.to_owned(),
+            }),
+        }
+    }
+
+    /// Is it as another layer, of which the same tensors are elsewhere?
+    pub fn is_like(&self, other: &Self) -> bool {
+        let alike = |(a, b): (&TensorBackend, &TensorBackend)| {
+            a.device == b.device && a.reason == b.reason && a.names().eq(b.names())
+        };
+        let is_same = self.device == other.device && self.reason == other.reason;
+        is_same
+            && self.elsewhere.len() == other.elsewhere.len()
+            && self.elsewhere.iter().zip(&other.elsewhere).all(alike)
+    }
+}
+
+impl TensorBackend {
+    /// Names of the tensors, without their layer's prefix.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tensors.iter().map(|name| match layer_of(name) {
+            Some(_) => name.splitn(3, '.').last().unwrap_or(name),
+            None => name,
+        })
+    }
 }
 
 impl BackendConfig {
-    /// What there is to decide about a session of `model` with these options.
+    /// The input for a session of `model` with these options.
     ///
     /// # Errors
-    /// The options make no sense, or there is no memory for the cache.
+    /// Fails if the options are invalid, or if memory is too small for the cache.
     pub fn new(
         model: &Model,
         runtime: &Runtime,
@@ -72,13 +117,6 @@ impl BackendConfig {
     ) -> Result<Self, LlmError> {
         let session = Session::new(model, runtime, options.clone())?;
         let preference = session.preference()?;
-        let memory = runtime.memory().pools();
-        let free = |device: DeviceType| {
-            let pool = memory
-                .iter()
-                .find(|pool: &&PoolUsage| pool.device == device);
-            pool.and_then(|pool| pool.free)
-        };
         let info = |device: &DeviceType| runtime.devices().find(|info| info.device == *device);
         let mut cards: Vec<&DeviceInfo> = Vec::new();
         for card in preference.devices.iter().filter_map(info) {
@@ -86,30 +124,33 @@ impl BackendConfig {
                 cards.push(card);
             }
         }
-        let device = |info: &DeviceInfo| BackendDevice {
-            device: info.device,
-            free: free(info.device),
-            shares_host_memory: info.shares_host_memory,
-        };
-        let (context, batch) = (session.context(), options.batch);
-        let c = model.config();
-        let features = 4 * c.width + 3 * c.ff_width + 3 * c.heads * c.key_width;
-        let row = size_of::<f32>() * features;
+        let needs = MemoryNeeds::new(model, options)?;
+        let mut experts = vec![LayerExperts::default(); needs.layers.len()];
+        for tensor in model.tensors().iter().filter(|tensor| tensor.are_experts()) {
+            let place = tensor.layer().and_then(|layer| experts.get_mut(layer));
+            if let Some(place) = place {
+                place.bytes += bytes_of(model, tensor);
+                place.tensors.push(tensor.name.clone());
+            }
+        }
+        let host = runtime
+            .devices()
+            .find(|info| info.device == DeviceType::Cpu);
         Ok(Self {
-            layers: layers(model, context, options),
-            working: (batch.saturating_mul(row) + size_of::<f32>() * c.vocab) as u64,
+            layers: needs.layers,
+            experts,
+            working: needs.working,
             devices: (cards.into_iter())
                 .filter(|card| card.device != DeviceType::Reference)
-                .map(device)
+                .map(|card| free_memory(runtime, card))
                 .collect(),
             reason: preference.reason.to_string(),
-            host_free: free(DeviceType::Cpu),
+            host_free: host.and_then(|host| free_memory(runtime, host).free),
             gpu_layers: GpuLayers::Auto,
         })
     }
 
-    /// With another number of layers for other devices than the processor. Who gives it wants
-    /// these devices to go first.
+    /// Sets the number of layers on devices other than the CPU. These devices then go first.
     #[must_use]
     pub fn with_gpu_layers(mut self, gpu_layers: GpuLayers) -> Self {
         self.gpu_layers = gpu_layers;
@@ -117,142 +158,204 @@ impl BackendConfig {
             self.devices.sort_by_key(|d| d.device == DeviceType::Cpu);
             self.reason = match count.min(self.layers.len()) {
                 1 => "1 layer was asked for".to_owned(),
-                count => format!("{count} layers were asked for"),
+                count => format!("{count} layers were requested"),
             };
         }
         self
     }
 
+    /// The same, with a tensor of layer `layer` on `device`.
+    fn with_elsewhere(mut self, layer: usize, name: &str, bytes: u64, device: DeviceType) -> Self {
+        if let Some(own) = self.layers.get_mut(layer) {
+            *own = own.saturating_sub(bytes);
+        }
+        if let Some(experts) = self.experts.get_mut(layer)
+            && experts.tensors.iter().any(|own| own == name)
+        {
+            experts.tensors.retain(|own| own != name);
+            experts.bytes = experts.bytes.saturating_sub(bytes);
+        }
+        let less = |free: Option<u64>| free.map(|free| free.saturating_sub(bytes));
+        for known in self.devices.iter_mut().filter(|d| d.device == device) {
+            known.free = less(known.free);
+            if known.shares_host_memory {
+                self.host_free = less(self.host_free);
+            }
+        }
+        self
+    }
+
+    /// Bytes of each layer without its experts.
+    fn without_experts(&self) -> Vec<u64> {
+        let layers = self.layers.iter().enumerate();
+        let of = |layer: usize| self.experts.get(layer).map_or(0, |experts| experts.bytes);
+        layers
+            .map(|(i, bytes)| bytes.saturating_sub(of(i)))
+            .collect()
+    }
+
+    /// Number of layers that devices other than the processor may take.
+    fn wanted(&self) -> usize {
+        match self.gpu_layers {
+            GpuLayers::Auto => self.layers.len(),
+            GpuLayers::AtMost(count) => count.min(self.layers.len()),
+        }
+    }
+
     /// Bytes of free memory that the best device needs for the first layer that it would get;
     /// `None` if it has enough, or does not compute in memory of its own.
     pub fn lacking(&self) -> Option<u64> {
-        let (device, layer) = (self.devices.first()?, self.layers.last()?);
+        let layers = self.without_experts();
+        let (device, layer) = (self.devices.first()?, layers.last()?);
         let room = room(device.free?, self.working);
         let is_asked = self.gpu_layers != GpuLayers::AtMost(0);
         let is_lacking = device.device != DeviceType::Cpu && is_asked && room < *layer;
         is_lacking.then(|| ((layer + self.working) as f64 / USABLE).ceil() as u64)
     }
 
-    /// Does everything go where it would go anyway?
+    /// Does everything stay where the runtime would put it?
     pub fn is_met_by(&self, chosen: &[LayerBackend]) -> bool {
         let first = self.devices.first().map(|first| first.device);
-        chosen.iter().all(|layer| Some(layer.device) == first)
+        (chosen.iter()).all(|layer| Some(layer.device) == first && layer.elsewhere.is_empty())
     }
 }
 
-/// Is it a graphics card that another driver shows too? Its memory is there once.
-fn is_same_card(first: &DeviceInfo, second: &DeviceInfo) -> bool {
-    let is_gpu = |info: &DeviceInfo| info.hardware == Hardware::Gpu;
-    let driver = |info: &DeviceInfo| std::mem::discriminant(&info.device);
-    is_gpu(first) && is_gpu(second) && first.name == second.name && driver(first) != driver(second)
-}
-
-/// Bytes of each layer, see [`BackendConfig::layers`].
-fn layers(model: &Model, context: usize, options: &SessionOptions) -> Vec<u64> {
-    let c = model.config();
-    let cache = cache_bytes(c, context, options.cache_dtype).unwrap_or(usize::MAX);
-    let mut layers = vec![cache as u64; c.layers];
-    let last = c.layers.saturating_sub(1);
-    let is_tied = model.gguf().tensor("output.weight").is_none();
-    let own = model.gguf().tensors().iter();
-    for tensor in own.chain(model.adapters().tensors()) {
-        let layer = tensor.name.strip_prefix("blk.");
-        let layer = layer.and_then(|rest| rest.split('.').next()?.parse::<usize>().ok());
-        let of_embedding = tensor.name.starts_with("token_embd");
-        let mut add = |layer: usize| {
-            if let Some(bytes) = layers.get_mut(layer) {
-                *bytes += tensor.bytes() as u64;
-            }
-        };
-        match layer {
-            Some(layer) => add(layer),
-            None if of_embedding => {
-                add(0);
-                if is_tied && last > 0 {
-                    add(last);
-                }
-            }
-            None => add(last),
-        }
-    }
-    layers
-}
-
-/// The device of each layer of a model, and why: the best device takes as many layers as its
-/// free memory holds, from the last one on, for the output head is much work and the embedding
-/// table none; the next device goes on. What fits nowhere is left to the processor, which reads
-/// the file as it goes.
+/// The device of each layer of a model, with the reason: the best device takes as many layers as
+/// its free memory holds. It takes the last layers, since the output head is much work and the
+/// embedding table none. The next device continues. Layers that fit nowhere stay on the CPU, which
+/// reads the file on demand.
+///
+/// The processor gets experts before layers if GPUs have no room: a token reads few experts.
 ///
 /// Empty if there is no device.
 pub fn select_backend(config: &BackendConfig) -> Vec<LayerBackend> {
-    let mut chosen = Vec::with_capacity(config.layers.len());
-    let mut host_free = config.host_free;
-    let mut gpu_layers = match config.gpu_layers {
-        GpuLayers::Auto => usize::MAX,
-        GpuLayers::AtMost(count) => count,
-    };
-    let mut why = config.reason.clone();
-    for device in &config.devices {
-        let left = &config.layers[..config.layers.len() - chosen.len()];
-        let is_gpu = device.device != DeviceType::Cpu;
-        let wanted = match is_gpu {
-            true => &left[left.len() - gpu_layers.min(left.len())..],
-            false => left,
-        };
-        let host = host_free.filter(|_| device.shares_host_memory);
-        let free = [device.free, host].into_iter().flatten().min();
-        let (count, bytes) = fitting(wanted, free.map(|free| room(free, config.working)));
-        if is_gpu {
-            gpu_layers -= count;
-        }
-        if device.shares_host_memory {
-            // Where the host has no more room, no other device finds any.
-            let is_full = count < wanted.len() && host == free;
-            host_free = host_free.map(|free| match is_full {
-                true => 0,
-                false => free.saturating_sub(bytes),
-            });
-        }
-        let space = match free {
-            Some(free) => format!("{} of {} free", Bytes(bytes), Bytes(free)),
-            None => Bytes(bytes).to_string(),
-        };
-        chosen.extend((0..count).map(|_| LayerBackend {
-            device: device.device,
-            reason: format!("{why}; {space}"),
-        }));
-        if count < wanted.len() {
-            let (device, all) = (device.device, wanted.len());
-            why = format!("{device} has room for {count} of {all} layers");
-        }
+    let whole = Rooms::new(config);
+    let (chosen, _) = whole.layers(config, &config.layers);
+    let is_first = (config.devices.first()).is_some_and(|first| first.device == DeviceType::Cpu);
+    let on_gpus = (chosen.iter()).filter(|layer| layer.device != DeviceType::Cpu);
+    let has_experts = config.experts.iter().any(|experts| experts.bytes > 0);
+    if is_first || !has_experts || on_gpus.count() >= config.wanted() {
+        return chosen;
     }
-    let mut all = config.devices.iter();
-    let cpu = all.find(|d| d.device == DeviceType::Cpu);
-    let last_resort = cpu.or(config.devices.last());
-    if let Some(device) = last_resort.filter(|_| chosen.len() < config.layers.len()) {
-        let reason = format!("{why}; what fits nowhere is read as it is needed");
-        let device = device.device;
-        chosen.resize(config.layers.len(), LayerBackend { device, reason });
-    }
-    chosen.reverse();
+    let rooms = Rooms::new(config);
+    let (mut chosen, mut rooms) = rooms.layers(config, &config.without_experts());
+    rooms.experts(config, &mut chosen);
     chosen
 }
 
-/// Bytes of free memory that layers may take.
-fn room(free: u64, working: u64) -> u64 {
-    ((free as f64 * USABLE) as u64).saturating_sub(working)
+/// Room that devices have left.
+struct Rooms {
+    /// Bytes that each device has given.
+    taken: Vec<u64>,
+    host_free: Option<u64>,
 }
 
-/// How many layers fit, from the last one on, and their bytes.
-fn fitting(layers: &[u64], room: Option<u64>) -> (usize, u64) {
-    let mut sum = 0;
-    let sums = layers.iter().rev().map(|bytes| {
-        sum += bytes;
-        sum
-    });
-    let fits = |bytes: &u64| room.is_none_or(|room| *bytes <= room);
-    let fitting: Vec<u64> = sums.take_while(fits).collect();
-    (fitting.len(), fitting.last().copied().unwrap_or(0))
+impl Rooms {
+    fn new(config: &BackendConfig) -> Self {
+        Self {
+            taken: vec![0; config.devices.len()],
+            host_free: config.host_free,
+        }
+    }
+
+    /// Gives layers of these bytes to the devices, and returns the rest of the room.
+    fn layers(mut self, config: &BackendConfig, layers: &[u64]) -> (Vec<LayerBackend>, Self) {
+        let mut chosen = Vec::with_capacity(layers.len());
+        let mut gpu_layers = config.wanted();
+        let mut why = config.reason.clone();
+        for (index, device) in config.devices.iter().enumerate() {
+            let left = &layers[..layers.len() - chosen.len()];
+            let is_gpu = device.device != DeviceType::Cpu;
+            let wanted = match is_gpu {
+                true => &left[left.len() - gpu_layers.min(left.len())..],
+                false => left,
+            };
+            let host = self.host_free.filter(|_| device.shares_host_memory);
+            let free = [device.free, host].into_iter().flatten().min();
+            let (count, bytes) = fitting(wanted, free.map(|free| room(free, config.working)));
+            if is_gpu {
+                gpu_layers -= count;
+            }
+            self.taken[index] = bytes;
+            if device.shares_host_memory {
+                // A full host has no room for other devices either.
+                let is_full = count < wanted.len() && host == free;
+                self.host_free = self.host_free.map(|free| match is_full {
+                    true => 0,
+                    false => free.saturating_sub(bytes),
+                });
+            }
+            let space = match free {
+                Some(free) => format!("{} of {} free", Bytes(bytes), Bytes(free)),
+                None => Bytes(bytes).to_string(),
+            };
+            chosen.extend(
+                (0..count).map(|_| LayerBackend::new(device.device, format!("{why}; {space}"))),
+            );
+            if count < wanted.len() {
+                let (device, all) = (device.device, wanted.len());
+                why = format!("{device} has room for {count} of {all} layers");
+            }
+        }
+        let mut all = config.devices.iter();
+        let cpu = all.find(|d| d.device == DeviceType::Cpu);
+        let last_resort = cpu.or(config.devices.last());
+        if let Some(device) = last_resort.filter(|_| chosen.len() < layers.len()) {
+            let reason = format!("{why}; what fits nowhere is read as it is needed");
+            let layer = LayerBackend::new(device.device, reason);
+            chosen.resize(layers.len(), layer);
+        }
+        chosen.reverse();
+        (chosen, self)
+    }
+
+    /// Gives the experts of layers on GPUs, from the last on, to GPUs with room: the layer's own one first. The
+    /// processor gets the others.
+    fn experts(&mut self, config: &BackendConfig, chosen: &mut [LayerBackend]) {
+        let mut is_short = false;
+        let pairs = config.experts.iter().zip(chosen.iter_mut());
+        for (experts, layer) in pairs.rev() {
+            if layer.device == DeviceType::Cpu || experts.bytes == 0 {
+                continue;
+            }
+            let own = |i: &usize| config.devices[*i].device != layer.device;
+            let mut gpus: Vec<usize> = (0..config.devices.len()).collect();
+            gpus.retain(|&i| config.devices[i].device != DeviceType::Cpu);
+            gpus.sort_by_key(own);
+            let found = gpus
+                .into_iter()
+                .find(|&i| self.has_room(config, i, experts.bytes));
+            // Experts of earlier layers do not overtake: the last layers' are on GPUs.
+            let found = found.filter(|_| !is_short);
+            is_short = found.is_none();
+            let device = match found {
+                Some(i) => {
+                    self.taken[i] += experts.bytes;
+                    if config.devices[i].shares_host_memory {
+                        self.host_free =
+                            (self.host_free).map(|free| free.saturating_sub(experts.bytes));
+                    }
+                    config.devices[i].device
+                }
+                None => DeviceType::Cpu,
+            };
+            if device != layer.device {
+                let reason = format!("{} has no room for them", layer.device);
+                (experts.tensors.iter()).for_each(|name| layer.put(name, device, &reason));
+            }
+        }
+    }
+
+    /// Has the device room for this many more bytes?
+    fn has_room(&self, config: &BackendConfig, index: usize, bytes: u64) -> bool {
+        let device = &config.devices[index];
+        let own = device
+            .free
+            .map(|free| room(free, config.working).saturating_sub(self.taken[index]));
+        let host = self.host_free.filter(|_| device.shares_host_memory);
+        let left = [own, host].into_iter().flatten().min();
+        left.is_none_or(|left| bytes <= left)
+    }
 }
 
 /// A number of bytes for people.
@@ -268,20 +371,18 @@ impl fmt::Display for Bytes {
 }
 
 impl SessionOptions {
-    /// These options with the device of each layer as [`select_backend`] chooses it, and what
-    /// it chose. Nothing where the [`Routing`] names the processor or is the f32 hybrid's, or
-    /// where there is but one device to choose. Another device that it names goes first; if it
-    /// is strict, alone, unless a number of layers is given.
+    /// These options with the devices of tensors and layers as [`select_backend`] chooses them, and the choice.
     ///
     /// # Errors
-    /// As [`BackendConfig::new`].
-    pub fn select_layers(
+    /// The same as [`BackendConfig::new`]; a rule is for no tensor of the model.
+    pub fn placed(
         mut self,
         model: &Model,
         runtime: &Runtime,
-        gpu_layers: GpuLayers,
+        wishes: &PlacementOptions,
     ) -> Result<(Self, Vec<LayerBackend>), LlmError> {
-        self.layers.clear();
+        self.placement = Placement::default();
+        let ruled = wishes.ruled(model.tensors())?;
         let Routing {
             device,
             rules,
@@ -291,25 +392,92 @@ impl SessionOptions {
         let is_fixed = match device {
             DeviceType::Auto => false,
             DeviceType::Cpu | DeviceType::Reference => true,
-            _ => strict && gpu_layers == GpuLayers::Auto,
+            _ => strict && wishes.gpu_layers == GpuLayers::Auto,
         };
         let devices = runtime.devices().map(|info| info.device);
         let choice = devices.filter(|d| *d != DeviceType::Reference).count();
-        if is_fixed || rules == Rules::F32Hybrid || choice < 2 {
+        if rules == Rules::F32Hybrid || choice < 2 || (is_fixed && ruled.is_empty()) {
             return Ok((self, Vec::new()));
         }
-        let config = BackendConfig::new(model, runtime, &self)?;
-        let chosen = select_backend(&config.clone().with_gpu_layers(gpu_layers));
+        let unasked = BackendConfig::new(model, runtime, &self)?;
+        let mut config = unasked.clone().with_gpu_layers(wishes.gpu_layers);
+        let last = config.layers.len().saturating_sub(1);
+        for Ruled { tensor, device, .. } in &ruled {
+            let (layer, bytes) = (place_of(tensor, last), bytes_of(model, tensor));
+            config = config.with_elsewhere(layer, &tensor.name, bytes, *device);
+        }
+        let mut chosen = match is_fixed {
+            true => {
+                let layer = LayerBackend::new(device, "it was asked for".to_owned());
+                vec![layer; config.layers.len()]
+            }
+            false => select_backend(&config),
+        };
+        put_as_ruled(model, &ruled, &mut chosen);
         // Pins where they change nothing would hide the reasons of operations.
-        if !config.is_met_by(&chosen) {
-            self.layers = chosen.iter().map(|layer| layer.device).collect();
+        if !unasked.is_met_by(&chosen) {
+            self.placement = placement(&chosen, &ruled);
         }
         Ok((self, chosen))
     }
 }
 
+/// Bytes of a tensor in the model's file.
+fn bytes_of(model: &Model, tensor: &TensorSpec) -> u64 {
+    let info = model.gguf().tensor(&tensor.name);
+    info.map_or(0, |info| info.bytes() as u64)
+}
+
+/// The layer that a tensor is with: the table with the first one, the head with the last one.
+fn place_of(tensor: &TensorSpec, last: usize) -> usize {
+    match (tensor.layer(), tensor.role()) {
+        (Some(layer), _) => layer,
+        (None, Some(Role::TokenEmbedding | Role::PositionEmbedding | Role::TypeEmbedding)) => 0,
+        (None, _) => last,
+    }
+}
+
+/// Puts tensors where rules want them. A layer all of whose matrices are on one device is there itself.
+fn put_as_ruled(model: &Model, ruled: &[Ruled], chosen: &mut [LayerBackend]) {
+    let last = chosen.len().saturating_sub(1);
+    for (index, layer) in chosen.iter_mut().enumerate() {
+        let is_own = |tensor: &TensorSpec| tensor.layer() == Some(index);
+        let matrices = model.tensors().iter();
+        let matrices = matrices.filter(|t| is_own(t) && t.role().is_some()).count();
+        let own: Vec<&Ruled> = ruled.iter().filter(|r| is_own(r.tensor)).collect();
+        let first = own.first().filter(|_| own.len() == matrices);
+        let first = first.filter(|first| own.iter().all(|r| r.device == first.device));
+        if let Some(first) = first {
+            *layer = LayerBackend::new(first.device, first.rule.to_owned());
+        }
+        let home = layer.device;
+        let with = ruled.iter().filter(|r| place_of(r.tensor, last) == index);
+        for Ruled {
+            tensor,
+            device,
+            rule,
+        } in with.filter(|r| r.device != home)
+        {
+            layer.put(&tensor.name, *device, rule);
+        }
+    }
+}
+
+/// The devices of tensors and layers.
+fn placement(chosen: &[LayerBackend], ruled: &[Ruled]) -> Placement {
+    let layers = chosen.iter().map(|layer| layer.device).collect();
+    let elsewhere = chosen.iter().flat_map(|layer| &layer.elsewhere);
+    let elsewhere = elsewhere.flat_map(|e| e.tensors.iter().map(|name| (name, e.device)));
+    let ruled = ruled.iter().map(|r| (&r.tensor.name, r.device));
+    (elsewhere.chain(ruled)).fold(Placement::of_layers(layers), |placement, (name, device)| {
+        placement.with(name, device)
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use rustorch_runtime::Hardware;
+
     use super::*;
 
     const GPU: DeviceType = DeviceType::Cuda(0);
@@ -337,6 +505,7 @@ mod tests {
     fn config(devices: &[BackendDevice], host_free: u64) -> BackendConfig {
         BackendConfig {
             layers: vec![GIB; 10],
+            experts: Vec::new(),
             working: GIB / 2,
             devices: devices.to_vec(),
             reason: "measured: 1.0 ms here, 2.0 ms on cpu".to_owned(),
@@ -345,7 +514,7 @@ mod tests {
         }
     }
 
-    /// How many layers each device has, in the order of the layers.
+    /// Number of layers of each device, in the order of the layers.
     fn runs(chosen: &[LayerBackend]) -> Vec<(DeviceType, usize)> {
         let runs = chosen.chunk_by(|a, b| a.device == b.device);
         runs.map(|run| (run[0].device, run.len())).collect()
@@ -418,7 +587,7 @@ mod tests {
         assert_eq!(runs(&with(99)), [(SECOND, 4), (GPU, 6)]);
         assert_eq!(
             with(4)[9].reason,
-            "4 layers were asked for; 4.0 GiB of 8.0 GiB free"
+            "4 layers were requested; 4.0 GiB of 8.0 GiB free"
         );
         // The processor would be better: that it is not has to be said.
         assert!(!config.is_met_by(&with(99)));
@@ -487,5 +656,84 @@ mod tests {
         config.layers.push(1);
         config.devices.clear();
         assert!(select_backend(&config).is_empty());
+    }
+
+    /// Ten layers of a gibibyte, of which experts have three quarters.
+    fn with_experts(devices: &[BackendDevice]) -> BackendConfig {
+        let experts = |layer| LayerExperts {
+            tensors: vec![format!("blk.{layer}.ffn_up_exps.weight")],
+            bytes: 3 * GIB / 4,
+        };
+        BackendConfig {
+            experts: (0..10).map(experts).collect(),
+            ..config(devices, 64 * GIB)
+        }
+    }
+
+    /// The devices of experts, and numbers of layers.
+    fn expert_runs(chosen: &[LayerBackend]) -> Vec<(DeviceType, usize)> {
+        let of = |layer: &LayerBackend| match &layer.elsewhere[..] {
+            [] => layer.device,
+            [elsewhere, ..] => elsewhere.device,
+        };
+        let runs = chosen.chunk_by(|a, b| of(a) == of(b));
+        runs.map(|run| (of(&run[0]), run.len())).collect()
+    }
+
+    #[test]
+    fn experts_leave_a_full_device_before_layers() {
+        // 0.9 × 8 − 0.5 = 6.7: the ten rests of 0.25, and five experts of 0.75.
+        let chosen = select_backend(&with_experts(&[own(GPU, 8 * GIB), shared(CPU)]));
+        assert_eq!(runs(&chosen), [(GPU, 10)]);
+        assert_eq!(expert_runs(&chosen), [(CPU, 5), (GPU, 5)]);
+        assert_eq!(
+            chosen[4].elsewhere[0].names().collect::<Vec<_>>(),
+            ["ffn_up_exps.weight"]
+        );
+        assert!(chosen[0].is_like(&chosen[4]) && !chosen[0].is_like(&chosen[5]));
+        // All that fits stays whole, also on two devices.
+        let chosen = select_backend(&with_experts(&[own(GPU, 20 * GIB), shared(CPU)]));
+        assert_eq!(expert_runs(&chosen), [(GPU, 10)]);
+        let two = [own(GPU, 8 * GIB), own(SECOND, 8 * GIB), shared(CPU)];
+        let chosen = select_backend(&with_experts(&two));
+        assert_eq!(runs(&chosen), [(SECOND, 4), (GPU, 6)]);
+        assert_eq!(expert_runs(&chosen), [(SECOND, 4), (GPU, 6)]);
+    }
+
+    #[test]
+    fn experts_go_to_the_next_device_with_room() {
+        // 3.1 and 1.3: the rests and no experts, and one layer's experts.
+        let two = [own(GPU, 4 * GIB), own(SECOND, 2 * GIB), shared(CPU)];
+        let chosen = select_backend(&with_experts(&two));
+        assert_eq!(runs(&chosen), [(GPU, 10)]);
+        assert_eq!(expert_runs(&chosen), [(CPU, 9), (SECOND, 1)]);
+    }
+
+    #[test]
+    fn even_rests_may_be_too_large() {
+        // 1.3: the rests of five layers.
+        let chosen = select_backend(&with_experts(&[own(GPU, 2 * GIB), shared(CPU)]));
+        assert_eq!(runs(&chosen), [(CPU, 5), (GPU, 5)]);
+        assert_eq!(expert_runs(&chosen), [(CPU, 10)]);
+        let asked = with_experts(&[own(GPU, 2 * GIB), shared(CPU)]);
+        let asked = asked.with_gpu_layers(GpuLayers::AtMost(2));
+        let chosen = select_backend(&asked);
+        assert_eq!(runs(&chosen), [(CPU, 8), (GPU, 2)]);
+        assert_eq!(expert_runs(&chosen), [(CPU, 9), (GPU, 1)]);
+    }
+
+    #[test]
+    fn tensors_elsewhere_make_room() {
+        let names = |layer| format!("blk.{layer}.ffn_up_exps.weight");
+        let config = with_experts(&[own(GPU, 4 * GIB), shared(CPU)]);
+        let config = (0..10).fold(config, |config, layer| {
+            config.with_elsewhere(layer, &names(layer), 3 * GIB / 4, CPU)
+        });
+        assert_eq!(config.layers, [GIB / 4; 10]);
+        assert_eq!(config.host_free, Some(64 * GIB - 30 * GIB / 4));
+        assert_eq!(runs(&select_backend(&config)), [(GPU, 10)]);
+        let config = with_experts(&[own(GPU, 4 * GIB), shared(CPU)]);
+        let config = config.with_elsewhere(0, &names(0), GIB, GPU);
+        assert_eq!(config.devices[0].free, Some(3 * GIB));
     }
 }

@@ -1,7 +1,8 @@
-//! What can go wrong with a model.
+//! Errors of models.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use rustorch_files::FileError;
 use rustorch_gguf::GgufError;
 use rustorch_grammar::GrammarError;
 use rustorch_tensor::RusTorchError;
@@ -9,7 +10,7 @@ use rustorch_tokenizer::TokenizerError;
 
 use crate::sampler::SamplerError;
 
-/// Why a model cannot be loaded or run.
+/// The reason why a model cannot be loaded or run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LlmError {
@@ -19,51 +20,54 @@ pub enum LlmError {
     /// Its tokenizer cannot be used.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
-    /// A sampler's parameters are impossible.
+    /// A sampler's parameters are out of range.
     #[error(transparent)]
     Sampler(#[from] SamplerError),
-    /// The text cannot go on in its form.
+    /// No token can continue the text in its grammar.
     #[error(transparent)]
     Grammar(#[from] GrammarError),
     /// A computation failed.
     #[error(transparent)]
     Tensor(#[from] RusTorchError),
-    /// The model is of a kind that is not implemented.
+    /// The model is of an unsupported kind.
     #[error("{what} is not supported; {supported}")]
     Unsupported {
-        /// What the file asks for.
+        /// The file's unsupported feature.
         what: String,
-        /// What it could be instead.
+        /// The supported alternatives.
         supported: String,
     },
-    /// A hyper-parameter makes no sense.
+    /// A hyper-parameter is invalid.
     #[error("key {key}: {problem}")]
     Key {
         /// The metadata key.
         key: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// A weight is missing, or does not have the size that the hyper-parameters ask for.
+    /// A weight is missing, or does not match the hyper-parameters.
     #[error("tensor {name}: {problem}")]
     Weight {
         /// The tensor's name in the file.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
+    /// Several keys make no sense, or several tensors are missing, of another shape or type, or not of this
+    /// architecture.
+    #[error("{} problems: {}", .0.len(), list(.0))]
+    Several(Vec<LlmError>),
     /// An adapter or a control vector is none, or of another model.
     #[error("{name}: {problem}")]
     Adapter {
         /// The file.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// The context has no room for more tokens.
     #[error(
-        "the context is full: {have} tokens and {more} more do not fit {size} (-c sets the size; \
-         the model was trained with {trained})"
+        "the context is full: {have} tokens and {more} more exceed {size} (-c sets the size; the model was trained with {trained})"
     )]
     ContextFull {
         /// Tokens that are in it.
@@ -76,28 +80,85 @@ pub enum LlmError {
         trained: usize,
     },
     /// A token id is not in the vocabulary.
-    #[error("token {id} is outside the vocabulary of {vocab}")]
+    #[error("token id {id} is outside the vocabulary of {vocab} tokens")]
     Token {
         /// The id.
         id: u32,
         /// The vocabulary's size.
         vocab: usize,
     },
-    /// The file has no vocabulary, so that text cannot be turned into tokens.
-    #[error("this file has no vocabulary: only token ids (--ids) can be used with it")]
+    /// The file has no vocabulary for text.
+    #[error("this file has no vocabulary; use `logits` with token ids (--ids)")]
     NoVocabulary,
-    /// A saved session cannot be gone on with.
+    /// A saved session cannot be continued.
     #[error("{}: {problem}", path.display())]
     Session {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// A draft model does not fit the model whose tokens it is to guess.
+    /// A draft model does not match the main model.
     #[error("the draft model does not fit the model: {0}")]
     Draft(String),
-    /// Nothing to do.
+    /// A file in a folder of `transformers` is missing, damaged or unsupported.
+    #[error("{}: {problem}", path.display())]
+    Folder {
+        /// The file, or the folder.
+        path: PathBuf,
+        /// The problem, and advice.
+        problem: String,
+    },
+    /// A file of tensors cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The request is not valid.
     #[error("{0}")]
     Input(String),
+}
+
+/// Problems that an error lists; a message has to end.
+const LISTED: usize = 20;
+
+fn list(problems: &[LlmError]) -> String {
+    let listed = problems.iter().take(LISTED);
+    let listed: Vec<String> = listed.map(ToString::to_string).collect();
+    match problems.len() - listed.len() {
+        0 => listed.join("; "),
+        more => format!("{}; and {more} more", listed.join("; ")),
+    }
+}
+
+impl LlmError {
+    pub(crate) fn weight(name: impl Into<String>, problem: impl ToString) -> Self {
+        Self::Weight {
+            name: name.into(),
+            problem: problem.to_string(),
+        }
+    }
+
+    pub(crate) fn folder(path: &Path, problem: impl ToString) -> Self {
+        Self::Folder {
+            path: path.to_owned(),
+            problem: problem.to_string(),
+        }
+    }
+
+    /// The error of an encoder in the place of a model that makes texts.
+    pub(crate) fn encoder(what: &str, architecture: &str) -> Self {
+        Self::Unsupported {
+            what: format!("{what} the encoder {architecture:?}"),
+            supported: "`rustorch-cli embed` makes embeddings of texts with it".to_owned(),
+        }
+    }
+
+    /// # Errors
+    /// There are problems.
+    pub(crate) fn of(mut problems: Vec<Self>) -> Result<(), Self> {
+        match problems.len() {
+            0 => Ok(()),
+            1 => Err(problems.swap_remove(0)),
+            _ => Err(Self::Several(problems)),
+        }
+    }
 }

@@ -1,5 +1,5 @@
-//! Models by the rules of the f32 hybrid: activations, keys and values in `f32` on all devices;
-//! and what that saves, measured.
+//! Models under the rules of the f32 hybrid: activations, keys and values in `f32` on all devices.
+//! Also a measurement of the savings.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -12,11 +12,11 @@ use rustorch_tensor::Activity;
 use crate::{LlmError, Model, Session, SessionOptions};
 
 impl SessionOptions {
-    /// Everything that `model` computes in `f32`, each operation where the f32 hybrid's rules
-    /// send it. Weights are read in place in the type that the file has them in.
+    /// Settings that compute `model` in `f32`, with each operation where the f32 hybrid's rules
+    /// send it. Weights are read in place, in their type.
     ///
     /// # Errors
-    /// Weights in `f64`, which are not rounded unasked.
+    /// Fails for weights in `f64`, which are never rounded without being asked.
     pub fn f32_hybrid(model: &Model) -> Result<Self, LlmError> {
         let mut weights = model.gguf().tensors().iter();
         match weights.find(|tensor| tensor.ty == GgmlType::F64) {
@@ -35,21 +35,19 @@ impl SessionOptions {
     }
 }
 
-/// How values are kept in the runs that [`F32Comparison::measure`] compares. All run on the same
-/// devices, by the same rules.
+/// Dtypes of values in the runs that [`F32Comparison::measure`] compares.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum F32Variant {
-    /// In `f32`, everywhere.
+    /// All values in `f32`.
     F32,
-    /// Keys and values in `f16`, as other backends keep them; else in `f32`.
+    /// Keys and values in `f16`, as in other backends; everything else in `f32`.
     HalfCache,
-    /// What goes from one device to another is converted to `f16`, and back where it arrives, as
-    /// it has to be where devices have no type in common.
+    /// Values between devices are converted to `f16` and back, as if the devices had no common dtype.
     Converting,
 }
 
 impl F32Variant {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 3] = [Self::F32, Self::HalfCache, Self::Converting];
 
     /// Its name in reports.
@@ -77,14 +75,14 @@ impl F32Variant {
     }
 }
 
-/// How much is measured.
+/// Size of the measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct F32Workload {
     /// Tokens of the prompt, which go through the model together.
     pub prompt: usize,
     /// Tokens that are generated after it, one by one.
     pub generate: usize,
-    /// How often both are measured.
+    /// Number of repetitions of both.
     pub repetitions: usize,
 }
 
@@ -98,39 +96,40 @@ impl Default for F32Workload {
     }
 }
 
-/// What a pass through the model took and did.
+/// Time and counters of a pass through the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct F32Pass {
     /// The median over all such passes.
     pub time: Duration,
-    /// Conversions and copies of the last one.
+    /// Conversions and copies of the last pass.
     pub activity: Activity,
 }
 
-/// What was measured of one variant.
+/// Measurements of one variant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct F32Measured {
-    /// Which one.
+    /// The variant.
     pub variant: F32Variant,
     /// The prompt, in one pass.
     pub prompt: F32Pass,
     /// A generated token.
     pub token: F32Pass,
-    /// Bytes that the programs of both work in: intermediate values, and what devices hand on.
+    /// Bytes of both programs' working memory: intermediate values, and values passed between
+    /// devices.
     pub working_bytes: usize,
     /// Bytes of keys and values.
     pub cache_bytes: usize,
 }
 
-/// The f32 hybrid beside runs that convert: measured in turns, in one process, on the same
+/// The f32 hybrid compared with runs that convert: measured in turns, in one process, on the same
 /// devices.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct F32Comparison {
-    /// What was run.
+    /// The workload.
     pub workload: F32Workload,
     /// The devices that computed.
     pub devices: Vec<DeviceType>,
-    /// One for each [`F32Variant`].
+    /// Measurements, one for each [`F32Variant`].
     pub measured: Vec<F32Measured>,
 }
 
@@ -188,12 +187,12 @@ fn median(mut times: Vec<Duration>) -> Duration {
 
 impl F32Comparison {
     /// Runs `model` on the devices of `runtime` in all variants. They take turns with every pass,
-    /// so that what else the machine does meets all of them; the first repetition does not count.
-    /// `routing` is that of an f32 hybrid; it may leave devices out.
+    /// so that other work of the machine affects all of them. The first repetition does not count.
+    /// `routing` is that of an f32 hybrid; it may exclude devices.
     ///
     /// # Errors
-    /// As [`SessionOptions::f32_hybrid`] and [`Session::feed`]; a workload without a prompt or
-    /// repetitions, or one that does not fit the model's context.
+    /// The same errors as [`SessionOptions::f32_hybrid`] and [`Session::feed`]. Also fails for a
+    /// workload without a prompt or repetitions, or one that does not fit the model's context.
     pub fn measure(
         model: &Model,
         runtime: &Runtime,
@@ -223,7 +222,7 @@ impl F32Comparison {
             });
         }
         // Which tokens they are makes no difference to the time.
-        let vocab = model.config().vocab;
+        let vocab = model.spec().vocab;
         let ids: Vec<u32> = (0..workload.prompt + workload.generate)
             .map(|i| (i * 7 % vocab) as u32)
             .collect();
@@ -250,14 +249,14 @@ impl F32Comparison {
         })
     }
 
-    /// What was measured of a variant.
+    /// Measurements of a variant.
     pub fn of(&self, variant: F32Variant) -> Option<&F32Measured> {
         self.measured.iter().find(|m| m.variant == variant)
     }
 
-    /// The share of a variant's time for prompt and generated tokens together that the f32
-    /// hybrid saves; below 0 where it takes longer. `None` if the variant did nothing else, as
-    /// where one device computes everything and nothing has to be converted for another.
+    /// The share of a variant's time, for prompt and generated tokens together, that the f32 hybrid
+    /// saves. It is negative if the f32 hybrid takes longer. `None` if the variant did the same
+    /// work. One device alone, for example, converts nothing for another.
     pub fn time_saved(&self, than: F32Variant) -> Option<f64> {
         let seconds = |m: &F32Measured| {
             let tokens = m.token.time * self.workload.generate as u32;
@@ -266,9 +265,9 @@ impl F32Comparison {
         self.saved(than, seconds)
     }
 
-    /// The share of a variant's memory that the f32 hybrid saves, of working memory and cache
-    /// together; below 0 where it needs more. Weights are the same for all. `None` as for
-    /// [`Self::time_saved`].
+    /// The share of a variant's memory, working memory and cache together, that the f32 hybrid
+    /// saves. It is negative if the f32 hybrid needs more. Weights are the same for all variants.
+    /// `None` as for [`Self::time_saved`].
     pub fn memory_saved(&self, than: F32Variant) -> Option<f64> {
         self.saved(than, |m| (m.working_bytes + m.cache_bytes) as f64)
     }

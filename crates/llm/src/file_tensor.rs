@@ -25,7 +25,7 @@ fn dtype(ty: GgmlType) -> Option<DType> {
 /// A tensor of `gguf`, used where it lies.
 ///
 /// # Errors
-/// It is of a type that is not supported.
+/// Fails for an unsupported type.
 pub(crate) fn file_tensor(gguf: &Gguf, info: &TensorInfo) -> Result<Tensor, LlmError> {
     info.ensure_supported()?;
     let dtype = dtype(info.ty).ok_or_else(|| LlmError::Weight {

@@ -3,75 +3,83 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
+use rustorch_tokenizer::Tokenizer;
+
 use crate::sampler::SamplerChain;
 use crate::selection::{Scores, Selection};
 use crate::session::Session;
 use crate::speculation::{Speculation, SpeculationStats};
 use crate::{LlmError, Model};
 
-/// When [`generate`] stops by itself.
+/// Conditions that stop [`generate`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GenerateOptions {
-    /// Tokens to generate at most; `None` for as many as the context has room for.
+    /// Maximum number of tokens to generate; `None` for the room in the context.
     pub max_tokens: Option<usize>,
-    /// Makes tokens that end the text impossible, as llama.cpp's `--ignore-eos`.
+    /// Excludes end-of-text tokens, as llama.cpp's `--ignore-eos`.
     pub ignore_end: bool,
-    /// When the context is full, [`Session::shift`] makes room, and keeps so many tokens at the
-    /// beginning; `None` stops there.
+    /// Number of first tokens that [`Session::shift`] keeps when the context is full; `None` stops
+    /// there.
     pub shift: Option<usize>,
 }
 
 impl GenerateOptions {
-    /// What [`generate`] is going to ask the session for, which [`Session::load`] can prepare.
-    /// The sampler is told which tokens are impossible.
+    /// The selection that [`generate`] will request from the session, for [`Session::load`] to
+    /// prepare. The sampler is given the excluded tokens: those that the model suppresses, and ends
+    /// by option.
     pub fn selection(&self, model: &Model, sampler: &mut SamplerChain) -> Selection {
+        let suppressed = model.tokenizer().map(Tokenizer::suppressed);
+        let mut banned = suppressed.unwrap_or_default().to_vec();
         if self.ignore_end {
-            sampler.ban(&end_tokens(model));
+            banned.extend(end_tokens(model));
+        }
+        if !banned.is_empty() {
+            sampler.ban(&banned);
         }
         sampler.selection()
     }
 }
 
-/// Why generation stopped.
+/// The reason why generation stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The model ended the text; the token that says so is the last one generated. Or the text is
-    /// at the end of its form.
+    /// The model ended the text; its end token is the last generated one. Also the end of a text in
+    /// its grammar.
     End,
     /// The limit of the options was reached.
     Limit,
     /// The context has no room for another token.
     Context,
-    /// The caller asked for it.
+    /// The caller stopped it.
     Caller,
 }
 
-/// What [`generate`] reports while it works.
+/// Events of [`generate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A part of the prompt went through the model.
+    /// A part of the prompt was processed.
     Prompt {
         /// Tokens of the prompt that are done.
         done: usize,
     },
     /// This token was generated.
     Token(u32),
-    /// The context is full, and is shifted if the options say so; who stops here has it left as it
-    /// is.
+    /// The context is full, and will be shifted if the options allow it. A handler that stops here
+    /// finds the session unchanged.
     Full,
-    /// The context was full: so many of its tokens are forgotten.
+    /// The context was full, and some of its tokens were dropped.
     Shifted {
-        /// How many.
+        /// Number of these tokens.
         dropped: usize,
     },
 }
 
-/// Tokens that went through the model, and the time they took.
+/// Number of processed tokens, and their time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Speed {
-    /// How many.
+    /// Number of tokens.
     pub tokens: usize,
-    /// How long.
+    /// Duration.
     pub time: Duration,
 }
 
@@ -88,28 +96,28 @@ impl Speed {
     }
 }
 
-/// What [`generate`] did.
+/// The result of [`generate`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Generated {
-    /// The new tokens, with the one that ended the text.
+    /// The new tokens, including the end token.
     pub ids: Vec<u32>,
-    /// Why there are no more.
+    /// The reason why generation stopped.
     pub stop: Stop,
-    /// The prompt's way through the model.
+    /// Statistics of the prompt.
     pub prompt: Speed,
-    /// The same for the new tokens, of which the last is not fed back; with choosing and telling
-    /// them, during which a device may work on.
+    /// Statistics of the new tokens. The last token is not fed back. Time for sampling and
+    /// callbacks is included; a device may work on during it.
     pub decode: Speed,
-    /// What became of guesses, if there were some.
+    /// Statistics of drafts, if there were any.
     pub speculation: SpeculationStats,
 }
 
-/// Adds `prompt` to the session, then lets the model go on. `on_event` hears of each part of
-/// the prompt and each token as it comes, and may stop.
+/// Adds `prompt` to the session, then generates. `on_event` is called for each part of the prompt
+/// and each token, and may stop generation.
 ///
 /// # Errors
-/// The prompt is empty or does not fit the context, no device is left, the text cannot go on in its
-/// form, or `on_event` failed.
+/// Fails if the prompt is empty or does not fit the context. Also fails if no device is left, or if
+/// `on_event` fails. Also fails if the grammar allows no token.
 pub fn generate<E: From<LlmError>>(
     session: &mut Session,
     prompt: &[u32],
@@ -120,11 +128,11 @@ pub fn generate<E: From<LlmError>>(
     generate_with(session, prompt, sampler, options, None, on_event)
 }
 
-/// As [`generate`], with tokens that are guessed and checked several at a time, if `speculation` is
-/// given: the text is the same.
+/// The same as [`generate`], with speculative decoding if `speculation` is given. On the CPU with up to three drafted
+/// tokens, the text is the same. Elsewhere one of two nearly equal tokens may replace the other.
 ///
 /// # Errors
-/// As [`generate`]; the draft model has no device left.
+/// The same errors as [`generate`]. Also fails if the draft model has no device left.
 pub fn generate_with<E: From<LlmError>>(
     session: &mut Session,
     prompt: &[u32],
@@ -135,7 +143,7 @@ pub fn generate_with<E: From<LlmError>>(
 ) -> Result<Generated, E> {
     if prompt.is_empty() {
         return Err(LlmError::Input(
-            "the prompt is empty, and this model does not begin texts by itself: give it some text"
+            "the prompt is empty, and this model has no token that begins a text; give a prompt"
                 .to_owned(),
         )
         .into());
@@ -211,17 +219,17 @@ pub fn generate_with<E: From<LlmError>>(
     Ok(run)
 }
 
-/// A text that grows token by token, and a session that has all of it but the token that was chosen
-/// last, and may have guesses behind.
+/// A text that grows token by token, and its session. The session has all tokens but the last chosen one, and
+/// may have drafted tokens behind.
 struct Text<'s, 'm, 'd> {
     session: &'s mut Session<'m>,
     selection: Selection,
     speculation: Option<&'s mut Speculation<'d>>,
     /// The tokens, with the one that was chosen last.
     ids: Vec<u32>,
-    /// How many of the session's tokens are no guesses.
+    /// Number of the session's tokens that are no guesses.
     certain: usize,
-    /// Where the tokens begin behind which these are the scores.
+    /// The position of the first token with these scores.
     scored: usize,
     scores: Vec<Scores>,
 }
@@ -261,7 +269,7 @@ impl<'s, 'm, 'd> Text<'s, 'm, 'd> {
         self.session.tokens().get(self.certain) == self.ids.last()
     }
 
-    /// Has the session forget guesses that are wrong, and those that nobody came to.
+    /// Makes the session forget wrong and unused guesses.
     fn settle(&mut self) {
         if self.session.tokens().len() > self.certain {
             self.session.truncate(self.certain);
@@ -287,8 +295,7 @@ impl<'s, 'm, 'd> Text<'s, 'm, 'd> {
         Ok(dropped)
     }
 
-    /// Has the token that was chosen last go through the model, with guesses of what follows, of which
-    /// no more than `left` are of use, with a token behind them.
+    /// Runs the last chosen token through the model, with up to `left` drafted tokens and a token behind them.
     fn feed(&mut self, left: Option<usize>) -> Result<(), LlmError> {
         let batch = self.session.batch().min(left.unwrap_or(usize::MAX));
         let room = batch.min(self.session.context() - self.certain) - 1;
@@ -311,12 +318,12 @@ impl<'s, 'm, 'd> Text<'s, 'm, 'd> {
         self.certain = self.ids.len();
     }
 
-    /// What the next token is chosen from.
+    /// The source of the next token.
     fn scores(&self) -> &Scores {
         &self.scores[self.certain - 1 - self.scored]
     }
 
-    /// What became of guesses.
+    /// Statistics of drafts.
     fn stats(&mut self) -> SpeculationStats {
         let speculation = self.speculation.as_mut();
         speculation.map_or_else(SpeculationStats::default, |s| s.take_stats())
@@ -324,7 +331,7 @@ impl<'s, 'm, 'd> Text<'s, 'm, 'd> {
 }
 
 impl Drop for Text<'_, '_, '_> {
-    /// However it ends, the session has what is certain.
+    /// At any end, the session keeps its certain tokens.
     fn drop(&mut self) {
         self.settle();
     }

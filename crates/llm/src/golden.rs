@@ -1,8 +1,8 @@
-//! llama.cpp's answers for a model, and how near a run of the model comes to them.
+//! llama.cpp's answers for a model, and the differences of a run from them.
 //!
-//! A golden is a prompt with its tokens, and the greedy steps after it with their largest
-//! logits. All steps are compared with llama.cpp's tokens fed; where its own two best are
-//! nearer than its rounding noise, either may win.
+//! A golden is a prompt with its tokens, and the greedy steps after it with their largest logits.
+//! All steps are compared with llama.cpp's tokens as input. If its two best tokens are nearer than
+//! its rounding noise, either may win.
 
 use rustorch_tokenizer::EncodeOptions;
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::quantize::FileType;
 use crate::{LlmError, Session};
 
-/// What llama.cpp makes of a prompt.
+/// llama.cpp's results for a prompt.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Golden {
     /// The prompt.
@@ -21,19 +21,19 @@ pub struct Golden {
     pub steps: Vec<GoldenStep>,
 }
 
-/// One step of a [`Golden`].
+/// A step of a [`Golden`].
 #[derive(Clone, Debug, Deserialize)]
 pub struct GoldenStep {
-    /// The token that was chosen.
+    /// The chosen token.
     pub id: u32,
-    /// The largest logits with their tokens, the largest first.
+    /// The largest logits and their tokens, in descending order.
     pub top: Vec<(u32, f32)>,
 }
 
-/// How far logits may be from llama.cpp's.
+/// Limits of the differences from llama.cpp's logits.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bounds {
-    /// Two logits nearer than this may change places.
+    /// Two logits nearer than this may swap places.
     pub near: f32,
     /// The largest difference.
     pub worst: f32,
@@ -41,12 +41,12 @@ pub struct Bounds {
     pub mean: f32,
 }
 
-/// How near a run came.
+/// Agreement of a run with llama.cpp.
 #[derive(Clone, Debug, Default)]
 pub struct Agreement {
-    /// Steps whose token had to be llama.cpp's, and is.
+    /// Steps whose token must be llama.cpp's, and is.
     pub equal: usize,
-    /// What is not llama.cpp's and had to be.
+    /// Differences from llama.cpp that exceed the bounds.
     pub mistakes: Vec<String>,
     /// The mean difference of logits.
     pub mean: f32,
@@ -55,10 +55,10 @@ pub struct Agreement {
 }
 
 impl Golden {
-    /// Goldens as they are kept: one JSON object a line.
+    /// Goldens in their file format: one JSON object per line.
     ///
     /// # Errors
-    /// A line is none.
+    /// Fails if a line is no golden.
     pub fn parse(text: &str) -> Result<Vec<Self>, LlmError> {
         let parse = |(i, line)| {
             serde_json::from_str(line)
@@ -69,7 +69,7 @@ impl Golden {
 }
 
 impl GoldenStep {
-    /// How much larger the largest logit is than the next.
+    /// Difference of the largest logit and the next.
     pub fn margin(&self) -> f32 {
         match self.top[..] {
             [(_, first), (_, second), ..] => first - second,
@@ -93,27 +93,25 @@ impl Bounds {
         mean: 0.03,
     };
 
-    /// The mean is the CPU's (0.025), but of 480 logits the one farthest off is at 0.17 on
-    /// PoCL and at 0.11 on an NVIDIA GPU: which roundings of activations tip depends on the
-    /// order of sums.
+    /// The mean is the CPU's (0.025). The farthest of 480 logits is at 0.17 on PoCL and at 0.11 on an NVIDIA
+    /// GPU: which roundings of activations tip depends on the order of sums.
     const Q8_0_ON_GPUS: Self = Self {
         worst: 0.2,
         ..Self::Q8_0
     };
 
-    /// With K formats llama.cpp rounds activations to 8 bits with one scale for 256. A sum in
-    /// another order tips some of them to the next step, which tips more in the next layer,
-    /// so the noise is as large between two settings of llama.cpp itself. On the bundled
-    /// model's prompts, one prompt at a time against token by token, its logits differ by up
-    /// to 0.27 (Q4_K_M), 0.32 (Q5_K_M), 0.25 (Q6_K), with and without its repacked kernels by
-    /// up to 0.34 (Q4_K_M), in the mean by 0.046 to 0.068.
+    /// With K formats llama.cpp rounds activations to 8 bits with one scale for 256. A sum in another order tips some
+    /// of them to the next step, which tips more in the next layer. So the noise is as large between two settings of
+    /// llama.cpp itself. llama.cpp's logits for the bundled model's prompts differ between a prompt at once and token
+    /// by token. The largest differences are 0.27 (Q4_K_M), 0.32 (Q5_K_M) and 0.25 (Q6_K). With and without its
+    /// repacked kernels they differ by up to 0.34 (Q4_K_M), on average by 0.046 to 0.068.
     const K_FORMATS: Self = Self {
         near: 0.35,
         worst: 0.4,
         mean: 0.075,
     };
 
-    /// The bounds for a file type, on the CPU's own backend or through another driver.
+    /// The bounds for a file type, on the CPU backend or on another one.
     pub fn of(file_type: FileType, on_cpu: bool) -> Self {
         match file_type {
             FileType::F32 | FileType::F16 | FileType::BF16 => Self::F16,
@@ -128,7 +126,7 @@ impl Agreement {
     /// Runs the goldens in `session`, which must have room for each.
     ///
     /// # Errors
-    /// The model has no vocabulary, or a computation fails.
+    /// Fails if the model has no vocabulary, or if a computation fails.
     pub fn measure(
         session: &mut Session,
         goldens: &[Golden],
@@ -177,7 +175,7 @@ impl Agreement {
         Ok(result)
     }
 
-    /// What is wrong, if anything is.
+    /// The problem, if there is one.
     pub fn problem(&self, bounds: &Bounds) -> Option<String> {
         let within = |value: f32, bound: f32| value <= bound;
         match &self.mistakes[..] {

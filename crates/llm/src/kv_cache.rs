@@ -1,18 +1,16 @@
-//! Keys and values of the tokens so far.
+//! The KV cache.
 
 use rustorch_ir::{BlockFormat, DType};
-use rustorch_runtime::{DeviceType, HostBuffer, Storage};
+use rustorch_runtime::{HostBuffer, Storage};
 use rustorch_tensor::Tensor;
 
 use crate::LlmError;
-use crate::config::Config;
+use crate::spec::{ModelSpec, StateSpec};
 
-/// One layer's keys `[kv heads, context, key width]` and values `[…, value width]`: state
-/// that forward passes write to in place. They are with the layer, on the device that computes
-/// it.
+/// One layer's keys `[kv heads, context, key width]` and values `[…, value width]`, which forward
+/// passes write in place. They are on the device that computes the layer. A layer without state has
+/// no heads.
 pub struct LayerCache {
-    /// The layer's device; `None` to leave the choice to the runtime.
-    pub(crate) device: Option<DeviceType>,
     pub(crate) keys: Tensor,
     pub(crate) values: Tensor,
 }
@@ -20,14 +18,17 @@ pub struct LayerCache {
 /// Can keys and values be kept in `dtype`?
 ///
 /// # Errors
-/// There is no such cache; heads are not whole blocks.
-pub(crate) fn check_cache(c: &Config, dtype: DType) -> Result<(), LlmError> {
-    let widths = [c.key_width, c.value_width];
+/// Fails for an unsupported cache type, or if heads do not consist of whole blocks.
+pub(crate) fn check_cache(spec: &ModelSpec, dtype: DType) -> Result<(), LlmError> {
+    let widths = spec.layers.iter().flat_map(|layer| layer.state().shape(1));
+    let mut widths = widths
+        .filter(|[heads, ..]| *heads > 0)
+        .map(|[.., width]| width);
     match dtype {
         DType::F16 | DType::BF16 | DType::F32 => Ok(()),
         DType::Block(format @ BlockFormat::Q8_0) => {
             let len = format.block_len();
-            match widths.iter().find(|width| !width.is_multiple_of(len)) {
+            match widths.find(|width| !width.is_multiple_of(len)) {
                 None => Ok(()),
                 Some(width) => Err(LlmError::Input(format!(
                     "a cache of {dtype}: heads of {width} are not whole blocks of {len}"
@@ -40,27 +41,40 @@ pub(crate) fn check_cache(c: &Config, dtype: DType) -> Result<(), LlmError> {
     }
 }
 
-/// Bytes of the keys and values of `context` tokens in a layer, in `dtype`; `None` if no cache
-/// is that large, or of that type.
-pub fn cache_bytes(c: &Config, context: usize, dtype: DType) -> Option<usize> {
-    let rows = [c.kv_heads, context];
-    let bytes = |width: usize| dtype.bytes_of(&[rows[0], rows[1], width]);
-    bytes(c.key_width)?.checked_add(bytes(c.value_width)?)
+impl StateSpec {
+    /// Shapes of keys and values in a context of this many tokens.
+    pub(crate) fn shape(self, context: usize) -> [[usize; 3]; 2] {
+        match self {
+            Self::KeyValue {
+                kv_heads,
+                key_width,
+                value_width,
+            } => [
+                [kv_heads, context, key_width],
+                [kv_heads, context, value_width],
+            ],
+            Self::None => [[0, context, 0]; 2],
+        }
+    }
+
+    /// Bytes of the state for `context` tokens in `dtype`; `None` if it is too large, or if the
+    /// type is unsupported.
+    pub fn bytes(self, context: usize, dtype: DType) -> Option<usize> {
+        let [keys, values] = self.shape(context).map(|shape| dtype.bytes_of(&shape));
+        keys?.checked_add(values?)
+    }
 }
 
-/// A new, empty cache of `context` tokens for every layer, in `dtype`; `devices` are those of
-/// the layers, if they were chosen.
+/// A new, empty cache of `context` tokens for every layer, in `dtype`.
 ///
 /// # Errors
-/// There is not enough memory.
+/// Fails if there is not enough memory.
 pub(crate) fn new_cache(
-    c: &Config,
+    spec: &ModelSpec,
     context: usize,
     dtype: DType,
-    devices: &[DeviceType],
 ) -> Result<Vec<LayerCache>, LlmError> {
-    let state = |width: usize| -> Result<Tensor, LlmError> {
-        let shape = [c.kv_heads, context, width];
+    let state = |shape: [usize; 3]| -> Result<Tensor, LlmError> {
         let bytes = dtype.bytes_of(&shape);
         let buffer = bytes.and_then(HostBuffer::zeroed).ok_or_else(|| {
             LlmError::Input(format!(
@@ -73,12 +87,12 @@ pub(crate) fn new_cache(
             dtype,
         )?)
     };
-    (0..c.layers)
+    (spec.layers.iter())
         .map(|layer| {
+            let [keys, values] = layer.state().shape(context);
             Ok(LayerCache {
-                device: devices.get(layer).copied(),
-                keys: state(c.key_width)?,
-                values: state(c.value_width)?,
+                keys: state(keys)?,
+                values: state(values)?,
             })
         })
         .collect()

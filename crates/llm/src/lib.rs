@@ -1,6 +1,6 @@
 //! Language models from GGUF files: load one with [`Model`], run it with [`Session`].
 //!
-//! A text that is shown as it comes:
+//! This example streams a text:
 //!
 //! ```
 //! use std::io::{Write, stdout};
@@ -20,7 +20,7 @@
 //!
 //! let mut sampler = SamplerChain::new(&SamplerConfig { seed: Some(7), ..SamplerConfig::default() })?;
 //! let options = GenerateOptions { max_tokens: Some(8), ..GenerateOptions::default() };
-//! // On the best devices of this machine; they have the weights before the first token is asked for.
+//! // On this machine's devices, which get the weights before the first token.
 //! let mut session = Session::new(&model, &rustorch_tensor::runtime(), SessionOptions::default())?;
 //! session.load(&options.selection(&model, &mut sampler), |_done, _of| ())?;
 //!
@@ -39,41 +39,51 @@
 //! ```
 
 mod adapters;
-pub mod arch;
+mod arch;
 mod backend;
-mod blocks;
-mod config;
+mod decoder;
+mod encoder;
 mod error;
 mod f32_hybrid;
 mod file_tensor;
 mod generate;
 pub mod golden;
+pub mod hugging_face;
 mod keys;
 mod kv_cache;
 mod loading;
+mod memory;
 mod model;
+mod network;
 mod perplexity;
+mod placement;
 mod preset;
 pub mod quantize;
+mod recorder;
 mod rotary;
 pub mod sampler;
 mod selection;
 mod session;
 mod session_file;
+pub mod spec;
 mod speculation;
 mod step;
 mod weights;
 
-pub use adapters::{AdapterFile, AdapterKind, ControlLayers};
-pub use backend::{BackendConfig, BackendDevice, GpuLayers, LayerBackend, select_backend};
-pub use config::Config;
+pub use adapters::{AdapterFile, AdapterKind, ControlLayers, LowRank};
+pub use arch::architectures;
+pub use backend::{BackendConfig, LayerBackend, LayerExperts, TensorBackend, select_backend};
+pub use encoder::{Encoder, EncoderOptions, Scaling, cosine};
 pub use error::LlmError;
 pub use f32_hybrid::{F32Comparison, F32Measured, F32Pass, F32Variant, F32Workload};
 pub use generate::{Event, GenerateOptions, Generated, Speed, Stop, generate, generate_with};
-pub use kv_cache::{LayerCache, cache_bytes};
+pub use kv_cache::LayerCache;
+pub use memory::{BackendDevice, MemoryNeeds, free_in_all, free_memory};
 pub use model::{Model, ModelOptions, load_tokenizer};
+pub use network::Network;
 pub use perplexity::{Perplexity, perplexity};
-pub use preset::{Preset, UnknownPreset};
+pub use placement::{GpuLayers, Placement, PlacementOptions, TensorRule};
+pub use preset::{Preset, UnknownPreset, described};
 pub use rotary::{RopeKind, RopeOptions};
 pub use selection::{Scores, Selection};
 pub use session::{Session, SessionOptions, tokens_processed};

@@ -1,4 +1,4 @@
-//! Bringing a model's weights from its file to the devices that compute with them.
+//! Loading of a model's weights to the devices that use them.
 
 use std::hint::black_box;
 
@@ -12,21 +12,18 @@ use crate::{LlmError, Session};
 const AHEAD: usize = 256 << 20;
 
 impl Session<'_> {
-    /// Prepares to generate with what `selection` asks for, and brings weights, keys and values
-    /// to their devices; passes would do the same when they come to them. Weights are read in
-    /// the order of the file. Those that are copied to a device leave this process's memory;
-    /// those that are used in place are read into it. `progress` hears how many bytes are done,
-    /// and of how many.
+    /// Prepares generation with `selection`, and copies weights, keys and values to their devices.
+    /// Without this call the first passes do the same.
     ///
     /// # Errors
-    /// No device is left.
+    /// Fails if no device is left.
     pub fn load(
         &mut self,
         selection: &Selection,
         mut progress: impl FnMut(u64, u64),
     ) -> Result<(), LlmError> {
         let gguf = self.model().gguf();
-        let wanted = Wanted::best(1, selection, self.model().config().vocab);
+        let wanted = Wanted::best(1, selection, self.model().spec().vocab);
         let mut file = File::new(gguf);
         file.read_ahead();
         self.token_step(&wanted)?.load(|loaded| {
@@ -47,9 +44,9 @@ struct File<'m> {
     gguf: &'m Gguf,
     /// Its tensors by their address, which is their order.
     tensors: Vec<(usize, &'m TensorInfo)>,
-    /// How many of them are loaded.
+    /// Number of loaded weights.
     passed: usize,
-    /// How many the system was asked for.
+    /// Number of weights that the system was asked for.
     asked: usize,
 }
 
@@ -75,7 +72,7 @@ impl<'m> File<'m> {
         Some(self.tensors[place].1)
     }
 
-    /// Asks for what comes next.
+    /// Asks for the next weights.
     fn read_ahead(&mut self) {
         let mut ahead = 0;
         for (place, (_, tensor)) in self.tensors.iter().enumerate().skip(self.passed) {

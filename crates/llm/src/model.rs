@@ -5,48 +5,51 @@ use rustorch_tokenizer::Tokenizer;
 
 use crate::LlmError;
 use crate::adapters::{AdapterFile, AdapterKind, Adapters, ControlLayers};
-use crate::arch::{self, Architecture};
-use crate::config::Config;
+use crate::arch;
+use crate::decoder::Decoder;
 use crate::keys::Keys;
 use crate::rotary::RopeOptions;
-use crate::weights::Weights;
+use crate::spec::{ModelSpec, TensorSpec};
+use crate::weights::{Loader, Shapes, Weights};
 
-/// How a model is to differ from what its file says; by default not at all.
+/// Changes to a model by options; none by default.
 #[derive(Clone, Debug, Default)]
 pub struct ModelOptions {
     /// Its rotary embedding.
     pub rope: RopeOptions,
-    /// LoRA adapters, all of which are added.
+    /// LoRA adapters; all are added.
     pub loras: Vec<AdapterFile>,
-    /// Control vectors, all of which are added.
+    /// Control vectors; all are added.
     pub control_vectors: Vec<AdapterFile>,
-    /// The layers that control vectors are added behind; all of those that they are for, if not given.
+    /// The layers that control vectors are added after; by default all that they have directions
+    /// for.
     pub control_layers: Option<ControlLayers>,
 }
 
-/// A language model, ready to be run by a [`Session`](crate::Session).
+/// A language model for a [`Session`](crate::Session).
 pub struct Model {
-    architecture: Box<dyn Architecture>,
+    decoder: Decoder,
     tokenizer: Option<Tokenizer>,
     gguf: Gguf,
     adapters: Adapters,
 }
 
 impl Model {
-    /// The model in a file. Weights stay where they are; nothing is read but the header.
+    /// The model in a file. Only the header is read; weights stay in the file.
     ///
     /// # Errors
-    /// The architecture is not supported; a key or weight is missing, of the wrong size or
-    /// of a type that is not supported; the vocabulary is damaged, or smaller or larger
-    /// than the embedding table.
+    /// Fails for an unsupported architecture. Also fails if a key or weight is missing, of the
+    /// wrong size or of an unsupported type. Also fails if the vocabulary is damaged, or if its
+    /// size differs from the embedding table's.
     pub fn load(gguf: Gguf) -> Result<Self, LlmError> {
         Self::load_with(gguf, &ModelOptions::default())
     }
 
-    /// As [`Self::load`], of a model that differs from what its file says.
+    /// [`Self::load`] with changes to the model.
     ///
     /// # Errors
-    /// As [`Self::load`]; an option makes no sense, or an adapter is of another model.
+    /// The same errors as [`Self::load`]. Also fails if an option is invalid, or if an adapter is
+    /// for another model.
     pub fn load_with(gguf: Gguf, options: &ModelOptions) -> Result<Self, LlmError> {
         if let Some(kind) = AdapterKind::of(&gguf) {
             let (kind, option) = (kind.name(), kind.option());
@@ -55,24 +58,25 @@ impl Model {
                  with {option}"
             )));
         }
-        let keys = Keys {
-            gguf: &gguf,
-            prefix: gguf.metadata.str("general.architecture")?,
-        };
+        let keys = Keys::new(&gguf)?;
+        let spec = arch::describe(&keys, options.rope)?;
         let (loras, vectors) = (&options.loras, &options.control_vectors);
-        let adapters = Adapters::load(&keys, loras, vectors, options.control_layers)?;
-        let weights = Weights::changed(gguf.clone(), options.rope, adapters.clone());
-        let architecture = arch::load(&weights)?;
-        weights.check_adapters()?;
+        // An adapter of a model without sizes would be to blame for all.
+        let adapters = match keys.has_problems() {
+            true => Adapters::default(),
+            false => Adapters::load(&keys, loras, vectors, options.control_layers)?,
+        };
+        let weights = Weights::new(gguf.clone());
+        let decoder = Decoder::load(Loader::new(&weights, &adapters).after(&keys), spec)?;
         let tokenizer = load_tokenizer(&gguf)?;
-        let vocab = architecture.config().vocab;
+        let vocab = decoder.spec().vocab;
         match &tokenizer {
             Some(t) if t.vocab_size() != vocab => Err(LlmError::Weight {
                 name: "token_embd.weight".to_owned(),
                 problem: format!("{vocab} rows for a vocabulary of {} tokens", t.vocab_size()),
             }),
             _ => Ok(Self {
-                architecture,
+                decoder,
                 tokenizer,
                 gguf,
                 adapters,
@@ -80,9 +84,27 @@ impl Model {
         }
     }
 
-    /// Hyper-parameters.
-    pub fn config(&self) -> &Config {
-        self.architecture.config()
+    /// Checks that a file has all tensors of its model, in their shapes. Their data is not read.
+    ///
+    /// # Errors
+    /// The same errors as [`Self::load`].
+    pub fn check(gguf: &Gguf) -> Result<(), LlmError> {
+        let keys = Keys::new(gguf)?;
+        let spec = arch::describe(&keys, RopeOptions::default())?;
+        let (shapes, adapters) = (Shapes(gguf), Adapters::default());
+        Decoder::load(Loader::new(&shapes, &adapters).after(&keys), spec)?;
+        load_tokenizer(gguf)?;
+        Ok(())
+    }
+
+    /// The model's description.
+    pub fn spec(&self) -> &ModelSpec {
+        self.decoder.spec()
+    }
+
+    /// The tensors that the model reads, by name.
+    pub fn tensors(&self) -> &[TensorSpec] {
+        self.decoder.tensors()
     }
 
     /// The file.
@@ -93,7 +115,7 @@ impl Model {
     /// The model's tokenizer.
     ///
     /// # Errors
-    /// The file has no vocabulary.
+    /// Fails if the file has no vocabulary.
     pub fn tokenizer(&self) -> Result<&Tokenizer, LlmError> {
         self.tokenizer.as_ref().ok_or(LlmError::NoVocabulary)
     }
@@ -102,18 +124,18 @@ impl Model {
         &self.adapters
     }
 
-    pub(crate) fn architecture(&self) -> &dyn Architecture {
-        &*self.architecture
+    pub(crate) fn decoder(&self) -> &Decoder {
+        &self.decoder
     }
 }
 
 /// The tokenizer of a file; `None` if the file has no vocabulary.
 ///
 /// # Errors
-/// The vocabulary is damaged, or of a kind that is not supported.
+/// Fails if the vocabulary is damaged or unsupported.
 pub fn load_tokenizer(gguf: &Gguf) -> Result<Option<Tokenizer>, LlmError> {
     match gguf.metadata.opt_str("tokenizer.ggml.model")? {
-        None | Some("no_vocab") => Ok(None),
+        None | Some("no_vocab" | "none") => Ok(None),
         Some(_) => Ok(Some(Tokenizer::from_gguf(&gguf.metadata)?)),
     }
 }

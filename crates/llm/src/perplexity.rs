@@ -14,12 +14,12 @@ pub struct Perplexity {
     pub error: f64,
 }
 
-/// Scores `tokens` in non-overlapping chunks of the session's context. In each, the first
-/// token is replaced by `bos` where the model has one, and the second half is scored.
-/// `each` is called after every chunk. At most `limit` chunks, if one is given.
+/// Scores `tokens` in non-overlapping chunks of the session's context. In each chunk, `bos`
+/// replaces the first token if the model has one, and the second half is scored. `each` is called
+/// after every chunk. At most `limit` chunks, if one is given.
 ///
 /// # Errors
-/// The text is shorter than two contexts, or a computation fails.
+/// Fails if the text is shorter than two contexts, or if a computation fails.
 pub fn perplexity(
     session: &mut Session,
     tokens: &[u32],

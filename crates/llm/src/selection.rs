@@ -1,27 +1,27 @@
-//! What of a pass's logits comes to the host: all of them, or only those that the next token is
-//! chosen from. Finding these is part of the pass, on the device that computes it.
+//! The logits that a pass copies to the host: all of them, or only the candidates for the next
+//! token. The pass finds them on its device.
 
 use std::sync::Arc;
 
 use rustorch_runtime::{Fetched, RunError, Runtime, Storage};
 use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor};
 
-/// Which logits of the token after the last are wanted.
+/// The requested logits for the token after the last.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Selection {
-    /// How many of the best, at least one; `None` for all.
+    /// Number of the best tokens, at least one; `None` for all.
     pub best: Option<usize>,
-    /// Tokens that are not among the best.
+    /// Excluded tokens.
     pub banned: Arc<[u32]>,
 }
 
 /// The logits that a [`Selection`] asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Scores {
-    /// Whose they are, the best first and of equals the one with the lower id; `None` if they
-    /// are those of all tokens, in order.
+    /// Their token ids, the best first, and the lower id first if logits are equal; `None` for all
+    /// tokens in order.
     pub ids: Option<Vec<u32>>,
-    /// The logits. That of a single token is not told: it is 0.
+    /// The logits. The score of a single token is not copied: it is 0.
     pub logits: Vec<f32>,
 }
 
@@ -34,8 +34,8 @@ impl Selection {
         }
     }
 
-    /// What is handed out of `logits` `[rows, vocab]`: ids, `i64`, `[rows]` if it is one alone; else
-    /// `[rows, best]` with their logits; or all logits. As for the sampler, NaN is −∞.
+    /// The results of `logits` `[rows, vocab]`: ids, `i64`, `[rows]` if it is one alone; else `[rows, best]`
+    /// with their logits; or all logits. NaN is −∞, as for the sampler.
     pub(crate) fn of(&self, logits: &Tensor) -> RusTorchResult<Vec<Tensor>> {
         let Some(count) = self.best else {
             return Ok(vec![logits.clone()]);
@@ -62,7 +62,7 @@ impl Selection {
         self.best == Some(1)
     }
 
-    /// Reads what [`Self::of`] handed out, whose rows are shared out evenly among `scores`.
+    /// Reads the results of [`Self::of`], whose rows are shared out evenly among `scores`.
     pub(crate) fn read(
         &self,
         runtime: &Runtime,

@@ -5,33 +5,30 @@ use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustorch_ir::DType;
-use rustorch_runtime::{
-    DeviceType, Explanation, Fetched, Preference, PreferredUnits, Routing, Runtime,
-};
+use rustorch_runtime::{Explanation, Fetched, Preference, PreferredUnits, Routing, Runtime};
 use rustorch_tensor::{RusTorchError, Tensor, with_runtime};
 
 use crate::LlmError;
 use crate::kv_cache::{LayerCache, check_cache, new_cache};
 use crate::model::Model;
+use crate::placement::Placement;
 use crate::selection::{Scores, Selection, read_choice};
 use crate::step::{Step, Wanted};
 
-/// How a [`Session`] runs.
+/// Options of a [`Session`].
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
-    /// Tokens the context has room for; 0 for as many as the model was trained with.
+    /// Size of the context in tokens; 0 for the model's training context.
     pub context: usize,
-    /// Tokens of a prompt that go through the model together.
+    /// Tokens of a prompt in one forward pass.
     pub batch: usize,
     /// Element type of keys and values: `f16`, `bf16`, `f32` or `Q8_0`, whose rows are
     /// whole blocks of 32.
     pub cache_dtype: DType,
-    /// Which devices may be used.
+    /// The devices that may be used.
     pub routing: Routing,
-    /// The device of each layer, from the first on, as
-    /// [`select_backend`](crate::select_backend) chooses them; those that are not here are
-    /// left to the runtime.
-    pub layers: Vec<DeviceType>,
+    /// The devices of tensors and layers; none to leave them to the runtime.
+    pub placement: Placement,
     /// To compare with: the type that values are converted to, and back, where they go from one
     /// device to another, see [`Trace::converting`](rustorch_tensor::Trace::converting). `None`
     /// converts nothing there.
@@ -45,28 +42,26 @@ impl Default for SessionOptions {
             batch: 512,
             cache_dtype: DType::F16,
             routing: Routing::default(),
-            layers: Vec::new(),
+            placement: Placement::default(),
             converting: None,
         }
     }
 }
 
-/// Tokens so far, with their keys and values, and the programs that add more.
+/// Tokens so far with their keys and values, and the programs that add more.
 ///
-/// When a device is lost, so is what only its memory held. The session then makes its cache
-/// again from the tokens, on whatever device is next, and goes on.
+/// If a device is lost, data that only its memory held is lost, too.
 pub struct Session<'m> {
     model: &'m Model,
     runtime: Runtime,
     options: SessionOptions,
     context: usize,
     tokens: Vec<u32>,
-    /// How the tokens were fed: the length of each batch. Kernels for one token and for many
-    /// add in different orders, so the cache is made again in the same batches.
+    /// Length of each fed batch.
     batches: Vec<usize>,
     cache: Vec<LayerCache>,
-    /// Two programs for one token, which take turns where the device runs ahead of the host, the
-    /// one for the latest size that is not among [`FEW`], and those for these.
+    /// Two programs for one token take turns if the device runs ahead of the host. Another is for the latest
+    /// size that is not among [`FEW`], and others are for these.
     steps: [Option<Step>; FEW_AT + FEW.len()],
     ahead: Option<Ahead>,
 }
@@ -74,8 +69,7 @@ pub struct Session<'m> {
 /// Tokens that went through models.
 static TOKENS: AtomicU64 = AtomicU64::new(0);
 
-/// Tokens that all sessions of this process together have been fed so far, those of prompts and those
-/// that were generated.
+/// Tokens that all sessions of this process have processed so far, prompts and generated ones.
 pub fn tokens_processed() -> u64 {
     TOKENS.load(Ordering::Relaxed)
 }
@@ -83,14 +77,13 @@ pub fn tokens_processed() -> u64 {
 /// The step of the latest other size.
 const PROMPT: usize = 2;
 
-/// Where the steps of [`FEW`] tokens begin.
+/// The index of the first step of [`FEW`] tokens.
 const FEW_AT: usize = 3;
 
-/// Sizes of batches that come again and again, where tokens are checked that may be right: each has a
-/// program of its own, that stays.
+/// Batch sizes that repeat when drafted tokens are checked. The program of each is kept.
 pub(crate) const FEW: [usize; 5] = [2, 3, 4, 8, 16];
 
-/// The place of the step for a batch of so many tokens.
+/// The place of the step for a batch of this number of tokens.
 fn place(tokens: usize) -> usize {
     match FEW.iter().position(|&few| few == tokens) {
         _ if tokens == 1 => 0,
@@ -102,12 +95,12 @@ fn place(tokens: usize) -> usize {
 /// A pass over one token that was queued before the host knew which: the best one of the pass
 /// before, which the device handed on by itself.
 struct Ahead {
-    /// Where the pass before ended.
+    /// The end of the pass before.
     past: usize,
     /// The token, as soon as it is known.
     token: Option<u32>,
     wanted: Wanted,
-    /// Which of the steps.
+    /// The index of the step.
     step: usize,
     /// The token that it chooses.
     chosen: Fetched,
@@ -124,14 +117,14 @@ impl<'m> Session<'m> {
     /// An empty session of `model` on the devices of `runtime`.
     ///
     /// # Errors
-    /// There is no memory for the cache; an option makes no sense.
+    /// Fails if memory is too small for the cache, or if an option is invalid.
     pub fn new(
         model: &'m Model,
         runtime: &Runtime,
         options: SessionOptions,
     ) -> Result<Self, LlmError> {
         let context = match options.context {
-            0 => model.config().context,
+            0 => model.spec().context,
             n => n,
         };
         if options.batch == 0 {
@@ -139,19 +132,18 @@ impl<'m> Session<'m> {
                 "a batch needs at least one token".to_owned(),
             ));
         }
-        check_cache(model.config(), options.cache_dtype)?;
+        let spec = model.spec();
+        if !spec.makes_texts() {
+            return Err(LlmError::encoder("generation with", &spec.architecture));
+        }
+        check_cache(spec, options.cache_dtype)?;
         Ok(Self {
             model,
             runtime: runtime.clone(),
             context,
             tokens: Vec::with_capacity(context.min(1 << 16)),
             batches: Vec::with_capacity(context.min(1 << 16)),
-            cache: new_cache(
-                model.config(),
-                context,
-                options.cache_dtype,
-                &options.layers,
-            )?,
+            cache: new_cache(model.spec(), context, options.cache_dtype)?,
             options,
             steps: [const { None }; FEW_AT + FEW.len()],
             ahead: None,
@@ -163,7 +155,7 @@ impl<'m> Session<'m> {
         self.model
     }
 
-    /// Tokens of a prompt that go through the model together.
+    /// Tokens of a prompt in one forward pass.
     pub fn batch(&self) -> usize {
         self.options.batch
     }
@@ -178,7 +170,7 @@ impl<'m> Session<'m> {
         self.context
     }
 
-    /// How the tokens were fed: the length of each batch.
+    /// Length of each fed batch.
     pub(crate) fn batches(&self) -> &[usize] {
         &self.batches
     }
@@ -191,8 +183,8 @@ impl<'m> Session<'m> {
         &self.runtime
     }
 
-    /// Forgets what is not the beginning of `tokens`, and always the last of them, so that there
-    /// is one to feed. Returns how many are still there: what follows them is to be fed.
+    /// Keeps the longest common prefix with `tokens`, except the last token, so that one is left to
+    /// feed. Returns the number of kept tokens: feed the tokens after them.
     pub fn keep_prefix(&mut self, tokens: &[u32]) -> usize {
         let pairs = self.tokens.iter().zip(tokens);
         let same = pairs.take_while(|(a, b)| a == b).count();
@@ -201,12 +193,12 @@ impl<'m> Session<'m> {
         kept
     }
 
-    /// Makes room in a full context: keeps the first `keep` tokens, forgets the older half of the
-    /// others, and computes the newer half again, in its new place, by the programs for `selection`.
-    /// Returns how many are forgotten.
+    /// Makes room in a full context: keeps the first `keep` tokens, and drops the older half of the others. The newer
+    /// half is recomputed at its new positions, by the programs for `selection`. Returns the number of dropped
+    /// tokens.
     ///
     /// # Errors
-    /// As [`Self::feed`].
+    /// The same errors as [`Self::feed`].
     pub fn shift(&mut self, keep: usize, selection: &Selection) -> Result<usize, LlmError> {
         let keep = keep.min(self.tokens.len());
         let dropped = (self.tokens.len() - keep).div_ceil(2);
@@ -244,8 +236,7 @@ impl<'m> Session<'m> {
         Ok(())
     }
 
-    /// Forgets all tokens but the first `len`. What the device has begun beyond them is waited
-    /// for.
+    /// Drops all tokens but the first `len`. Waits for the device's work on later tokens.
     pub fn truncate(&mut self, len: usize) {
         if let Some(ahead) = self.ahead.take() {
             // Should this have failed, so will the next pass, which says why.
@@ -263,7 +254,8 @@ impl<'m> Session<'m> {
     /// Adds tokens; `logits` becomes the scores `[vocab]` of the token after the last.
     ///
     /// # Errors
-    /// They do not fit the context, one is outside the vocabulary, or no device is left.
+    /// Fails if the tokens do not fit the context, or if one is outside the vocabulary. Also fails
+    /// if no device is left.
     pub fn feed(&mut self, tokens: &[u32], logits: &mut Vec<f32>) -> Result<(), LlmError> {
         let mut scores = [Scores {
             ids: None,
@@ -275,26 +267,25 @@ impl<'m> Session<'m> {
         fed
     }
 
-    /// Adds tokens; `scores` becomes what `selection` asks for of the scores of the token after
-    /// the last. The best are found by the device that computes the logits.
+    /// Adds tokens. `scores` becomes the next token's scores that `selection` requests.
     ///
     /// # Errors
-    /// As [`Self::feed`].
+    /// The same errors as [`Self::feed`].
     pub fn feed_and_select(
         &mut self,
         tokens: &[u32],
         selection: &Selection,
         scores: &mut Scores,
     ) -> Result<(), LlmError> {
-        let wanted = Wanted::best(1, selection, self.model.config().vocab);
+        let wanted = Wanted::best(1, selection, self.model.spec().vocab);
         self.feed_wanting(tokens, &wanted, slice::from_mut(scores))
     }
 
-    /// Adds tokens in one batch; for each of them an element of `scores` becomes what `selection`
-    /// asks for of the scores of the token after it.
+    /// Adds tokens in one batch. For each of them, an element of `scores` becomes the next token's
+    /// scores that `selection` requests.
     ///
     /// # Errors
-    /// As [`Self::feed`].
+    /// The same errors as [`Self::feed`].
     pub fn feed_and_select_each(
         &mut self,
         tokens: &[u32],
@@ -303,18 +294,18 @@ impl<'m> Session<'m> {
     ) -> Result<(), LlmError> {
         self.check(tokens)?;
         scores.resize(tokens.len(), Scores::default());
-        let wanted = Wanted::best(tokens.len(), selection, self.model.config().vocab);
+        let wanted = Wanted::best(tokens.len(), selection, self.model.spec().vocab);
         self.step(tokens, &wanted, Some(scores))
     }
 
-    /// Adds tokens, behind which others follow that [`Self::feed_and_select`] adds with the same
-    /// selection: nobody waits for scores.
+    /// Adds tokens without waiting for scores. A call of [`Self::feed_and_select`] with the same
+    /// selection has to follow.
     ///
     /// # Errors
-    /// As [`Self::feed`].
+    /// The same errors as [`Self::feed`].
     pub fn feed_ahead_of(&mut self, tokens: &[u32], selection: &Selection) -> Result<(), LlmError> {
         self.check(tokens)?;
-        let wanted = Wanted::best(1, selection, self.model.config().vocab);
+        let wanted = Wanted::best(1, selection, self.model.spec().vocab);
         let mut batches = tokens.chunks(self.options.batch);
         batches.try_for_each(|batch| self.step(batch, &wanted, None))
     }
@@ -336,11 +327,11 @@ impl<'m> Session<'m> {
         Ok(())
     }
 
-    /// Adds tokens and hands out the logits of every one of them: for each batch, the
-    /// positions and their rows of `[vocab]`.
+    /// Adds tokens and passes the logits of each one to `each`: for every batch, the positions and
+    /// their rows of `[vocab]`.
     ///
     /// # Errors
-    /// As [`Self::feed`], and those of `each`.
+    /// The same errors as [`Self::feed`], and the errors of `each`.
     pub fn feed_all<E: From<LlmError>>(
         &mut self,
         tokens: &[u32],
@@ -356,50 +347,47 @@ impl<'m> Session<'m> {
         Ok(())
     }
 
-    /// Where each operation of a pass over `tokens` tokens that gives what `selection` asks for
-    /// would go now, and why; how long it took, if the session has run such a pass while the runtime was
-    /// [profiling](Runtime::set_profiling).
+    /// The current device of each operation in a pass over `tokens` tokens for `selection`, with
+    /// the reason. If the session has run such a pass under [profiling](Runtime::set_profiling), it
+    /// also has the times.
     ///
     /// # Errors
-    /// No device can run some operation.
+    /// Fails if no device can run some operation.
     pub fn explain(
         &self,
         tokens: usize,
         selection: &Selection,
     ) -> Result<Vec<Explanation>, LlmError> {
-        let wanted = Wanted::best(1, selection, self.model.config().vocab);
+        let wanted = Wanted::best(1, selection, self.model.spec().vocab);
         let mut known = self.steps.iter().flatten();
         let explained = match known.find(|step| step.is_for(tokens, &wanted)) {
             Some(step) => step.executable().explain(),
             None => {
-                let options = &self.options;
-                let step = with_runtime(&self.runtime, options.routing, || {
-                    Step::new(self.model, &self.cache, tokens, wanted, options.converting)
-                })?;
+                let step = self.traced(tokens, wanted)?;
                 step.executable().explain()
             }
         };
         Ok(explained.map_err(RusTorchError::from)?)
     }
 
-    /// What devices that choose from several units say they prefer for a pass over `tokens` tokens that
-    /// gives what `selection` asks for; nothing if the session has not run such a pass. That is no
-    /// word about what ran where.
+    /// The preferred compute units of devices with several units, for a pass over `tokens` tokens
+    /// for `selection`. It is empty if the session has not run such a pass. Preferences do not
+    /// prove where operations ran.
     pub fn preferred_units(&self, tokens: usize, selection: &Selection) -> Vec<PreferredUnits> {
-        let wanted = Wanted::best(1, selection, self.model.config().vocab);
+        let wanted = Wanted::best(1, selection, self.model.spec().vocab);
         let mut known = self.steps.iter().flatten();
         let step = known.find(|step| step.is_for(tokens, &wanted));
         step.map_or(Vec::new(), |step| step.executable().preferred_units())
     }
 
-    /// Bytes that its programs work in: intermediate values, and what devices hand on; see
-    /// [`Executable::working_bytes`](rustorch_runtime::Executable::working_bytes).
+    /// Bytes of its programs' working memory: intermediate values, and values passed between
+    /// devices; see [`Executable::working_bytes`](rustorch_runtime::Executable::working_bytes).
     pub fn working_bytes(&self) -> usize {
         let bytes = |step: &Step| step.executable().working_bytes().unwrap_or(0);
         self.steps.iter().flatten().map(bytes).sum()
     }
 
-    /// Bytes of keys and values, of which the system provides those that are written to.
+    /// Bytes of keys and values; the system allocates only pages that are written.
     pub fn cache_bytes(&self) -> usize {
         let tensors = self.cache.iter().flat_map(|c| [&c.keys, &c.values]);
         let bytes = |t: &Tensor| t.dtype().bytes_of(t.shape()).unwrap_or(0);
@@ -408,15 +396,20 @@ impl<'m> Session<'m> {
 
     /// The devices that a pass over one token is offered to as a whole.
     pub(crate) fn preference(&self) -> Result<Preference, LlmError> {
-        let SessionOptions {
-            routing,
-            converting,
-            ..
-        } = self.options;
-        let step = with_runtime(&self.runtime, routing, || {
-            Step::new(self.model, &self.cache, 1, Wanted::logits(1), converting)
-        })?;
+        let step = self.traced(1, Wanted::logits(1))?;
         Ok(step.executable().preference())
+    }
+
+    /// A new pass over this number of tokens.
+    fn traced(&self, tokens: usize, wanted: Wanted) -> Result<Step, LlmError> {
+        traced(
+            self.model,
+            &self.runtime,
+            &self.options,
+            &self.cache,
+            tokens,
+            wanted,
+        )
     }
 
     /// Whether `tokens` could be added.
@@ -427,17 +420,17 @@ impl<'m> Session<'m> {
                 have,
                 more,
                 size: self.context,
-                trained: self.model.config().context,
+                trained: self.model.spec().context,
             });
         }
-        let vocab = self.model.config().vocab;
+        let vocab = self.model.spec().vocab;
         match tokens.iter().find(|&&id| id as usize >= vocab) {
             Some(&id) => Err(LlmError::Token { id, vocab }),
             None => Ok(()),
         }
     }
 
-    /// One pass over a batch. Should the cache be lost with its device, it is made again.
+    /// A pass over a batch.
     fn step(
         &mut self,
         batch: &[u32],
@@ -452,7 +445,7 @@ impl<'m> Session<'m> {
         let mut result = self.pass(past, batch, wanted, scores.as_deref_mut());
         while matches!(&result, Err(LlmError::Tensor(e)) if e.is_data_lost()) {
             tracing::warn!(
-                "the cache was lost with its device: making it again from {past} tokens"
+                "the KV cache was lost with its device; recomputing it from {past} tokens"
             );
             result = self
                 .rebuild(wanted)
@@ -468,12 +461,7 @@ impl<'m> Session<'m> {
     /// Makes the cache again from the tokens so far, by the programs that are there.
     fn rebuild(&mut self, wanted: &Wanted) -> Result<(), LlmError> {
         let wanted = &wanted.of_last();
-        let SessionOptions {
-            cache_dtype,
-            ref layers,
-            ..
-        } = self.options;
-        let cache = new_cache(self.model.config(), self.context, cache_dtype, layers)?;
+        let cache = new_cache(self.model.spec(), self.context, self.options.cache_dtype)?;
         self.rebind(&cache)?;
         self.cache = cache;
         let (tokens, batches) = (self.tokens.clone(), self.batches.clone());
@@ -526,8 +514,8 @@ impl<'m> Session<'m> {
         Ok(())
     }
 
-    /// Queues the pass over the token that step `before` chooses, whose place is `past`, if the
-    /// context has room for it.
+    /// Queues the pass over the token that step `before` chooses, at the position `past`. Does nothing if the context
+    /// is full.
     fn run_ahead(
         &mut self,
         before: usize,
@@ -558,7 +546,7 @@ impl<'m> Session<'m> {
         self.step_for(0, 1, wanted)
     }
 
-    /// The program for so many tokens, in this place among the steps.
+    /// The program for this number of tokens, in this place among the steps.
     fn step_for(
         &mut self,
         at: usize,
@@ -571,12 +559,25 @@ impl<'m> Session<'m> {
         match place {
             Some(step) => Ok(step),
             none => {
-                let (model, cache, options) = (self.model, &self.cache, &self.options);
-                let step = with_runtime(&self.runtime, options.routing, || {
-                    Step::new(model, cache, tokens, wanted.clone(), options.converting)
-                })?;
+                let (model, runtime, cache) = (self.model, &self.runtime, &self.cache);
+                let step = traced(model, runtime, &self.options, cache, tokens, wanted.clone())?;
                 Ok(none.insert(step))
             }
         }
     }
+}
+
+/// A new pass over this number of tokens.
+fn traced(
+    model: &Model,
+    runtime: &Runtime,
+    options: &SessionOptions,
+    cache: &[LayerCache],
+    tokens: usize,
+    wanted: Wanted,
+) -> Result<Step, LlmError> {
+    let (placement, converting) = (&options.placement, options.converting);
+    with_runtime(runtime, options.routing, || {
+        Step::new(model, cache, tokens, wanted, placement, converting)
+    })
 }

@@ -1,9 +1,9 @@
-//! Tokens with their keys and values in a file, so that a conversation goes on later without
-//! being computed again.
+//! Tokens with their keys and values in a file, so that a conversation continues without
+//! recomputation.
 //!
-//! It is a GGUF file of its own architecture: the tokens, the lengths of the batches they were fed
-//! in, what tells the model, and of each layer the tensors `blk.N.keys` and `blk.N.values`
-//! `[kv heads, tokens, width]` in the type of the cache.
+//! It is a GGUF file of its own architecture: the tokens, the lengths of their batches, and the model's
+//! identity. Each layer has the tensors `blk.N.keys` and `blk.N.values` `[kv heads, tokens, width]` in the
+//! cache's type.
 
 use std::io;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::{LlmError, Model};
 /// `general.architecture` of these files.
 const ARCHITECTURE: &str = "rustorch-session";
 
-/// Version of what is in them.
+/// Version of the file's contents.
 const VERSION: u32 = 2;
 
 const VERSION_KEY: &str = "session.version";
@@ -54,7 +54,7 @@ impl Part<'_> {
         self.tensor.dtype().bytes_of(width).unwrap_or(0)
     }
 
-    /// Sizes of what `tokens` tokens take, the fastest first.
+    /// Sizes of the data of `tokens` tokens, the fastest dimension first.
     fn dims(&self, tokens: usize) -> [u64; 3] {
         let [heads, _, width] = [0, 1, 2].map(|d| self.tensor.shape()[d] as u64);
         [width, tokens as u64, heads]
@@ -90,7 +90,7 @@ impl Part<'_> {
     }
 }
 
-/// A file could not be written, or what belongs into it could not be read.
+/// A file could not be written, or its data could not be read.
 #[derive(Debug, thiserror::Error)]
 enum SaveError {
     #[error(transparent)]
@@ -104,11 +104,11 @@ fn absent() -> io::Error {
 }
 
 impl Session<'_> {
-    /// Writes the tokens so far with their keys and values to `path`, from which [`Self::restore`]
-    /// goes on. The file replaces another one when it is complete.
+    /// Writes the tokens so far with their keys and values to `path`, for [`Self::restore`]. The
+    /// file replaces an older one when it is complete.
     ///
     /// # Errors
-    /// The file cannot be written; the keys and values were lost with their device.
+    /// Fails if the file cannot be written, or if the keys and values were lost with their device.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), LlmError> {
         let parts = Part::all(self.cache());
         let count = self.tokens().len();
@@ -145,12 +145,12 @@ impl Session<'_> {
         }
     }
 
-    /// Goes on where the session that [`Self::save`] wrote to `path` was; what this one had is
-    /// forgotten. Returns the number of tokens.
+    /// Continues from the session that [`Self::save`] wrote to `path`; this session's own tokens
+    /// are dropped.
     ///
     /// # Errors
-    /// It is no such file, damaged, of another model or of another type of cache, or has more
-    /// tokens than the context has room for. The session is then as it was.
+    /// Fails if the file is damaged, or is for another format, model or cache type. Also fails if
+    /// it has more tokens than the context has room for. The session is then unchanged.
     pub fn restore(&mut self, path: impl AsRef<Path>) -> Result<usize, LlmError> {
         let path = path.as_ref();
         let in_file = |problem: String| LlmError::Session {
@@ -166,14 +166,14 @@ impl Session<'_> {
     }
 }
 
-/// What a file says besides keys and values.
+/// The contents of a file besides keys and values.
 struct Saved {
     tokens: Vec<u32>,
     batches: Vec<usize>,
 }
 
 impl Saved {
-    /// Reads it for a session that it fits. An error is told without the file's name.
+    /// Reads it for a session that it fits. Errors do not have the file's name.
     fn read(file: &Gguf, session: &Session) -> Result<Self, String> {
         let metadata = &file.metadata;
         let told = |e: GgufError| e.to_string();
@@ -184,13 +184,13 @@ impl Saved {
             VERSION => {}
             other => {
                 return Err(format!(
-                    "version {other}, of which this program knows {VERSION}: make it anew"
+                    "version {other} is not supported, only {VERSION} is; save the session again"
                 ));
             }
         }
         if metadata.str(MODEL_KEY).map_err(told)? != fingerprint(session.model()) {
             return Err(
-                "saved with another model, rotary embedding or adapter: choose what it belongs to"
+                "saved with another model, rotary embedding or adapter; use the same ones"
                     .to_owned(),
             );
         }
@@ -211,7 +211,7 @@ impl Saved {
                 "damaged: {BATCHES_KEY} does not add up to the tokens"
             ));
         }
-        let vocab = session.model().config().vocab;
+        let vocab = session.model().spec().vocab;
         match tokens.iter().find(|&&id| id as usize >= vocab) {
             Some(id) => Err(format!(
                 "damaged: token {id} is outside the vocabulary of {vocab}"
@@ -245,9 +245,8 @@ impl Saved {
                 .next()
                 .unwrap_or_else(|| Err("no such layer".to_owned()))
         };
-        let layers = session.cache().iter().map(|old| {
+        let layers = session.cache().iter().map(|_| {
             Ok(LayerCache {
-                device: old.device,
                 keys: next()?,
                 values: next()?,
             })
@@ -256,7 +255,7 @@ impl Saved {
     }
 }
 
-/// Fails unless a tensor of the file is what `tokens` tokens have in the cache.
+/// Fails unless a tensor of the file has the shape of `tokens` tokens in the cache.
 fn check(part: &Part, info: &TensorInfo, tokens: usize) -> Result<(), String> {
     let dtype = part.tensor.dtype();
     let expected = ggml_type(dtype).map_err(|e| e.to_string())?;
@@ -295,12 +294,12 @@ fn ggml_type(dtype: DType) -> Result<GgmlType, LlmError> {
     }
 }
 
-/// Tells a model from others: SHA-256 over its hyper-parameters, its tensors' names, types and sizes,
-/// the elements of its vectors, which training changes as it does all others, and all adapters.
+/// Tells a model from others: SHA-256 over its hyper-parameters, and its tensors' names, types and sizes. It
+/// also covers all adapters and the elements of vectors, which training changes as it does all others.
 fn fingerprint(model: &Model) -> String {
     let mut hash = Sha256::new();
     let file = model.gguf();
-    hash.update(format!("{:?}\n", model.config()));
+    hash.update(format!("{:?}\n", model.spec()));
     for tensor in file.tensors() {
         let TensorInfo { name, dims, ty, .. } = tensor;
         hash.update(format!("{name} {dims:?} {}\n", ty.name()));

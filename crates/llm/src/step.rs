@@ -7,25 +7,26 @@ use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, Trace, with_device}
 use crate::LlmError;
 use crate::kv_cache::LayerCache;
 use crate::model::Model;
+use crate::placement::Placement;
 use crate::selection::{Scores, Selection};
 
-/// What is wanted of a forward pass, beside keys and values.
+/// The wanted results of a forward pass, besides keys and values.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Wanted {
-    /// Of so many of its last tokens.
+    /// The number of last tokens with results.
     rows: usize,
-    /// What the token after each of them is chosen from.
+    /// The source of the token after each of them.
     selection: Selection,
 }
 
 impl Wanted {
-    /// All logits of so many of the last tokens.
+    /// All logits of this number of last tokens.
     pub(crate) fn logits(rows: usize) -> Self {
         let selection = Selection::default();
         Self { rows, selection }
     }
 
-    /// What a selection is of a vocabulary of this size, for so many of the last tokens.
+    /// The size of a selection's results, for a vocabulary of this size and this number of last tokens.
     pub(crate) fn best(rows: usize, selection: &Selection, vocab: usize) -> Self {
         match selection.best {
             Some(best) if best < vocab => Self {
@@ -58,8 +59,8 @@ pub(crate) struct Step {
     trace: Trace,
     /// Token ids, `i64`, and positions, `i32`.
     inputs: [Storage; 2],
-    /// What the last run handed out, whose memory the next one uses again. Where one token is
-    /// chosen, it and its position are what the inputs of the next pass are.
+    /// The results of the last run; the next run reuses their memory. If one token is chosen, it and its
+    /// position are the inputs of the next pass.
     outputs: Vec<Storage>,
 }
 
@@ -67,23 +68,24 @@ impl Step {
     /// Traces a pass over `tokens` tokens for the current runtime.
     ///
     /// # Errors
-    /// There is no memory for its inputs, or the model's shapes do not fit each other.
+    /// Fails if memory is too small for the inputs, or if the model's shapes do not match.
     pub(crate) fn new(
         model: &Model,
         cache: &[LayerCache],
         tokens: usize,
         wanted: Wanted,
+        placement: &Placement,
         converting: Option<DType>,
     ) -> Result<Self, LlmError> {
         let trace = || -> RusTorchResult<Trace> {
             let ids = Tensor::placeholder([tokens], DType::I64)?;
             let positions = Tensor::placeholder([tokens], DType::I32)?;
-            let architecture = model.architecture();
-            let logits = architecture.forward(&ids, &positions, cache, wanted.rows)?;
+            let decoder = model.decoder();
+            let logits = decoder.forward(&ids, &positions, cache, wanted.rows, placement)?;
             let mut outputs = wanted.selection.of(&logits)?;
             if wanted.is_choice() {
                 let next = || positions.narrow(0, tokens - 1, 1)?.add(1);
-                outputs.push(match cache.last().and_then(|layer| layer.device) {
+                outputs.push(match decoder.head_device(placement) {
                     // It goes where the token is chosen: adding one is not worth a way.
                     Some(device) => with_device(device, next)??,
                     None => next()?,
@@ -115,7 +117,7 @@ impl Step {
         })
     }
 
-    /// Is it a pass over so many tokens, of which this is wanted?
+    /// Is it a pass over this number of tokens with these results?
     pub(crate) fn is_for(&self, tokens: usize, wanted: &Wanted) -> bool {
         self.tokens == tokens && self.wanted == *wanted
     }
@@ -128,15 +130,15 @@ impl Step {
     /// Puts another state in the place of a lost one.
     ///
     /// # Errors
-    /// As [`Trace::rebind`].
+    /// The same errors as [`Trace::rebind`].
     pub(crate) fn rebind(&mut self, old: &Storage, new: &Storage) -> Result<(), LlmError> {
         Ok(self.trace.rebind(old, new)?)
     }
 
-    /// Brings what it needs to its devices.
+    /// Brings its operands to their devices.
     ///
     /// # Errors
-    /// As [`Executable::load`].
+    /// The same errors as [`Executable::load`].
     pub(crate) fn load(&self, each: impl FnMut(Loaded)) -> Result<(), LlmError> {
         Ok(self.trace.load(&self.inputs, each)?)
     }
@@ -144,7 +146,7 @@ impl Step {
     /// Runs it over a batch that begins at position `past`.
     ///
     /// # Errors
-    /// As [`Executable::run_into`].
+    /// The same errors as [`Executable::run_into`].
     pub(crate) fn run(
         &mut self,
         runtime: &Runtime,
@@ -167,21 +169,21 @@ impl Step {
     /// Runs it over the token that `before` has chosen.
     ///
     /// # Errors
-    /// As [`Executable::run_into`].
+    /// The same errors as [`Executable::run_into`].
     pub(crate) fn run_behind(&mut self, before: &Self) -> Result<(), LlmError> {
         Ok(self.trace.run_into(&before.outputs, &mut self.outputs)?)
     }
 
-    /// Where the one token is that the last run chose, if that is what is wanted.
+    /// The place of the token that the last run chose, if one token is wanted.
     pub(crate) fn choice(&self) -> Option<&Storage> {
         let is_choice = self.wanted.is_choice();
         self.outputs.first().filter(|_| is_choice)
     }
 
-    /// Reads what the last run handed out, whose rows are shared out evenly among `scores`.
+    /// Reads the results of the last run, whose rows are shared out evenly among `scores`.
     ///
     /// # Errors
-    /// As [`Runtime::read`].
+    /// The same errors as [`Runtime::read`].
     pub(crate) fn read(&self, runtime: &Runtime, scores: &mut [Scores]) -> Result<(), LlmError> {
         let read = self.wanted.selection.read(runtime, &self.outputs, scores);
         Ok(read.map_err(RusTorchError::from)?)

@@ -51,8 +51,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How often memory is taken in each of `steps` decode steps on a CPU of `threads`, after a prompt
-/// and two steps.
+/// Numbers of allocations in each of `steps` decode steps on a CPU of `threads`, after a prompt and
+/// two steps.
 fn taken(threads: usize, steps: usize) -> Vec<usize> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/classics-13m-Q4_K_M.gguf");
     let model = Model::load(Gguf::open(path).unwrap()).unwrap();

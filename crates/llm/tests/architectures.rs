@@ -35,7 +35,7 @@ fn logits(name: &str, batch: usize) -> Vec<f32> {
     let tokens: Vec<u32> = (0..24).map(|i| (i * 7 + 3) % 40).collect();
     let mut found = Vec::new();
     let each = |positions: std::ops::Range<usize>, rows: &[f32]| {
-        for (position, row) in positions.zip(rows.chunks_exact(model.config().vocab)) {
+        for (position, row) in positions.zip(rows.chunks_exact(model.spec().vocab)) {
             if POSITIONS.contains(&position) {
                 found.extend_from_slice(row);
             }
@@ -106,4 +106,9 @@ fn qwen2_with_biases() {
 #[test]
 fn qwen3_with_norms_and_wide_heads() {
     check("qwen3");
+}
+
+#[test]
+fn gpt_oss_with_experts_of_mxfp4() {
+    check("gpt-oss-mxfp4");
 }

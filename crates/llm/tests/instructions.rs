@@ -2,7 +2,7 @@
 //! too noisy to see a few per cent, and counts are the same on every run.
 //!
 //! Counts need valgrind, on Linux on x86-64. They are those of one compiler, C library and valgrind, which the file
-//! names: elsewhere the tests are ignored. What was changed on purpose is counted anew by
+//! names: elsewhere the tests are ignored. After a change on purpose, count anew by
 //!
 //! ```sh
 //! RUSTORCH_INSTRUCTIONS=write cargo test --release --workspace --test instructions
@@ -37,7 +37,7 @@ const TOLERANCE: f64 = 0.01;
 /// The same of a run that is profiled: it tells of its launches every few milliseconds, so that a slow machine does so more often.
 const TOLERANCE_BY_TIME: f64 = 0.03;
 
-/// What is counted: its name, and what makes ready, and returns, what is to be counted.
+/// A case: its name, and a function that prepares and returns the counted work.
 type Case = (&'static str, fn() -> Box<dyn FnMut()>);
 
 const CASES: [Case; 8] = [
@@ -53,7 +53,7 @@ const CASES: [Case; 8] = [
 
 /// Running the layers after they were profiled, which is compared with `replay`.
 const ONCE_PROFILED: Case = ("once profiled", once_profiled);
-/// What a run may take more because it was profiled once, as a part of it: as two counts of the same differ.
+/// Share by which a run may grow after one profiled run. Two counts of the same run differ by as much.
 const NOTHING: f64 = 0.001;
 
 /// A program of so many parts, and its name.

@@ -118,7 +118,7 @@ fn tensors_get_the_types_of_llama_cpp() {
             .traits
             .count_tensors(tensors.iter().map(|(name, ..)| name.as_str()));
 
-        assert_eq!(model.types.len(), 15, "{}", model.name);
+        assert_eq!(model.types.len(), 16, "{}", model.name);
         for (file_type, mut expected) in model.types {
             let mut seen = Seen::default();
             for (name, dims, kept) in &tensors {

@@ -8,7 +8,7 @@ use rustorch_llm::sampler::{
 };
 
 /// Logits of `steps` decode steps over `vocab` tokens: a linear congruential sequence, exact in
-/// f32, with eight tokens that are always strong so that the penalties have repeats to act on.
+/// f32. Eight tokens are always strong, so that the penalties have repeats to act on.
 fn steps(vocab: usize, steps: usize) -> Vec<Vec<f32>> {
     let mut state = 7u32;
     let step = |_| {
@@ -36,7 +36,7 @@ fn tokens(config: &SamplerConfig) -> Vec<u32> {
     steps(2000, 24).into_iter().map(choose).collect()
 }
 
-/// What llama.cpp 0.5.0's own samplers (libstdc++ 12) choose for these logits with seed 42.
+/// The choices of llama.cpp 0.5.0's own samplers (libstdc++ 12) for these logits with seed 42.
 #[test]
 fn chains_choose_the_tokens_of_llama_cpp() {
     let base = SamplerConfig {
@@ -320,7 +320,7 @@ fn other_samplers_choose_the_tokens_of_llama_cpp() {
     }
 }
 
-/// Of eight tokens, so that there is much to repeat.
+/// A text of eight tokens, so that there is much to repeat.
 #[test]
 fn dry_chooses_the_tokens_of_llama_cpp() {
     let dry = |multiplier, base, allowed_length, last_n, breakers: &[&[u32]]| Dry {
@@ -627,6 +627,6 @@ fn impossible_values_are_refused_by_name() {
     let message = SamplerChain::new(&config).err().unwrap().to_string();
     assert_eq!(
         message,
-        "sampling: top_p = NaN is impossible; give a number from 0 to 1"
+        "sampling: top_p = NaN is out of range; give a number from 0 to 1"
     );
 }

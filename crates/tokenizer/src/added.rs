@@ -1,4 +1,4 @@
-//! Finds added tokens in text: those that stand for themselves instead of being built from bytes.
+//! Finds added tokens in text, which stand for themselves and are not built from bytes.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -40,19 +40,26 @@ struct AddedToken {
 impl AddedTokens {
     /// The control, unknown and user-defined tokens of `vocab`.
     ///
-    /// Files do not say which tokens strip white space. As at the end of llama.cpp's
-    /// `llama_vocab::impl::load`, a few models are known by their names.
+    /// Files do not say which tokens strip white space. A few models are known by their names, as at the end of
+    /// llama.cpp's `llama_vocab::impl::load`.
     pub(crate) fn new(metadata: &Metadata, vocab: &Vocab) -> Result<Self, TokenizerError> {
         let model = metadata
             .display("general.name")
             .unwrap_or_default()
             .to_ascii_lowercase();
         let pre_tokenizer = metadata.opt_str("tokenizer.ggml.pre")?.unwrap_or_default();
-        let phi_3 = model.contains("phi-3") || model.contains("phi3");
-        let mask = match pre_tokenizer {
-            "jina-v2-de" | "jina-v2-es" | "jina-v2-code" => Some("<mask>"),
-            _ if model.contains("modern-bert") => Some("[MASK]"),
-            _ => None,
+        let architecture = metadata
+            .opt_str("general.architecture")?
+            .unwrap_or_default();
+        let any = |text: &str, names: &[&str]| names.iter().any(|name| text.contains(name));
+        let (mask, phi_3) = if any(pre_tokenizer, &["jina-v2-de", "jina-v2-es", "jina-v2-code"])
+            || any(architecture, &["nomic-bert-moe", "jina-bert-v3"])
+        {
+            (Some("<mask>"), false)
+        } else if any(&model, &["phi-3", "phi3"]) {
+            (None, true)
+        } else {
+            (model.contains("modern-bert").then_some("[MASK]"), false)
         };
 
         let mut tokens: Vec<AddedToken> = vocab

@@ -1,12 +1,12 @@
-//! Text from tokens as they come, although a character may be spread over several.
+//! Text from tokens in a stream, although a character may span several.
 
 use crate::Tokenizer;
 
 /// Turns tokens into text one by one; made by [`Tokenizer::decoder`].
 ///
-/// Each token gives the characters that are complete with it. Bytes that cannot become UTF-8 any
-/// more are replaced by U+FFFD, as by [`String::from_utf8_lossy`]: all texts together are the same
-/// however the bytes are spread over tokens.
+/// Each token returns the characters that it completes. Bytes that cannot become UTF-8 are replaced
+/// by U+FFFD, as by [`String::from_utf8_lossy`]. The whole text does not depend on how bytes are
+/// spread over tokens.
 pub struct StreamDecoder<'t> {
     tokenizer: &'t Tokenizer,
     /// The beginning of a character, at most three bytes between calls.
@@ -15,11 +15,10 @@ pub struct StreamDecoder<'t> {
 }
 
 impl Tokenizer {
-    /// The text of `ids`: the bytes of all tokens, one after the other, with U+FFFD for what is not
-    /// UTF-8. Ids that are not in the vocabulary give nothing.
+    /// The text of `ids`: the bytes of all tokens, concatenated, with U+FFFD for bytes that are not
+    /// UTF-8. Unknown ids give nothing.
     ///
-    /// Nothing is tidied up: a space that a SentencePiece model puts before its text is there, and
-    /// so are all others.
+    /// All spaces stay, including the one that a SentencePiece model puts before its text.
     pub fn decode(&self, ids: &[u32]) -> String {
         let mut decoder = self.decoder();
         let mut text = String::new();
@@ -30,7 +29,7 @@ impl Tokenizer {
         text
     }
 
-    /// Decodes tokens one by one, as they are generated.
+    /// Decodes tokens one by one while they are generated.
     pub fn decoder(&self) -> StreamDecoder<'_> {
         StreamDecoder::new(self)
     }
@@ -45,8 +44,8 @@ impl<'t> StreamDecoder<'t> {
         }
     }
 
-    /// The text that is complete with the token `id`. Often a part of a word, sometimes nothing;
-    /// always nothing for an id that is not in the vocabulary.
+    /// The text that the token `id` completes. It is often a part of a word, and sometimes empty.
+    /// An unknown id always gives nothing.
     pub fn push(&mut self, id: u32) -> &str {
         self.text.clear();
         if let Some(bytes) = self.tokenizer.token_bytes(id) {
@@ -67,7 +66,7 @@ impl<'t> StreamDecoder<'t> {
         &self.text
     }
 
-    /// What is left when no more tokens come: U+FFFD if a character has remained incomplete.
+    /// The remaining text when no more tokens come: U+FFFD for an incomplete character.
     pub fn finish(self) -> String {
         String::from_utf8_lossy(&self.pending).into_owned()
     }

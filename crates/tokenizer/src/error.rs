@@ -1,9 +1,9 @@
-//! Why metadata describes no tokenizer that can be used.
+//! Reasons why metadata describes no usable tokenizer.
 
 use rustorch_gguf::GgufError;
 use thiserror::Error;
 
-/// A failure to build a tokenizer. Its text is one line that says what is wrong, where, and what to do.
+/// A failure to build a tokenizer. Its text is one line with the problem, the place, and advice.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TokenizerError {
@@ -13,13 +13,14 @@ pub enum TokenizerError {
 
     /// A kind of tokenizer that is not implemented.
     #[error(
-        "tokenizer.ggml.model is {}, which is not supported; only \"llama\" (SentencePiece BPE) and \
-         \"gpt2\" (byte-level BPE) are, so use a model with one of these",
-        quoted(model)
+        "tokenizer.ggml.model is {}, which is not supported; supported are {}; use a model with one of these",
+        quoted(model), supported.join(", ")
     )]
     Model {
         /// The kind found.
         model: String,
+        /// Every kind that is understood.
+        supported: Vec<&'static str>,
     },
 
     /// A pre-tokenizer that is not implemented.
@@ -63,6 +64,23 @@ pub enum TokenizerError {
         found: usize,
         /// The number of tokens.
         tokens: usize,
+    },
+
+    /// The map of characters is invalid.
+    #[error("tokenizer.ggml.precompiled_charsmap is damaged ({problem}); convert the model again")]
+    Charsmap {
+        /// The damage.
+        problem: &'static str,
+    },
+
+    /// A byte has no token.
+    #[error(
+        "tokenizer.ggml.tokens has no byte token <0x{byte:02X}>, but this kind of tokenizer needs one for each byte; \
+         convert the model again"
+    )]
+    NoByteToken {
+        /// The byte.
+        byte: u8,
     },
 
     /// A vocabulary to be trained has no room for what every text needs.

@@ -1,10 +1,21 @@
 //! Tokenizers described by GGUF metadata.
 //!
-//! A GGUF file carries its tokenizer as keys: the token texts, their types, scores or merges, and
-//! names for the rest. [`Tokenizer::from_gguf`] builds one from them for the two kinds that
-//! language models use: SentencePiece's byte-pair encoding (`tokenizer.ggml.model` = `llama`) and
-//! byte-level byte-pair encoding (`gpt2`) with the pre-tokenizers that llama.cpp names. Both give
+//! A GGUF file holds its tokenizer as keys: token texts, types, scores or merges, and names for the
+//! rest. [`Tokenizer::from_gguf`] builds one from them, of any kind that llama.cpp has. All return
 //! llama.cpp's ids; the rules follow its `src/llama-vocab.cpp` and `src/unicode.cpp`.
+//!
+//! | `tokenizer.ggml.model` | tokenizer |
+//! | --- | --- |
+//! | `llama` | SentencePiece's byte-pair encoding |
+//! | `gpt2` | byte-pair encoding, with the pre-tokenizers that llama.cpp names |
+//! | `gemma4` | the same of characters, with U+2581 for spaces |
+//! | `hybriddna` | the same, and tokens of six bases between `<dna>` and `</dna>` |
+//! | `whitespace` | the same of what stands between white space |
+//! | `bert` | WordPiece |
+//! | `t5` | SentencePiece's unigram model |
+//! | `rwkv` | always the longest token |
+//! | `plamo2` | the best sum of scores, with bytes for what is in no token |
+//! | `test` | a hash of five bytes each, for llama.cpp's generated models |
 //!
 //! ```text
 //! text ─► added tokens cut out ─► gpt2: pre-tokenizer's words ─► bytes ─┐
@@ -25,22 +36,37 @@
 //!
 //! [`BpeTrainer`] makes a vocabulary of byte-level BPE out of texts, which [`TextPieces`] reads.
 //!
-//! Unicode classes are those of the regular-expression library (Unicode 16); llama.cpp's tables are
-//! those of Unicode 15.1, so characters that Unicode 16 added may be split differently.
+//! Unicode classes are those of the regular-expression library (Unicode 16). llama.cpp's tables are
+//! those of Unicode 15.1, so characters that are new in Unicode 16 may be split differently.
 
 mod added;
+mod algorithm;
+mod bpe;
 mod byte_level;
+mod charsmap;
+mod chunks;
+mod cuts;
 mod decoder;
 mod error;
+mod hybrid_dna;
+mod kind;
 mod merge;
+mod normalizer;
 mod pieces;
+mod plamo;
 mod pre_tokenizer;
+mod rwkv;
 mod sentence_piece;
 mod special;
 mod splitter;
 mod tokenizer;
 mod trainer;
+mod trie;
+mod unicode;
+mod unigram;
 mod vocab;
+mod whitespace;
+mod word_piece;
 
 pub use decoder::StreamDecoder;
 pub use error::TokenizerError;

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What joining two neighbours gives.
+/// The result of joining two neighbours.
 #[derive(Clone, Copy)]
 pub(crate) struct Join<S> {
     /// How eagerly they are joined: the lowest rank first.

@@ -8,8 +8,9 @@ const BLOCK: usize = 1 << 20;
 /// A piece without white space is ended at this size, whatever that does to a word.
 const LONGEST: usize = 16 << 20;
 
-/// Reads a text in pieces of about a mebibyte: each but the first begins with white space that is not behind other white
-/// space. Words of byte-level BPE do not reach across such a place, so that pieces have the tokens of the whole text.
+/// Reads a text in pieces of about a mebibyte. Each but the first begins with white space that
+/// follows no other white space. Words of byte-level BPE do not reach across such a place. So the
+/// pieces have the tokens of the whole text.
 ///
 /// ```
 /// use rustorch_tokenizer::TextPieces;
@@ -21,7 +22,7 @@ const LONGEST: usize = 16 << 20;
 /// ```
 pub struct TextPieces<R> {
     reader: R,
-    /// What was read and not handed out, behind the last piece, whose length is `given`.
+    /// The text that was read and not returned, after the last piece of length `given`.
     buffer: Vec<u8>,
     given: usize,
     /// Bytes of the text before the buffer.
@@ -35,16 +36,16 @@ pub enum TextError {
     /// The system's reason.
     #[error("cannot be read: {0}")]
     Io(#[from] io::Error),
-    /// It is not UTF-8.
+    /// The text is not UTF-8.
     #[error("byte {at} is not UTF-8 text; convert the text to UTF-8, with iconv for example")]
     NotUtf8 {
-        /// Where, counted from 0.
+        /// The offset, from 0.
         at: u64,
     },
 }
 
 impl<R: Read> TextPieces<R> {
-    /// Of what `reader` gives.
+    /// The pieces of `reader`'s text.
     pub fn new(reader: R) -> Self {
         Self {
             reader,
@@ -55,10 +56,10 @@ impl<R: Read> TextPieces<R> {
         }
     }
 
-    /// The next piece; `None` behind the last one.
+    /// The next piece; `None` after the last one.
     ///
     /// # Errors
-    /// The text cannot be read, or is not UTF-8.
+    /// Fails if the text cannot be read, or is not UTF-8.
     pub fn next_piece(&mut self) -> Result<Option<&str>, TextError> {
         self.buffer.drain(..self.given);
         self.before += self.given as u64;

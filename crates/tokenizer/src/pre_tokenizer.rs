@@ -1,13 +1,14 @@
 //! The pre-tokenizers of byte-level BPE, by the names that `tokenizer.ggml.pre` gives them.
 //!
-//! Names, expressions and switches are facts of llama.cpp's `llm_tokenizer_bpe` and
-//! `llama_vocab::impl::load`. Where its expressions differ from the models' own, they are followed:
-//! it knows one class for all letters, so that upper and lower case are told apart in ASCII only,
-//! and where a range of characters spans white space, it leaves the white space out.
+//! Names, expressions and switches are facts of llama.cpp's `llm_tokenizer_bpe` and `llama_vocab::impl::load`.
+//! If its expressions differ from the models' own, they are followed: it knows one class for all letters, so
+//! that upper and lower case differ in ASCII only. If a range of characters spans white space, it excludes the
+//! white space.
 
 use Rule::{AfterThousands, BeforeThousands, Matches, Words, WordsAndPowersOfTwo};
 
 use crate::TokenizerError;
+use crate::special::Adds;
 use crate::splitter::{Rule, Splitter};
 
 /// How the models that share some names prepare text.
@@ -15,14 +16,38 @@ pub(crate) struct PreTokenizer {
     /// Separated by spaces.
     names: &'static str,
     rules: &'static [Rule],
-    /// Words that are tokens are taken whole, whatever the merges say.
-    pub(crate) whole_words: bool,
-    /// Whether text begins with a BOS token if the file does not say.
-    pub(crate) add_bos: bool,
+    /// Words that are tokens and are taken whole, whatever the merges say.
+    pub(crate) whole_words: WholeWords,
+    /// How words are written in tokens and merges.
+    pub(crate) spelling: Spelling,
+    /// Whether text begins with a BOS token.
+    pub(crate) bos: Adds,
     /// Whether there is a BOS token if the file does not name it.
     pub(crate) default_bos: bool,
     /// Whether the file may do without merges.
     pub(crate) merges_optional: bool,
+    /// Whether a SEP token stands between texts that are given together, if the file does not say.
+    pub(crate) separates: bool,
+    /// Whether text becomes lower-case, with the kind `whitespace`, if the file does not say.
+    pub(crate) lowercase: bool,
+}
+
+/// Words that are taken whole.
+#[derive(Clone, Copy)]
+pub(crate) enum WholeWords {
+    Never,
+    /// Words of line ends.
+    LineEnds,
+    Always,
+}
+
+/// How words are written in tokens and merges.
+#[derive(Clone, Copy)]
+pub(crate) enum Spelling {
+    /// By their bytes, each of which has a character.
+    Bytes,
+    /// By their characters. Spaces may be U+2581.
+    Characters { escapes_spaces: bool },
 }
 
 impl PreTokenizer {
@@ -53,23 +78,43 @@ impl PreTokenizer {
         PreTokenizer {
             names,
             rules,
-            whole_words: false,
-            add_bos: false,
+            whole_words: WholeWords::Never,
+            spelling: Spelling::Bytes,
+            bos: Adds::ByKey(false),
             default_bos: true,
             merges_optional: false,
+            separates: false,
+            lowercase: true,
         }
     }
 
     const fn with_whole_words(self) -> Self {
         PreTokenizer {
-            whole_words: true,
+            whole_words: WholeWords::Always,
+            ..self
+        }
+    }
+
+    /// Like SentencePiece: words are characters, with U+2581 for spaces.
+    const fn like_sentence_piece(self) -> Self {
+        PreTokenizer {
+            spelling: Spelling::Characters {
+                escapes_spaces: true,
+            },
             ..self
         }
     }
 
     const fn adding_bos(self) -> Self {
         PreTokenizer {
-            add_bos: true,
+            bos: Adds::ByKey(true),
+            ..self
+        }
+    }
+
+    const fn separating(self) -> Self {
+        PreTokenizer {
+            separates: true,
             ..self
         }
     }
@@ -127,7 +172,7 @@ const DIGITS: &str = r"\p{N}+";
 const UP_TO_THREE_DIGITS: &str = r"\p{N}{1,3}";
 const THREE_ASCII_DIGITS: &str = "[0-9]{3}";
 const CHINESE_AND_KANA: &str = r"[\u4E00-\u9FA5\u3040-\u30FF]+";
-/// What DeepSeek takes for Chinese, Japanese and Korean: all from Samaritan to Chinese, and Korean.
+/// DeepSeek's class of Chinese, Japanese and Korean: all from Samaritan to Chinese, and Korean.
 const SAMARITAN_TO_KOREAN: &str = r"[\u0800-\u9FA5\uAC00-\uD7FF&&\S]+";
 /// Scripts without spaces. llama.cpp's range from U+8C48 is meant to be one from U+F900.
 const ASIAN_LETTERS: &str = r"(?x) [
@@ -175,6 +220,7 @@ const DEEPSEEK_3: Rule = Words(&[
     r" ?[\p{P}\p{S}]+[\r\n]*",
     LINE_ENDS,
 ]);
+const LINES: Rule = Matches(r"[^\n]+|\n+");
 const BLOOM: Rule = Matches(r" ?[^(\s|.,!?…。，、।۔،)]+");
 
 const PRE_TOKENIZERS: &[PreTokenizer] = &[
@@ -184,9 +230,10 @@ const PRE_TOKENIZERS: &[PreTokenizer] = &[
     ),
     PreTokenizer::new(
         "gpt-2 phi-2 mpt olmo jais trillion granite-docling gigachat exaone4 a.x-4.0 mellum \
-         modern-bert jina-es jina-de jina-v1-en jina-v2-es jina-v2-de jina-v2-code roberta-bpe",
+         modern-bert jina-es jina-de jina-v2-es jina-v2-de",
         &[GPT_2],
     ),
+    PreTokenizer::new("jina-v1-en jina-v2-code roberta-bpe", &[GPT_2]).separating(),
     PreTokenizer::new(
         "starcoder refact command-r smollm codeshell exaone minerva-7b mellum2",
         &[Matches(DIGIT), GPT_2],
@@ -240,7 +287,20 @@ const PRE_TOKENIZERS: &[PreTokenizer] = &[
             LINE_ENDS,
         ])],
     ),
-    PreTokenizer::new("laguna", &[Matches(r"[^\n]+|\n+"), QWEN_2]),
+    PreTokenizer::new("laguna", &[LINES, QWEN_2]),
+    PreTokenizer {
+        whole_words: WholeWords::LineEnds,
+        bos: Adds::Always,
+        ..PreTokenizer::new("gemma4 granite-embed-multi-311m", &[LINES]).like_sentence_piece()
+    },
+    PreTokenizer::new("sarvam-moe", &[LINES]).like_sentence_piece(),
+    PreTokenizer {
+        spelling: Spelling::Characters {
+            escapes_spaces: false,
+        },
+        lowercase: false,
+        ..PreTokenizer::new("whitespace", &[Matches(r"\S+")])
+    },
     PreTokenizer::new(
         "seed-coder",
         &[Words(&[ANY_CASE_CONTRACTION, WORD, DIGIT, SYMBOLS, LINE_ENDS])],

@@ -1,17 +1,11 @@
 //! SentencePiece's byte-pair encoding: characters merged by score, bytes for what is no token.
 
-use std::collections::HashSet;
-
-use rustorch_gguf::{Array, Metadata, Value};
+use rustorch_gguf::Metadata;
 
 use crate::TokenizerError;
+use crate::cuts::{Cuts, SPACE};
 use crate::merge::{Join, Merger};
-use crate::vocab::{Vocab, per_token};
-
-const SCORES: &str = "tokenizer.ggml.scores";
-
-/// What stands for a space in token texts.
-const SPACE: &str = "\u{2581}";
+use crate::vocab::Vocab;
 
 /// The bytes that the text of a normal token stands for.
 pub(crate) fn decode(text: &str) -> Vec<u8> {
@@ -29,6 +23,11 @@ pub(crate) fn decode_byte(text: &str) -> Option<u8> {
     }
 }
 
+/// The byte token of this byte.
+pub(crate) fn byte_token(vocab: &Vocab, byte: u8) -> Option<u32> {
+    vocab.id(&format!("<0x{byte:02X}>"))
+}
+
 /// SentencePiece BPE with one vocabulary's scores.
 pub(crate) struct SentencePiece {
     /// Ranks by token: the highest score has the lowest.
@@ -39,8 +38,8 @@ pub(crate) struct SentencePiece {
     bytes: Box<[Option<u32>]>,
     /// Whether text gets a space in front.
     space_prefix: bool,
-    /// The characters that some token has before a space.
-    before_space: HashSet<char>,
+    /// Places at which text is cut, to be merged in less time.
+    cuts: Cuts,
 }
 
 impl SentencePiece {
@@ -53,43 +52,23 @@ impl SentencePiece {
         vocab: &Vocab,
         unknown: Option<u32>,
     ) -> Result<Self, TokenizerError> {
-        let ranks = match metadata.get(SCORES) {
-            None => vec![0; vocab.len()],
-            Some(Value::Array(Array::I32(scores))) => per_token(SCORES, scores, vocab.len())?
-                .iter()
-                .map(|&score| rank(score as f32))
-                .collect(),
-            Some(_) => {
-                let scores = per_token(SCORES, metadata.f32_array(SCORES)?, vocab.len())?;
-                scores.iter().map(|&score| rank(score)).collect()
-            }
-        };
-        let spaces = vocab.iter().flat_map(|(_, text, _)| {
-            text.match_indices(SPACE)
-                .filter_map(|(at, _)| text[..at].chars().next_back())
-        });
-        let before_space = spaces.collect();
-
         let token_of_byte = |byte: u8| {
             let ascii = || {
                 byte.is_ascii()
                     .then(|| vocab.id(&char::from(byte).to_string()))
                     .flatten()
             };
-            vocab
-                .id(&format!("<0x{byte:02X}>"))
-                .or_else(ascii)
-                .or(unknown)
+            byte_token(vocab, byte).or_else(ascii).or(unknown)
         };
         Ok(SentencePiece {
-            ranks,
+            ranks: vocab.scores(metadata)?.into_iter().map(rank).collect(),
             longest: vocab
                 .iter()
                 .map(|(_, text, _)| text.len())
                 .max()
                 .unwrap_or(0),
             bytes: (0..=255).map(token_of_byte).collect(),
-            before_space,
+            cuts: Cuts::new(vocab.iter().map(|(_, text, _)| text)),
             space_prefix: metadata
                 .opt_bool("tokenizer.ggml.add_space_prefix")?
                 .unwrap_or(true),
@@ -101,23 +80,9 @@ impl SentencePiece {
         let prefix = if self.space_prefix { SPACE } else { "" };
         let text = format!("{prefix}{}", text.replace(' ', SPACE));
 
-        // No token reaches across such a place, so the parts can be merged on their own, in less
-        // time than all at once.
-        let begins_part = |&(at, _): &(usize, &str)| {
-            text[..at]
-                .chars()
-                .next_back()
-                .is_some_and(|before| !self.before_space.contains(&before))
-        };
         let mut merger = Merger::default();
-        let mut from = 0;
-        for (to, _) in text
-            .match_indices(SPACE)
-            .filter(begins_part)
-            .chain([(text.len(), "")])
-        {
-            self.encode_part(vocab, &text[from..to], &mut merger, ids);
-            from = to;
+        for part in self.cuts.parts(&text) {
+            self.encode_part(vocab, part, &mut merger, ids);
         }
     }
 
@@ -154,7 +119,7 @@ impl SentencePiece {
     }
 }
 
-/// Where a symbol begins and ends in its text.
+/// The range of a symbol in its text.
 type Span = (usize, usize);
 
 /// Turns a score into a rank: numbers that are ordered the other way round.

@@ -1,7 +1,7 @@
-//! Tokens with a role: which begin and end a text, and which end a generation.
+//! Special tokens: those that begin and end a text, and those that end a generation.
 //!
-//! Keys name them; where they do not, llama.cpp knows many by their text. Both, and what follows for
-//! the tokens' types, are as in the second half of its `llama_vocab::impl::load`.
+//! Keys name them; otherwise llama.cpp knows many by their text. Both, and what follows for the
+//! tokens' types, are as in the second half of its `llama_vocab::impl::load`.
 
 use std::collections::BTreeSet;
 
@@ -16,16 +16,67 @@ pub(crate) struct SpecialTokens {
     pub(crate) bos: Option<u32>,
     pub(crate) eos: Option<u32>,
     pub(crate) eot: Option<u32>,
+    pub(crate) sep: Option<u32>,
     pub(crate) unknown: Option<u32>,
     /// All that end a generation.
     pub(crate) ends: BTreeSet<u32>,
+    /// All that a model must not generate.
+    pub(crate) suppressed: Vec<u32>,
 }
 
 /// The ids that a kind of tokenizer gives to special tokens that the file does not name.
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Defaults {
     pub(crate) bos: Option<u32>,
     pub(crate) eos: Option<u32>,
     pub(crate) unknown: Option<u32>,
+    pub(crate) sep: Option<u32>,
+}
+
+impl Defaults {
+    pub(crate) const fn new(bos: Option<u32>, eos: Option<u32>, unknown: Option<u32>) -> Self {
+        Defaults {
+            bos,
+            eos,
+            unknown,
+            sep: None,
+        }
+    }
+
+    /// The token for unknown text.
+    pub(crate) fn unknown(
+        &self,
+        metadata: &Metadata,
+        vocab: &Vocab,
+    ) -> Result<Option<u32>, TokenizerError> {
+        special_id(
+            metadata,
+            "tokenizer.ggml.unknown_token_id",
+            self.unknown,
+            vocab.len(),
+        )
+    }
+}
+
+/// Whether a special token is put around texts.
+#[derive(Clone, Copy)]
+pub(crate) enum Adds {
+    Never,
+    Always,
+    /// The file says so; this holds if it does not.
+    ByKey(bool),
+}
+
+impl Adds {
+    /// The answer for a file in which the key is called `key`.
+    pub(crate) fn resolve(self, metadata: &Metadata, key: &str) -> Result<bool, TokenizerError> {
+        let named = metadata.opt_bool(key)?;
+        Ok(match self {
+            Adds::Never => false,
+            Adds::Always => true,
+            Adds::ByKey(default) => named.unwrap_or(default),
+        })
+    }
 }
 
 /// A role that tokens are known for by their text, if no key names the token.
@@ -162,12 +213,16 @@ impl SpecialTokens {
         metadata: &Metadata,
         vocab: &mut Vocab,
         defaults: Defaults,
+        unknown: Option<u32>,
     ) -> Result<Self, TokenizerError> {
         let tokens = vocab.len();
         let id = |key, default| special_id(metadata, key, default, tokens);
         let bos = id("tokenizer.ggml.bos_token_id", defaults.bos)?;
         let eos = id("tokenizer.ggml.eos_token_id", defaults.eos)?;
-        let unknown = id("tokenizer.ggml.unknown_token_id", defaults.unknown)?;
+        // Misspelt in files, too.
+        let sep = id("tokenizer.ggml.seperator_token_id", defaults.sep)?;
+        let suppressed = metadata.opt_i32_array("tokenizer.ggml.suppress_tokens")?;
+        let suppressed = suppressed.unwrap_or_default();
 
         let mut ends = BTreeSet::from_iter(eos);
         let eot = END_OF_TURN.find(metadata, vocab)?;
@@ -202,8 +257,14 @@ impl SpecialTokens {
             bos,
             eos,
             eot,
+            sep,
             unknown,
             ends,
+            suppressed: suppressed
+                .iter()
+                .filter_map(|&id| u32::try_from(id).ok())
+                .filter(|&id| (id as usize) < tokens)
+                .collect(),
         })
     }
 }

@@ -39,7 +39,7 @@ enum CompiledRule {
     BeforeThousands,
 }
 
-/// Which pattern of [`CompiledRule::Words`] is the one for white space.
+/// The pattern of [`CompiledRule::Words`] for white space.
 const SPACES: usize = 1;
 
 impl Splitter {
@@ -67,7 +67,8 @@ impl Splitter {
     }
 }
 
-fn compile(patterns: &[&str]) -> Regex {
+/// The automaton of patterns that are this crate's own.
+pub(crate) fn compile(patterns: &[&str]) -> Regex {
     Regex::new_many(patterns).expect("patterns are this crate's own, and a test compiles them all")
 }
 

@@ -8,107 +8,69 @@ use tracing::warn;
 
 use crate::TokenizerError;
 use crate::added::{AddedTokens, Fragment};
-use crate::byte_level::{self, ByteLevel};
-use crate::pre_tokenizer::PreTokenizer;
-use crate::sentence_piece::{self, SentencePiece};
-use crate::special::{Defaults, SpecialTokens};
+use crate::algorithm::Algorithm;
+use crate::kind::Kind;
+use crate::special::SpecialTokens;
 use crate::vocab::{TokenType, Vocab};
 
-/// What [`Tokenizer::encode`] does beside encoding the text.
+/// Options of [`Tokenizer::encode`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EncodeOptions {
-    /// Put BOS in front and EOS behind, as far as the model wants them.
+    /// Adds BOS at the start and EOS at the end, if the model wants them.
     pub add_special: bool,
-    /// Take the texts of control tokens, such as `<|im_start|>`, for these tokens. Leave it off for
-    /// text that is not to be trusted with them. User-defined tokens are found in any case.
+    /// Reads the texts of control tokens, such as `<|im_start|>`, as these tokens. Leave it off for
+    /// untrusted text. User-defined tokens are found in any case.
     pub parse_special: bool,
 }
 
-/// Turns text into token ids and back, as one model does.
+/// Turns text into token ids and back, for one model.
 pub struct Tokenizer {
     vocab: Vocab,
     special: SpecialTokens,
     added: AddedTokens,
     algorithm: Algorithm,
-    add_bos: bool,
-    add_eos: bool,
-}
-
-enum Algorithm {
-    SentencePiece(SentencePiece),
-    ByteLevel(ByteLevel),
-}
-
-impl Algorithm {
-    /// Appends the ids of `text`, which has no added tokens.
-    fn encode(&self, vocab: &Vocab, text: &str, ids: &mut Vec<u32>) {
-        match self {
-            Algorithm::SentencePiece(it) => it.encode(vocab, text, ids),
-            Algorithm::ByteLevel(it) => it.encode(vocab, text, ids),
-        }
-    }
-
-    /// The bytes that a normal token of this text stands for.
-    fn decode(&self, text: &str) -> Vec<u8> {
-        match self {
-            Algorithm::SentencePiece(_) => sentence_piece::decode(text),
-            Algorithm::ByteLevel(_) => byte_level::decode(text),
-        }
-    }
+    /// The token before texts.
+    front: Option<u32>,
+    /// The token behind texts.
+    back: Option<u32>,
+    /// Is [`Self::back`] the separator?
+    ends_with_sep: bool,
+    separates: bool,
 }
 
 impl Tokenizer {
-    /// Builds the tokenizer that `metadata` describes.
+    /// Builds the tokenizer that `metadata` describes, of any kind that llama.cpp has.
     ///
-    /// Metadata may be incomplete or contradict itself as far as llama.cpp tolerates it, and means
-    /// the same then: without a pre-tokenizer's name, `default` is used, with a warning; without
-    /// token types all are normal; without scores all are equal; merges that are no pair have no
-    /// effect; ids of special tokens outside the vocabulary are passed over, with a warning.
+    /// Incomplete or contradictory metadata is accepted as far as llama.cpp accepts it, with the
+    /// same meaning. A missing name of the pre-tokenizer means `default`, with a warning. Without
+    /// token types all are normal, and without scores all are equal. Merges that are no pair have
+    /// no effect. Ids of special tokens outside the vocabulary are ignored, with a warning.
     ///
     /// # Errors
-    /// If a key that is needed is missing or of the wrong type, the kind of tokenizer or the
-    /// pre-tokenizer is not supported, there are no tokens or two with the same text, or an array
-    /// is too short.
+    /// Fails if a required key is missing or of the wrong type. Fails if the kind of tokenizer or
+    /// the pre-tokenizer is not supported. Fails if there are no tokens, or two with the same text.
+    /// Also fails if an array is too short.
     pub fn from_gguf(metadata: &Metadata) -> Result<Self, TokenizerError> {
-        let model = metadata.str("tokenizer.ggml.model")?;
-        let pre_tokenizer = match model {
-            "llama" => None,
-            "gpt2" => Some(pre_tokenizer(metadata)?),
-            _ => {
-                return Err(TokenizerError::Model {
-                    model: model.to_owned(),
-                });
-            }
-        };
-        let defaults = match pre_tokenizer {
-            None => Defaults {
-                bos: Some(1),
-                eos: Some(2),
-                unknown: Some(0),
-            },
-            Some(it) => Defaults {
-                bos: it.default_bos.then_some(11),
-                eos: Some(11),
-                unknown: None,
-            },
-        };
-
+        let kind = Kind::from_gguf(metadata)?;
         let mut vocab = Vocab::from_gguf(metadata)?;
-        let special = SpecialTokens::find(metadata, &mut vocab, defaults)?;
-        let algorithm = match pre_tokenizer {
-            None => {
-                Algorithm::SentencePiece(SentencePiece::new(metadata, &vocab, special.unknown)?)
-            }
-            Some(it) => Algorithm::ByteLevel(ByteLevel::new(metadata, &vocab, it)?),
+        let unknown = kind.defaults.unknown(metadata, &vocab)?;
+        // Before the types of special tokens are corrected, as in llama.cpp.
+        let algorithm = Algorithm::new(kind.model, metadata, &mut vocab, unknown)?;
+        let special = SpecialTokens::find(metadata, &mut vocab, kind.defaults, unknown)?;
+
+        let adds_bos = kind.bos.resolve(metadata, "tokenizer.ggml.add_bos_token")?;
+        let adds_eos = kind.eos.resolve(metadata, "tokenizer.ggml.add_eos_token")?;
+        let separates = metadata.opt_bool("tokenizer.ggml.add_sep_token")?;
+        let back = match kind.ends_with_sep {
+            true => special.sep,
+            false => special.eos.filter(|_| adds_eos),
         };
-        let adds = |key, default| metadata.opt_bool(key).map(|adds| adds.unwrap_or(default));
         Ok(Tokenizer {
             added: AddedTokens::new(metadata, &vocab)?,
-            add_bos: adds(
-                "tokenizer.ggml.add_bos_token",
-                pre_tokenizer.is_none_or(|it| it.add_bos),
-            )?,
-            add_eos: adds("tokenizer.ggml.add_eos_token", false)?,
+            front: special.bos.filter(|_| adds_bos),
+            back,
+            ends_with_sep: kind.ends_with_sep,
+            separates: separates.unwrap_or(kind.separates),
             vocab,
             special,
             algorithm,
@@ -117,21 +79,40 @@ impl Tokenizer {
 
     /// The ids of `text`.
     ///
-    /// With SentencePiece, a space is put before the text and after each added token, if the model
-    /// wants it. What the vocabulary cannot express is dropped.
+    /// With SentencePiece, a space is put before the text and after each added token, if the model wants it.
+    /// Text that the vocabulary cannot express is dropped.
     pub fn encode(&self, text: &str, options: EncodeOptions) -> Vec<u32> {
         let mut ids = Vec::new();
-        if options.add_special && self.add_bos {
-            ids.extend(self.special.bos);
+        if options.add_special {
+            ids.extend(self.front);
         }
         self.append(text, |_| options.parse_special, &mut ids);
-        if options.add_special && self.add_eos {
-            ids.extend(self.special.eos);
-        }
         if options.add_special {
+            ids.extend(self.back);
             self.warn_of_doubles(&ids);
         }
         ids
+    }
+
+    /// The ids of a question and an answer, or of two other texts, and the place of the second one. EOS is behind each
+    /// text, if the model wants it there. SEP follows the first one, if the model wants that.
+    pub fn encode_pair(&self, first: &str, second: &str, parse_special: bool) -> (Vec<u32>, usize) {
+        let options = EncodeOptions {
+            add_special: false,
+            parse_special,
+        };
+        let mut ids = Vec::from_iter(self.front);
+        ids.extend(self.encode(first, options));
+        ids.extend(self.back);
+        ids.extend(
+            self.special
+                .sep
+                .filter(|_| self.separates && !self.ends_with_sep),
+        );
+        let place = ids.len();
+        ids.extend(self.encode(second, options));
+        ids.extend(self.back);
+        (ids, place)
     }
 
     /// Warns where a text has the token itself that the model wants before or behind it, as llama.cpp does.
@@ -140,23 +121,17 @@ impl Tokenizer {
             (Some(token), Some(pair)) => *pair == [token, token],
             _ => false,
         };
-        if self.add_bos && twice(self.special.bos, ids.get(..2)) {
-            warn!(
-                "the text begins with BOS, and the model adds one: it begins with two; leave it out \
-                 of the text"
-            );
+        if twice(self.front, ids.get(..2)) {
+            warn!("the text begins with BOS and the model adds another; remove BOS from the text");
         }
         let last = ids.len().checked_sub(2).and_then(|start| ids.get(start..));
-        if self.add_eos && twice(self.special.eos, last) {
-            warn!(
-                "the text ends with EOS, and the model adds one: it ends with two; leave it out of \
-                 the text"
-            );
+        if twice(self.back, last) {
+            warn!("the text ends with EOS and the model adds another; remove EOS from the text");
         }
     }
 
-    /// The ids of `text`, some bytes of which are not to be trusted: special tokens are found where they
-    /// cover none of `guarded`, which is in order. Nothing is put before or behind.
+    /// The ids of `text`, whose byte ranges `guarded`, in order, are untrusted: special tokens are
+    /// found only outside them. Nothing is added before or after the text.
     pub fn encode_guarded(&self, text: &str, guarded: &[Range<usize>]) -> Vec<u32> {
         let mut ids = Vec::new();
         let trusted = |token: Range<usize>| {
@@ -179,27 +154,23 @@ impl Tokenizer {
         }
     }
 
-    /// The bytes that a token stands for when generated: part of a character, perhaps, and nothing
-    /// for control, unknown and unused tokens. `None` if the id is not in the vocabulary.
+    /// The bytes of a generated token. They may be part of a character, and are empty for control,
+    /// unknown and unused tokens. `None` for an unknown id.
     pub fn token_bytes(&self, id: u32) -> Option<Cow<'_, [u8]>> {
         let text = self.vocab.text(id)?;
         Some(match self.vocab.token_type(id)? {
-            TokenType::Normal => self.algorithm.decode(text).into(),
-            TokenType::UserDefined => text.as_bytes().into(),
-            TokenType::Byte => Vec::from_iter(sentence_piece::decode_byte(text)).into(),
-            TokenType::Control | TokenType::Unknown | TokenType::Unused | TokenType::Undefined => {
-                Cow::default()
-            }
+            TokenType::Control | TokenType::Unknown => Cow::default(),
+            ty => self.algorithm.decode(id, text, ty),
         })
     }
 
-    /// A token's text as the vocabulary has it, with its own signs for spaces and bytes. `None` if
-    /// the id is not in the vocabulary.
+    /// A token's text in the vocabulary, with its special signs for spaces and bytes. `None` for an
+    /// unknown id.
     pub fn token_text(&self, id: u32) -> Option<&str> {
         self.vocab.text(id)
     }
 
-    /// The number of tokens; ids are smaller.
+    /// The number of tokens; ids are below it.
     pub fn vocab_size(&self) -> usize {
         self.vocab.len()
     }
@@ -209,9 +180,9 @@ impl Tokenizer {
         self.special.bos
     }
 
-    /// Whether the model wants texts to begin with [`bos`](Self::bos).
+    /// Does the model want texts to begin with [`bos`](Self::bos)?
     pub fn adds_bos(&self) -> bool {
-        self.add_bos
+        self.front.is_some()
     }
 
     /// The token that ends a text.
@@ -219,36 +190,43 @@ impl Tokenizer {
         self.special.eos
     }
 
+    /// The token that the model wants behind texts.
+    pub fn end(&self) -> Option<u32> {
+        self.back
+    }
+
     /// The token that ends a turn in a conversation.
     pub fn eot(&self) -> Option<u32> {
         self.special.eot
     }
 
-    /// The token for what is in no token.
+    /// The token between texts of a pair, such as a question and an answer.
+    pub fn sep(&self) -> Option<u32> {
+        self.special.sep
+    }
+
+    /// Does the model want [`sep`](Self::sep) between the texts of a pair?
+    pub fn adds_sep(&self) -> bool {
+        self.separates
+    }
+
+    /// The tokens that the model must not generate.
+    pub fn suppressed(&self) -> &[u32] {
+        &self.special.suppressed
+    }
+
+    /// The token for unknown text.
     pub fn unk(&self) -> Option<u32> {
         self.special.unknown
     }
 
-    /// Whether generation is over when the model gives this token.
+    /// Does this token end a generation?
     pub fn is_end_of_generation(&self, id: u32) -> bool {
         self.special.ends.contains(&id)
     }
 
-    /// Whether this is a control token, which is not shown.
+    /// Is this a control token, which is not shown?
     pub fn is_control(&self, id: u32) -> bool {
         self.vocab.token_type(id) == Some(TokenType::Control)
-    }
-}
-
-/// The pre-tokenizer that `metadata` names.
-fn pre_tokenizer(metadata: &Metadata) -> Result<&'static PreTokenizer, TokenizerError> {
-    match metadata.opt_str("tokenizer.ggml.pre")? {
-        None | Some("") => {
-            warn!(
-                "tokenizer.ggml.pre is missing; using \"default\", which may split words wrongly"
-            );
-            PreTokenizer::named("default")
-        }
-        Some(name) => PreTokenizer::named(name),
     }
 }

@@ -1,8 +1,8 @@
 //! Making a vocabulary: byte-level BPE trained on text.
 //!
-//! The algorithm is that of Hugging Face's `tokenizers` (`models/bpe/trainer.rs`), and so are the ties, so that
-//! the same text gives the same merges and the same ids: the pair that occurs most often is merged first and, of
-//! pairs that are equally frequent, the one with the smallest ids.
+//! The algorithm, and its ties, are those of Hugging Face's `tokenizers` (`models/bpe/trainer.rs`). So the same text
+//! gives the same merges and the same ids: the most frequent pair is merged first. Ties go to the pair with the
+//! smallest ids.
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
@@ -50,13 +50,13 @@ pub struct BpeTrainer {
 }
 
 impl BpeTrainer {
-    /// The least vocabulary: every byte, and the tokens that begin and end a text.
+    /// The smallest vocabulary: all bytes, and the tokens that begin and end a text.
     pub const MIN_VOCAB: usize = CONTROL.len() + CHARS.len();
 
-    /// Of a vocabulary with at most so many tokens.
+    /// A trainer of a vocabulary with at most this many tokens.
     ///
     /// # Errors
-    /// Fewer than [`Self::MIN_VOCAB`].
+    /// Fails for a size below [`Self::MIN_VOCAB`].
     pub fn new(vocab_size: usize) -> Result<Self, TokenizerError> {
         if vocab_size < Self::MIN_VOCAB {
             return Err(TokenizerError::VocabTooSmall {
@@ -71,9 +71,8 @@ impl BpeTrainer {
         })
     }
 
-    /// Counts the words of a text, line by line. Of texts that come in parts, parts begin at white space that is not
-    /// behind other white space, as those of [`TextPieces`](crate::TextPieces) do: then words are the same as of the
-    /// whole.
+    /// Counts the words of a text, line by line. Split long texts at white space that follows no
+    /// other white space, as [`TextPieces`](crate::TextPieces) does: then the words are the same.
     pub fn feed(&mut self, text: &str) {
         for line in text.split_inclusive('\n') {
             self.splitter.split(line, |word| {
@@ -147,8 +146,8 @@ pub struct BpeVocab {
 }
 
 impl BpeVocab {
-    /// The tokens' texts by id: `<|begin_of_text|>`, `<|end_of_text|>`, GPT-2's characters for all bytes, then what
-    /// merges make.
+    /// The tokens' texts by id: `<|begin_of_text|>`, `<|end_of_text|>`, GPT-2's characters for all
+    /// bytes, then the results of merges.
     pub fn tokens(&self) -> &[String] {
         &self.tokens
     }
@@ -186,7 +185,8 @@ struct Word {
 }
 
 impl Word {
-    /// Puts `id` in the place of each `pair`, and tells `changed` which pairs come (1) and go (-1).
+    /// Puts `id` in the place of each `pair`. Calls `changed` with the pairs that come (1) and go
+    /// (-1).
     fn merge(&mut self, pair: Pair, id: u32, mut changed: impl FnMut(Pair, i64)) {
         let mut kept = 0;
         let mut at = 0;

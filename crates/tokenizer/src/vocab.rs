@@ -1,14 +1,15 @@
 //! The token texts and their types.
 
 use indexmap::IndexSet;
-use rustorch_gguf::Metadata;
+use rustorch_gguf::{Array, Metadata, Value};
 
 use crate::TokenizerError;
 
 const TOKENS: &str = "tokenizer.ggml.tokens";
 const TYPES: &str = "tokenizer.ggml.token_type";
+const SCORES: &str = "tokenizer.ggml.scores";
 
-/// What a token is for; llama.cpp's `llama_token_type`, with its numbers.
+/// The kind of a token; llama.cpp's `llama_token_type`, with its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenType {
     Undefined = 0,
@@ -36,6 +37,8 @@ impl TokenType {
 pub(crate) struct Vocab {
     texts: IndexSet<Box<str>>,
     types: Vec<TokenType>,
+    /// A suffix that is not shown, and the token behind which texts have it.
+    hidden: Option<(&'static str, u32)>,
 }
 
 impl Vocab {
@@ -72,12 +75,21 @@ impl Vocab {
             }
             None => vec![TokenType::Normal; tokens.len()],
         };
-        Ok(Vocab { texts, types })
+        Ok(Vocab {
+            texts,
+            types,
+            hidden: None,
+        })
     }
 
     /// The number of tokens.
     pub(crate) fn len(&self) -> usize {
         self.texts.len()
+    }
+
+    /// Hides `suffix` at the end of the texts behind token `after`. [`id`](Self::id) still wants it.
+    pub(crate) fn hide(&mut self, suffix: &'static str, after: u32) {
+        self.hidden = Some((suffix, after));
     }
 
     /// The token with this text.
@@ -87,7 +99,26 @@ impl Vocab {
 
     /// A token's text.
     pub(crate) fn text(&self, id: u32) -> Option<&str> {
-        self.texts.get_index(id as usize).map(|text| &**text)
+        let text = self.texts.get_index(id as usize)?;
+        Some(self.shown(id, text))
+    }
+
+    fn shown<'t>(&self, id: u32, text: &'t str) -> &'t str {
+        let suffix = self.hidden.filter(|(_, after)| id > *after);
+        let shown = suffix.and_then(|(suffix, _)| text.strip_suffix(suffix));
+        shown.filter(|text| !text.is_empty()).unwrap_or(text)
+    }
+
+    /// The scores by token; zeros if the file has none, as in llama.cpp.
+    pub(crate) fn scores(&self, metadata: &Metadata) -> Result<Vec<f32>, TokenizerError> {
+        Ok(match metadata.get(SCORES) {
+            None => vec![0.0; self.len()],
+            Some(Value::Array(Array::I32(scores))) => per_token(SCORES, scores, self.len())?
+                .iter()
+                .map(|&score| score as f32)
+                .collect(),
+            Some(_) => per_token(SCORES, metadata.f32_array(SCORES)?, self.len())?.to_vec(),
+        })
     }
 
     /// A token's type.
@@ -107,12 +138,17 @@ impl Vocab {
         (0..)
             .zip(&self.texts)
             .zip(&self.types)
-            .map(|((id, text), &ty)| (id, &**text, ty))
+            .map(|((id, text), &ty)| (id, self.shown(id, text), ty))
+    }
+
+    /// The texts by which [`id`](Self::id) finds tokens, in order of their ids.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.texts.iter().map(|text| &**text)
     }
 }
 
 /// The first `tokens` elements of the array at `key`, which may be longer but not shorter.
-pub(crate) fn per_token<'a, T>(
+fn per_token<'a, T>(
     key: &'static str,
     array: &'a [T],
     tokens: usize,

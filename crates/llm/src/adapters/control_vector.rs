@@ -1,5 +1,5 @@
-//! Control vectors ([Zou et al.](https://arxiv.org/abs/2310.01405)): what is added to the residual
-//! stream behind layers.
+//! Control vectors ([Zou et al.](https://arxiv.org/abs/2310.01405)), which are added to the
+//! residual stream after layers.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -12,8 +12,8 @@ use super::{AdapterFile, hash_number};
 use crate::LlmError;
 use crate::keys::Keys;
 
-/// The layers that control vectors work on, the first and the last; 0 for the model's own. As
-/// llama.cpp counts them, there is none for layer 0.
+/// The first and last layer of control vectors; 0 for the model's own. Layer 0 has none, as in
+/// llama.cpp.
 pub type ControlLayers = (usize, usize);
 
 /// By layers, the vectors `[width]` that are added behind them.
@@ -27,10 +27,11 @@ struct Direction {
 }
 
 impl Directions {
-    /// The sum of what files say, for the model of these keys.
+    /// The sum of the files' vectors, for the model of these keys.
     ///
     /// # Errors
-    /// A file is no control vector, or one of another model; there are no such layers.
+    /// Fails if a file is no control vector, or is for another model. Also fails if the layers do
+    /// not exist.
     pub(super) fn load(
         keys: &Keys,
         files: &[AdapterFile],
@@ -39,7 +40,7 @@ impl Directions {
         if files.is_empty() {
             return Ok(Self::default());
         }
-        let (width, count) = (keys.size("embedding_length")?, keys.size("block_count")?);
+        let (width, count) = (keys.size("embedding_length"), keys.size("block_count"));
         let range = range(layers.unwrap_or_default(), count)?;
         let mut sums: BTreeMap<usize, Vec<f32>> = BTreeMap::new();
         for file in files {
@@ -60,7 +61,7 @@ impl Directions {
         Ok(Self(directions.collect::<Result<_, LlmError>>()?))
     }
 
-    /// What is added behind a layer.
+    /// The vector added to a layer's output.
     pub(super) fn get(&self, layer: usize) -> Option<&Tensor> {
         self.0.get(&layer).map(|direction| &direction.tensor)
     }

@@ -12,13 +12,11 @@ use super::{AdapterFile, hash_number};
 use crate::LlmError;
 use crate::file_tensor::file_tensor;
 use crate::keys::Keys;
+use crate::spec::Role;
 
-/// The weight whose adapter lies the other way round, as its rows are looked up.
-const EMBEDDING: &str = "token_embd.weight";
-
-/// What an adapter adds to a weight.
+/// An adapter's addition to a weight: `scale · (x · aᵀ) · bᵀ`.
 #[derive(Clone)]
-pub(crate) struct LowRank {
+pub struct LowRank {
     /// `[rank, inputs]`; of an embedding table `[vocab, rank]`.
     a: Tensor,
     /// `[outputs, rank]`.
@@ -27,6 +25,19 @@ pub(crate) struct LowRank {
 }
 
 impl LowRank {
+    /// The addition of `a` `[rank, inputs]` and `b` `[outputs, rank]`.
+    pub fn new(a: Tensor, b: Tensor, scale: f64) -> Self {
+        Self { a, b, scale }
+    }
+
+    /// The sum that is added to the weight's own, `[outputs, inputs]`.
+    ///
+    /// # Errors
+    /// The operands' shapes do not fit.
+    pub fn matrix(&self) -> RusTorchResult<Tensor> {
+        self.b.detach().matmul(&self.a.detach())?.mul(self.scale)
+    }
+
     /// To the product with the rows `x` `[t, inputs]`: `[t, outputs]`.
     pub(crate) fn product(&self, x: &Tensor) -> RusTorchResult<Tensor> {
         self.widened(&x.linear(&self.a, None)?)
@@ -47,11 +58,11 @@ impl LowRank {
 pub(super) struct Lora {
     file: AdapterFile,
     alpha: f32,
-    /// By the names of weights.
+    /// Additions by the names of weights.
     additions: BTreeMap<String, LowRank>,
 }
 
-/// Which of the two matrices a tensor is.
+/// One of the two matrices of an adapter.
 #[derive(Clone, Copy)]
 enum Side {
     A,
@@ -82,7 +93,7 @@ impl Lora {
     /// The adapter in a file, for the model of these keys.
     ///
     /// # Errors
-    /// It is no adapter, or one of another model.
+    /// Fails if the file is no adapter, or is for another model.
     pub(super) fn load(file: &AdapterFile, keys: &Keys) -> Result<Self, LlmError> {
         file.check_scale()?;
         let alpha = check_header(file, keys.prefix)?;
@@ -139,8 +150,8 @@ impl Lora {
     }
 }
 
-/// Checks what a file says about itself, for a model of this architecture; returns `alpha`, which is 0
-/// where scales are not divided by the rank.
+/// Checks a file's header, for a model of this architecture. Returns `alpha`, which is 0 if scales are
+/// not divided by the rank.
 fn check_header(file: &AdapterFile, architecture: &str) -> Result<f32, LlmError> {
     let metadata = &file.gguf.metadata;
     let text = |key: &str| metadata.opt_str(key).map_err(|e| file.wrong(e));
@@ -189,7 +200,7 @@ fn pairs(file: &AdapterFile) -> Result<BTreeMap<&str, Pair<'_>>, LlmError> {
         match Side::split(&tensor.name) {
             Some((weight, side)) => pairs.entry(weight).or_default()[side as usize] = Some(tensor),
             None if tensor.name.ends_with("_norm.weight") => tracing::warn!(
-                "{}: tensor {} is passed over: norms are not adapted, as in llama.cpp",
+                "{}: ignoring tensor {}: adapters of norms have no effect, as in llama.cpp",
                 file.name,
                 tensor.name
             ),
@@ -203,7 +214,7 @@ fn pairs(file: &AdapterFile) -> Result<BTreeMap<&str, Pair<'_>>, LlmError> {
     Ok(pairs)
 }
 
-/// What a file adds to a weight of the model.
+/// A file's additions to a weight of the model.
 struct Addition<'f> {
     file: &'f AdapterFile,
     weight: &'f str,
@@ -246,7 +257,8 @@ impl Addition<'_> {
 
     /// Returns the rank.
     fn check_shapes(&self, a: &[usize], b: &[usize], weight: &[usize]) -> Result<usize, LlmError> {
-        let is_embedding = self.weight.ends_with(EMBEDDING);
+        // The adapter of a table lies the other way round, as its rows are looked up.
+        let is_embedding = Role::of(self.weight) == Some(Role::TokenEmbedding);
         let fits = match (a, b, weight) {
             ([vocab, rank], [width, other], [rows, columns]) if is_embedding => {
                 vocab == rows && width == columns && rank == other

@@ -1,9 +1,10 @@
-//! What changes a model while its weights stay as they are: LoRA adapters and control vectors, from
-//! GGUF files as llama.cpp's converters write them.
+//! Changes to a model that keep its weights: LoRA adapters and control vectors, from GGUF files in
+//! llama.cpp's format.
 
 mod control_vector;
 mod lora;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use rustorch_gguf::{Gguf, GgufError, TensorInfo};
@@ -15,22 +16,22 @@ use crate::keys::Keys;
 pub use control_vector::ControlLayers;
 use control_vector::Directions;
 use lora::Lora;
-pub(crate) use lora::LowRank;
+pub use lora::LowRank;
 
-/// A file with an adapter or a control vector, and how much of it is wanted.
+/// A file with an adapter or a control vector, and its scale.
 #[derive(Clone, Debug)]
 pub struct AdapterFile {
-    /// What it is called in errors.
+    /// Its name in errors.
     pub name: String,
     /// Its contents.
     pub gguf: Gguf,
-    /// What it is multiplied by: 1 for what was trained, 0 for nothing.
+    /// Its scale: 1 as trained, 0 for no effect.
     pub scale: f32,
 }
 
 impl AdapterFile {
     /// # Errors
-    /// There is no such file, or it is not a sound GGUF file.
+    /// Fails if the file is missing or is no valid GGUF file.
     pub fn open(path: impl AsRef<Path>, scale: f32) -> Result<Self, GgufError> {
         let path = path.as_ref();
         Ok(Self {
@@ -56,12 +57,12 @@ impl AdapterFile {
     }
 }
 
-/// What a file is that changes a model, and is none.
+/// The kind of a file that changes a model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AdapterKind {
     /// Low-rank additions to weights ([LoRA](https://arxiv.org/abs/2106.09685)).
     Lora,
-    /// Additions behind layers.
+    /// Additions after layers.
     ControlVector,
 }
 
@@ -78,7 +79,7 @@ impl AdapterKind {
         }
     }
 
-    /// Its name for people, with an article.
+    /// Its readable name, with an article.
     pub fn name(self) -> &'static str {
         match self {
             Self::Lora => "a LoRA adapter",
@@ -86,7 +87,7 @@ impl AdapterKind {
         }
     }
 
-    /// The program's option that takes it.
+    /// The program's option for it.
     pub fn option(self) -> &'static str {
         match self {
             Self::Lora => "--lora",
@@ -95,18 +96,20 @@ impl AdapterKind {
     }
 }
 
-/// All that changes a model. Clones share it.
+/// All adapters and control vectors of a model.
 #[derive(Clone, Default)]
 pub(crate) struct Adapters {
     loras: Vec<Lora>,
     directions: Directions,
+    /// Additions that are no files', such as those that are trained, by the names of weights.
+    own: BTreeMap<String, LowRank>,
 }
 
 impl Adapters {
-    /// Those that are `loras`, and the sum of `vectors` on some layers, for the model of these keys.
+    /// The adapters `loras`, and the sum of `vectors` on some layers, for the model of these keys.
     ///
     /// # Errors
-    /// A file is no adapter or control vector, or one of another model.
+    /// Fails if a file is no adapter or control vector, or is for another model.
     pub(crate) fn load(
         keys: &Keys,
         loras: &[AdapterFile],
@@ -119,16 +122,25 @@ impl Adapters {
         Ok(Self {
             loras,
             directions: Directions::load(keys, vectors, layers)?,
+            own: BTreeMap::new(),
         })
     }
 
-    /// What is added to the products with the weight `name`.
-    pub(crate) fn low_rank(&self, name: &str) -> Vec<LowRank> {
-        let found = self.loras.iter().filter_map(|lora| lora.get(name));
-        found.cloned().collect()
+    /// These additions, by the names of weights.
+    pub(crate) fn of(own: BTreeMap<String, LowRank>) -> Self {
+        Self {
+            own,
+            ..Self::default()
+        }
     }
 
-    /// What is added behind layer `index`: `f32` `[width]`.
+    /// The additions to products with the weight `name`.
+    pub(crate) fn low_rank(&self, name: &str) -> Vec<LowRank> {
+        let found = self.loras.iter().filter_map(|lora| lora.get(name));
+        found.chain(self.own.get(name)).cloned().collect()
+    }
+
+    /// The vector added to the output of layer `index`: `f32` `[width]`.
     pub(crate) fn direction(&self, index: usize) -> Option<Tensor> {
         self.directions.get(index).cloned()
     }
@@ -145,7 +157,7 @@ impl Adapters {
         self.loras.iter().flat_map(Lora::tensors)
     }
 
-    /// Adds to a hash what tells these adapters from others.
+    /// Adds the identity of these adapters to a hash.
     pub(crate) fn hash(&self, hash: &mut Sha256) {
         self.loras.iter().for_each(|lora| lora.hash(hash));
         self.directions.hash(hash);

@@ -1,61 +1,114 @@
-//! Architectures: one file each, and the list of them.
+//! Architectures: descriptions by families, and the list of them.
 //!
-//! An architecture reads its hyper-parameters from the file's keys, declares its weights by
-//! their names there, and says its forward pass in tensor operations.
+//! A description reads a file's keys and lists the parts of its decoder. Weights, caches and the
+//! forward pass are built from it.
 
-mod decoder;
+mod base;
+mod command_r;
+mod early;
+mod encoders;
+mod ernie;
+mod experts;
+mod gemma;
+mod glm;
+mod granite;
+mod hunyuan;
 mod llama;
-mod qwen2;
-mod qwen3;
-
-use rustorch_tensor::{RusTorchResult, Tensor};
+mod mistral;
+mod olmo;
+mod openai;
+mod others;
+mod phi;
+mod plamo;
+mod qwen;
+mod windowed;
 
 use crate::LlmError;
-use crate::config::Config;
-use crate::kv_cache::LayerCache;
-use crate::weights::Weights;
+use crate::keys::Keys;
+use crate::rotary::RopeOptions;
+use crate::spec::ModelSpec;
+use base::File;
 
-/// A model with its weights.
-pub trait Architecture: Send + Sync {
-    /// Hyper-parameters.
-    fn config(&self) -> &Config;
-
-    /// Logits `[rows, vocab]`, `f32`, of the last `rows` of the tokens: `i32` `[t]`, at
-    /// `positions`, `i32` `[t]`, which are consecutive. Writes to the cache.
-    ///
-    /// # Errors
-    /// The operands' shapes do not fit.
-    fn forward(
-        &self,
-        tokens: &Tensor,
-        positions: &Tensor,
-        cache: &[LayerCache],
-        rows: usize,
-    ) -> RusTorchResult<Tensor>;
+/// An architecture: its name in `general.architecture`, and its description of a file.
+struct Arch {
+    name: &'static str,
+    describe: fn(File) -> Result<ModelSpec, LlmError>,
 }
 
-type Load = fn(&Weights) -> Result<Box<dyn Architecture>, LlmError>;
-
-/// Every architecture by its name in `general.architecture`.
-const ARCHITECTURES: &[(&str, Load)] = &[
-    (llama::NAME, llama::load),
-    (qwen2::NAME, qwen2::load),
-    (qwen3::NAME, qwen3::load),
+/// Every architecture.
+const ARCHITECTURES: &[&[Arch]] = &[
+    command_r::ALL,
+    early::ALL,
+    encoders::ALL,
+    ernie::ALL,
+    experts::ALL,
+    gemma::ALL,
+    glm::ALL,
+    granite::ALL,
+    hunyuan::ALL,
+    llama::ALL,
+    mistral::ALL,
+    olmo::ALL,
+    openai::ALL,
+    others::ALL,
+    phi::ALL,
+    plamo::ALL,
+    qwen::ALL,
+    windowed::ALL,
 ];
 
-/// The model of a file.
+/// The names of all architectures, sorted.
+pub fn architectures() -> Vec<&'static str> {
+    let mut names: Vec<_> = ARCHITECTURES
+        .iter()
+        .copied()
+        .flatten()
+        .map(|a| a.name)
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+/// The description of a file.
 ///
 /// # Errors
-/// Its architecture is not among the implemented ones, a key or weight is missing or wrong.
-pub fn load(weights: &Weights) -> Result<Box<dyn Architecture>, LlmError> {
-    let name = weights.gguf().metadata.str("general.architecture")?;
-    let found = ARCHITECTURES.iter().find(|(known, _)| *known == name);
-    let Some((_, load)) = found else {
-        let known: Vec<&str> = ARCHITECTURES.iter().map(|(known, _)| *known).collect();
-        return Err(LlmError::Unsupported {
+/// Its architecture is not among the implemented ones, or needs parts that are not. Mistakes in keys are
+/// [collected](Keys::problems).
+pub(crate) fn describe(keys: &Keys, options: RopeOptions) -> Result<ModelSpec, LlmError> {
+    let name = keys.prefix;
+    let found = ARCHITECTURES
+        .iter()
+        .copied()
+        .flatten()
+        .find(|arch| arch.name == name);
+    match found {
+        Some(arch) => (arch.describe)(File { keys, options }),
+        None => Err(LlmError::Unsupported {
             what: format!("architecture {name:?}"),
-            supported: format!("{} are", known.join(", ")),
-        });
-    };
-    load(weights)
+            supported: format!(
+                "{} others are, llama, qwen3 and gemma3 among them; docs/models.md lists all",
+                architectures().len()
+            ),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::architectures;
+
+    /// The guide's list, and the README's number.
+    #[test]
+    fn documents_have_every_architecture() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let read = |name| fs::read_to_string(root.join(name)).unwrap();
+        let guide = read("docs/models.md").replace('\n', " ");
+        let names = architectures();
+        assert!(guide.contains(&names.join(", ")), "{names:?}");
+        let count = format!("GGUF models of {} architectures", names.len());
+        assert!(read("README.md").contains(&count), "{count}");
+    }
 }

@@ -13,18 +13,18 @@ use thiserror::Error;
 /// Elements that a thread converts at a time: enough to outweigh handing them out.
 const CHUNK: usize = 64 * 1024;
 
-/// Why a tensor cannot be converted.
+/// The reason why a tensor cannot be converted.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConvertError {
-    /// One of the types does not hold real numbers that RusTorch computes with.
+    /// One of the types holds no real numbers that RusTorch computes with.
     #[error("type {ty} cannot be converted; start from a file in F32, F16 or BF16")]
     Type {
         /// The type.
         ty: GgmlType,
     },
     /// An input is NaN or infinite in `f32`.
-    #[error("it holds a NaN or an infinity, or more than f32 can; is the file damaged?")]
+    #[error("it contains NaN, infinity or a value beyond f32; check that the file is not damaged")]
     NotFinite,
     /// A finite input has no finite value in the new type.
     #[error("its values are too large for {ty}; choose BF16 or F32")]

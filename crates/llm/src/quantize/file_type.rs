@@ -27,7 +27,7 @@ macro_rules! file_types {
                 }
             }
 
-            /// The type of the tensors about which the recipe says nothing else.
+            /// The type of tensors that the recipe does not mention.
             pub fn base(self) -> GgmlType {
                 match self {
                     $(Self::$variant => GgmlType::$base,)*
@@ -56,6 +56,7 @@ file_types! {
     Q5KS = 16, "Q5_K_S", Q5K;
     Q5KM = 17, "Q5_K_M", Q5K;
     Q6K = 18, "Q6_K", Q6K;
+    Mxfp4Moe = 38, "MXFP4_MOE", Mxfp4;
 }
 
 /// Short names of the medium mixes.
@@ -66,25 +67,9 @@ const ALIASES: [(&str, FileType); 3] = [
 ];
 
 /// llama.cpp's file types that RusTorch cannot make.
-const FOREIGN: [&str; 18] = [
-    "IQ1_S",
-    "IQ1_M",
-    "IQ2_XXS",
-    "IQ2_XS",
-    "IQ2_S",
-    "IQ2_M",
-    "IQ3_XXS",
-    "IQ3_XS",
-    "IQ3_S",
-    "IQ3_M",
-    "IQ4_NL",
-    "IQ4_XS",
-    "TQ1_0",
-    "TQ2_0",
-    "MXFP4_MOE",
-    "NVFP4",
-    "Q1_0",
-    "Q2_0",
+const FOREIGN: [&str; 17] = [
+    "IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M", "IQ3_XXS", "IQ3_XS", "IQ3_S", "IQ3_M",
+    "IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0", "NVFP4", "Q1_0", "Q2_0",
 ];
 
 impl FileType {
@@ -126,17 +111,17 @@ impl FromStr for FileType {
     }
 }
 
-/// Why a name is not a [`FileType`].
+/// The reason why a name is not a [`FileType`].
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum FileTypeError {
-    /// llama.cpp has such a type, RusTorch does not make it.
-    #[error("files of type {name} cannot be made here; use one of {}", names())]
+    /// llama.cpp has this type, but RusTorch does not make it.
+    #[error("cannot write files of type {name}; use one of {}", names())]
     Unsupported {
         /// llama.cpp's name.
         name: &'static str,
     },
     /// There is no such type.
-    #[error("`{name}` is no file type; use one of {}", names())]
+    #[error("unknown file type `{name}`; use one of {}", names())]
     Unknown {
         /// The name as it was given.
         name: String,
@@ -172,12 +157,12 @@ mod tests {
         assert_eq!(foreign, FileTypeError::Unsupported { name: "IQ4_XS" });
         let message = foreign.to_string();
         assert!(
-            message.starts_with("files of type IQ4_XS cannot be made here; use one of F32, F16"),
+            message.starts_with("cannot write files of type IQ4_XS; use one of F32, F16"),
             "{message}"
         );
         let message = "Q4".parse::<FileType>().unwrap_err().to_string();
         assert!(
-            message.starts_with("`Q4` is no file type; use one of"),
+            message.starts_with("unknown file type `Q4`; use one of"),
             "{message}"
         );
     }

@@ -1,13 +1,14 @@
-//! Which type each tensor of a file gets.
+//! Choice of each tensor's type in a file.
 //!
-//! A file type is a mix: tensors to which a model's output is more sensitive get more bits. The
-//! rules are llama.cpp's (`src/llama-quant.cpp`), so that both give a model the same types.
+//! A file type is a mix: the tensors that affect the output most get more bits. The rules are
+//! llama.cpp's (`src/llama-quant.cpp`), so both give a model the same types.
 
 use rustorch_gguf::GgmlType;
 
 use super::FileType;
+use crate::spec::{Role, layer_of};
 
-/// What the mixes look at in a model, beside its tensors.
+/// Facts of a model that the mixes depend on, besides its tensors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelTraits {
     /// `general.architecture`.
@@ -26,7 +27,7 @@ pub struct ModelTraits {
     pub tied_output: bool,
 }
 
-/// How many tensors of two kinds came before, in the new file's order.
+/// Numbers of earlier tensors of two kinds, in the new file's order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Tensors of attention values.
@@ -40,21 +41,18 @@ pub struct Seen {
 pub struct Choice {
     /// The type.
     pub ty: GgmlType,
-    /// What the mix asked for: another type if the tensor's rows do not fill whole blocks of it.
+    /// The type that the mix requested, if the tensor's rows do not fill whole blocks of it.
     pub wanted: GgmlType,
 }
 
 impl ModelTraits {
-    /// Counts what the tensors' names tell; the other fields are the caller's.
+    /// Counts tensors by their names; the caller sets the other fields.
     pub fn count_tensors<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
         self.attention_values = 0;
         self.tied_output = true;
         for name in names {
-            match Role::of(name) {
-                Role::AttentionValues => self.attention_values += 1,
-                Role::Output => self.tied_output = false,
-                _ => {}
-            }
+            self.attention_values += usize::from(are_values(name));
+            self.tied_output &= Role::of(name) != Some(Role::Head);
         }
     }
 
@@ -62,7 +60,7 @@ impl ModelTraits {
         self.heads.checked_div(self.kv_heads).unwrap_or(0)
     }
 
-    /// What llama.cpp classifies as a 70B model.
+    /// A model that llama.cpp classifies as 70B.
     fn is_70b(&self) -> bool {
         match (self.architecture.as_str(), self.layers) {
             ("llama", 80) => self.heads != self.kv_heads,
@@ -75,17 +73,13 @@ impl ModelTraits {
 impl Seen {
     /// Counts the tensor of this name.
     pub fn count(&mut self, name: &str) {
-        match Role::of(name) {
-            Role::AttentionValues => self.attention_values += 1,
-            Role::FfnDown => self.ffn_down += 1,
-            _ => {}
-        }
+        self.attention_values += usize::from(are_values(name));
+        self.ffn_down += usize::from(Role::of(name) == Some(Role::Down));
     }
 }
 
-/// The type that a file of `file_type` gives to the tensor `name` with the dimensions `dims`
-/// (fastest first), or `None` for a tensor that keeps its type. `seen` are the tensors before it
-/// that do not keep theirs.
+/// The type that a file of `file_type` gives to the tensor `name` with the dimensions `dims` (fastest first).
+/// `None` keeps the tensor's type. `seen` are the earlier tensors that change their type.
 pub fn tensor_type(
     file_type: FileType,
     model: &ModelTraits,
@@ -98,7 +92,7 @@ pub fn tensor_type(
     }
     let base = file_type.base();
     let wanted = match base.block_format() {
-        Some(_) => mixed_type(file_type, model, name, dims[0], seen),
+        Some(_) => mixed_type(file_type, model, name, dims, seen),
         None => base,
     };
     Some(Choice {
@@ -107,50 +101,19 @@ pub fn tensor_type(
     })
 }
 
-/// The part that a tensor plays, as far as the mixes tell it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
-    Output,
-    TokenEmbedding,
-    /// Attention values, on their own or fused with queries and keys.
-    AttentionValues,
-    AttentionKeys,
-    AttentionOutput,
-    FfnDown,
-    Other,
-}
-
-impl Role {
-    fn of(name: &str) -> Self {
-        const PARTS: [(&str, Role); 6] = [
-            ("attn_qkv.weight", Role::AttentionValues),
-            ("attn_kv_b.weight", Role::AttentionValues),
-            ("attn_v.weight", Role::AttentionValues),
-            ("attn_k.weight", Role::AttentionKeys),
-            ("attn_output.weight", Role::AttentionOutput),
-            ("ffn_down", Role::FfnDown),
-        ];
-        match name {
-            "output.weight" => Role::Output,
-            "token_embd.weight" | "per_layer_token_embd.weight" => Role::TokenEmbedding,
-            _ => PARTS
-                .iter()
-                .find(|(part, _)| name.contains(part))
-                .map_or(Role::Other, |&(_, role)| role),
-        }
-    }
+/// Are these attention values, on their own or fused with queries and keys?
+fn are_values(name: &str) -> bool {
+    matches!(Role::of(name), Some(Role::Values | Role::QueriesKeysValues))
 }
 
 /// Whether the tensor is an embedding or output matrix.
 pub(super) fn is_embedding(name: &str) -> bool {
-    matches!(Role::of(name), Role::Output | Role::TokenEmbedding)
+    matches!(Role::of(name), Some(Role::Head | Role::TokenEmbedding))
 }
 
 /// Parts of names of matrices that keep their type, being small or sensitive.
-const KEPT: [&str; 35] = [
+const KEPT: [&str; 34] = [
     "_norm.weight",
-    // Routers of experts.
-    "ffn_gate_inp.weight",
     "ffn_gate_tid2eid.weight",
     // Small projections of single architectures.
     "altup",
@@ -224,9 +187,18 @@ fn is_quantizable(model: &ModelTraits, name: &str, dims: &[u64]) -> bool {
     let is_matrix = dims.iter().skip(1).any(|&dim| dim > 1);
     is_matrix
         && name.ends_with("weight")
-        && !matches!(name, "position_embd.weight" | "token_types.weight")
+        && !matches!(
+            Role::of(name),
+            Some(Role::PositionEmbedding | Role::TypeEmbedding | Role::Router)
+        )
         && !contains_any(name, &KEPT)
         && !(is_glm5_next(model) && contains_any(name, &KEPT_GLM5_NEXT))
+}
+
+/// Whether the tensor is a stack of experts' matrices. One architecture has other matrices in stacks too.
+fn are_experts(model: &ModelTraits, name: &str, dims: &[u64]) -> bool {
+    let is_stack = dims.get(2).is_some_and(|&count| count > 1);
+    is_stack && (model.architecture != "bailingmoe3" || name.contains("ffn_"))
 }
 
 /// The first and last eighth of the layers, and every third one between.
@@ -235,19 +207,14 @@ fn deserves_more_bits(layer: usize, layers: usize) -> bool {
     layer < eighth || layer >= layers - layers.div_ceil(8) || (layer - eighth) % 3 == 2
 }
 
-/// The layer in a name such as `blk.3.ffn_down_exps.weight`.
-pub(super) fn layer(name: &str) -> Option<usize> {
-    name.strip_prefix("blk.")?.split_once('.')?.0.parse().ok()
-}
-
 fn mixed_type(
     file_type: FileType,
     model: &ModelTraits,
     name: &str,
-    row: u64,
+    dims: &[u64],
     seen: Seen,
 ) -> GgmlType {
-    use FileType::{Q2K, Q2KS, Q3KL, Q3KM, Q3KS, Q4KM, Q4KS, Q5KM};
+    use FileType::{Mxfp4Moe, Q2K, Q2KS, Q3KL, Q3KM, Q3KS, Q4KM, Q4KS, Q5KM};
 
     let base = file_type.base();
     let is_falcon = model.architecture == "falcon";
@@ -256,14 +223,22 @@ fn mixed_type(
     if is_glm5_next(model) && contains_any(name, &PRECISE_GLM5_NEXT) {
         return GgmlType::Q8_0;
     }
+    if file_type == Mxfp4Moe && !are_experts(model, name, dims) {
+        return GgmlType::Q8_0;
+    }
     let role = match Role::of(name) {
-        Role::TokenEmbedding if model.tied_output => Role::Output,
+        Some(Role::TokenEmbedding) if model.tied_output => Some(Role::Head),
         role => role,
     };
+    let Some(role) = role else {
+        return base;
+    };
     match role {
-        Role::Output if is_falcon || !row.is_multiple_of(base.block_len() as u64) => GgmlType::Q8_0,
-        Role::Output if base != GgmlType::Q8_0 => GgmlType::Q6K,
-        Role::AttentionValues => {
+        Role::Head if is_falcon || !dims[0].is_multiple_of(base.block_len() as u64) => {
+            GgmlType::Q8_0
+        }
+        Role::Head if base != GgmlType::Q8_0 => GgmlType::Q6K,
+        Role::Values | Role::QueriesKeysValues => {
             let i = seen.attention_values;
             let shared = model.query_heads_per_kv_head() >= 4;
             let ty = match file_type {
@@ -284,7 +259,7 @@ fn mixed_type(
                 ty
             }
         }
-        Role::AttentionKeys if eight_experts => GgmlType::Q8_0,
+        Role::Keys if eight_experts => GgmlType::Q8_0,
         Role::AttentionOutput => match file_type {
             Q3KL if is_falcon => GgmlType::Q4K,
             _ if is_falcon => base,
@@ -295,10 +270,14 @@ fn mixed_type(
             Q3KL => GgmlType::Q5K,
             _ => base,
         },
-        Role::FfnDown => {
+        Role::Down => {
             let n = model.layers;
             // Experts are not stored in the order of their layers; their names tell.
-            let by_name = if model.experts > 1 { layer(name) } else { None };
+            let by_name = if model.experts > 1 {
+                layer_of(name)
+            } else {
+                None
+            };
             let i = by_name.unwrap_or(seen.ffn_down);
             let more = deserves_more_bits(i, n);
             match file_type {
@@ -315,7 +294,7 @@ fn mixed_type(
                 _ => base,
             }
         }
-        Role::Output | Role::TokenEmbedding | Role::AttentionKeys | Role::Other => base,
+        _ => base,
     }
 }
 

@@ -1,7 +1,7 @@
-//! Making a smaller file of a model, as llama.cpp's `llama-quantize` does.
+//! Quantising of models, as llama.cpp's `llama-quantize` does.
 //!
-//! A [`FileType`] decides by [`tensor_type`] which type each tensor gets. The tensors are converted
-//! one after the other, so that memory holds one of them and never a whole model.
+//! [`tensor_type`] decides the type of each tensor in a [`FileType`]. Tensors are converted one by
+//! one, so memory holds one of them and never a whole model.
 
 mod convert;
 mod file_type;
@@ -16,21 +16,23 @@ use std::thread;
 use rustorch_gguf::{GgmlType, Gguf, GgufError, GgufWriter, Metadata, TensorInfo, Value};
 use thiserror::Error;
 
+use crate::spec::layer_of;
+
 pub use convert::ConvertError;
 pub(crate) use convert::convert;
 pub use file_type::{FileType, FileTypeError};
 pub use mix::{Choice, ModelTraits, Seen, tensor_type};
 
-/// How to quantise. The default is llama.cpp's.
+/// Options of quantising.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuantizeOptions {
-    /// Accepts tensors that are quantised already, although their first loss adds to the second.
+    /// Accepts tensors that are quantised already, although errors add up.
     pub allow_requantize: bool,
-    /// Threads that convert; `None` for as many as the machine runs at once.
+    /// Number of threads; by default (`None`) the machine's parallelism.
     pub threads: Option<NonZero<usize>>,
 }
 
-/// The tensor that is about to be written.
+/// The next tensor to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
     /// Its position in the new file, from 0.
@@ -43,13 +45,13 @@ pub struct Progress<'a> {
     pub choice: Option<Choice>,
 }
 
-/// What came of it.
+/// The result of quantization.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Tensors in the file.
     pub tensors: usize,
-    /// Tensors that got another type than the mix asks for, because their rows do not fill whole
-    /// blocks of it.
+    /// Tensors with another type than the mix requests, because their rows do not fill whole blocks
+    /// of it.
     pub fallbacks: usize,
     /// Bytes of tensor data before.
     pub input_bytes: u64,
@@ -57,7 +59,7 @@ pub struct Summary {
     pub output_bytes: u64,
 }
 
-/// Why a model was not quantised.
+/// The reason why a model was not quantised.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum QuantizeError {
@@ -66,8 +68,7 @@ pub enum QuantizeError {
     Gguf(#[from] GgufError),
     /// The model is quantised already.
     #[error(
-        "tensor `{}` is {ty} already, quantising again would lose more; \
-         start from a file in F16, BF16 or F32, or allow requantising",
+        "tensor `{}` is {ty} already and would lose more precision; start from a file in F16, BF16 or F32, or pass --allow-requantize",
         name.escape_debug()
     )]
     Requantize {
@@ -76,7 +77,7 @@ pub enum QuantizeError {
         /// Its type.
         ty: GgmlType,
     },
-    /// Too few bits to choose them without knowing which matter.
+    /// The type has too few bits without an importance matrix.
     #[error("{file_type} needs an importance matrix, which is not supported; use Q2_K")]
     ImportanceMatrix {
         /// The type asked for.
@@ -90,7 +91,7 @@ pub enum QuantizeError {
     Convert {
         /// The tensor.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         error: ConvertError,
     },
 }
@@ -98,12 +99,12 @@ pub enum QuantizeError {
 /// Writes the model `input` to the file `output` in another file type. `progress` is called before
 /// each tensor, and may stop there.
 ///
-/// The bytes are those of `llama-quantize`: tensors in the order of layers and names, and
+/// The bytes equal those of `llama-quantize`: tensors in the order of layers and names, and
 /// `general.quantization_version` and `general.file_type` last among the keys. `output` appears
 /// when it is complete.
 ///
 /// # Errors
-/// [`QuantizeError`]; nothing is written then.
+/// Fails with [`QuantizeError`]. Nothing is written then.
 pub fn quantize(
     input: &Gguf,
     output: &Path,
@@ -170,7 +171,7 @@ pub fn quantize(
     }
 }
 
-/// What is not chosen for stays as it is, but for doubles, which models do not compute with.
+/// Other tensors stay as they are, except doubles, which models do not compute with.
 fn new_type(tensor: &TensorInfo, choice: Option<Choice>) -> GgmlType {
     match (choice, tensor.ty) {
         (Some(choice), _) => choice.ty,
@@ -186,7 +187,7 @@ fn plan<'a>(
     options: &QuantizeOptions,
 ) -> Result<Vec<(&'a TensorInfo, Option<Choice>)>, QuantizeError> {
     let mut tensors: Vec<&TensorInfo> = input.tensors().iter().collect();
-    tensors.sort_by_key(|tensor| (mix::layer(&tensor.name), &tensor.name));
+    tensors.sort_by_key(|tensor| (layer_of(&tensor.name), &tensor.name));
     let mut model = model_traits(&input.metadata)?;
     model.count_tensors(tensors.iter().map(|tensor| tensor.name.as_str()));
 
@@ -227,7 +228,7 @@ fn check(
     }
 }
 
-fn model_traits(metadata: &Metadata) -> Result<ModelTraits, GgufError> {
+pub(crate) fn model_traits(metadata: &Metadata) -> Result<ModelTraits, GgufError> {
     let architecture = metadata.str("general.architecture")?;
     let key = |key: &str| format!("{architecture}.{key}");
     // One number for all layers, or one for each.
@@ -249,9 +250,10 @@ fn model_traits(metadata: &Metadata) -> Result<ModelTraits, GgufError> {
     })
 }
 
+/// The version of ggml's block formats (`GGML_QNT_VERSION` in ggml.h).
+pub(crate) const FORMATS: u32 = 2;
+
 fn new_metadata(old: &Metadata, file_type: FileType) -> Metadata {
-    /// The version of ggml's block formats (`GGML_QNT_VERSION` in ggml.h).
-    const FORMATS: u32 = 2;
     let mut metadata = old.clone();
     for (key, value) in [
         ("general.quantization_version", FORMATS),

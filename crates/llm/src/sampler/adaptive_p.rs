@@ -20,7 +20,7 @@ pub(super) struct AdaptiveP {
     /// Probabilities of the text's tokens, each later one weighing more.
     sum: f32,
     weight: f32,
-    /// What was drawn, with its probability.
+    /// The chosen token, with its probability.
     drawn: Option<(u32, f32)>,
 }
 

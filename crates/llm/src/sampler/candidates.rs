@@ -1,4 +1,4 @@
-//! The tokens still in question.
+//! The remaining candidate tokens.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! What a chain of samplers does.
+//! Configuration of a chain of samplers.
 
 use std::sync::Arc;
 
@@ -8,90 +8,90 @@ use super::dry::Breakers;
 use super::infill::InfillTokens;
 use super::kind::SamplerKind;
 
-/// What the chain does. The default is llama.cpp's.
+/// The samplers of the chain. The default is llama.cpp's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplerConfig {
     /// Seed of the draw; `None` takes a random one, which
     /// [`SamplerChain::seed`](super::SamplerChain::seed) reports.
     pub seed: Option<u32>,
-    /// The samplers in their order. One takes part if it is named here and not off.
+    /// The samplers in their order. A sampler takes part if it is listed here and enabled.
     pub samplers: Vec<SamplerKind>,
-    /// What is added to the logits of tokens, before any sampler.
+    /// The bias of tokens' logits, before any sampler.
     pub logit_bias: Vec<(u32, f32)>,
-    /// How many of the last tokens the three penalties look at; 0 turns them off.
+    /// Number of last tokens that the three penalties look at; 0 disables them.
     pub penalty_last_n: usize,
-    /// Divides a positive logit of a repeated token and multiplies a negative one; 1 is off.
+    /// Repetition penalty: divides a positive logit of a repeated token and multiplies a negative
+    /// one; 1 disables it.
     pub repeat_penalty: f32,
-    /// Taken from the logit of a repeated token, once for every time it occurs; 0 is off.
+    /// Frequency penalty: subtracted from a token's logit for each occurrence; 0 disables it.
     pub frequency_penalty: f32,
-    /// Taken once from the logit of a repeated token; 0 is off.
+    /// Presence penalty: subtracted once from the logit of a token that occurred; 0 disables it.
     pub presence_penalty: f32,
-    /// Penalties on what continues a repetition.
+    /// Penalties on tokens that continue a repetition.
     pub dry: Dry,
-    /// Keeps tokens whose logits are at most this many standard deviations below the best; 0 and
-    /// below is off.
+    /// Keeps tokens whose logits are at most this many standard deviations below the best; 0 or
+    /// less disables it.
     pub top_n_sigma: f32,
-    /// Keeps this many of the best tokens; 0 is off.
+    /// Keeps this many of the best tokens; 0 disables it.
     pub top_k: usize,
-    /// Keeps the locally typical tokens up to this share of the probability; 1 is off.
+    /// Keeps the locally typical tokens up to this total probability; 1 disables it.
     pub typical_p: f32,
-    /// Keeps the best tokens up to this share of the probability; 1 is off.
+    /// Keeps the best tokens up to this total probability; 1 disables it.
     pub top_p: f32,
-    /// Keeps tokens at least this fraction as likely as the best one; 0 is off.
+    /// Keeps tokens at least this fraction as likely as the best one; 0 disables it.
     pub min_p: f32,
-    /// How often the most likely tokens are left out; 0 is off.
+    /// Probability of removing the most likely tokens; 0 disables it.
     pub xtc_probability: f32,
-    /// The probability from which on tokens are left out then, but for the least likely of them;
-    /// above 0.5 is off.
+    /// Minimum probability of a token that may be removed; above 0.5 disables it.
     pub xtc_threshold: f32,
-    /// Divides the logits; at 0 and below the best token is always taken.
+    /// Temperature: divides the logits; 0 or less always picks the best token.
     pub temperature: f32,
-    /// How far the temperature may be from that, by the entropy; 0 is off.
+    /// Range around the temperature, chosen by the entropy; 0 disables it.
     pub dynatemp_range: f32,
-    /// The power of the entropy, as a share of the largest there could be, that decides.
+    /// Exponent of the normalised entropy that sets the temperature.
     pub dynatemp_exponent: f32,
-    /// The probability that [`SamplerKind::AdaptiveP`] draws near; below 0 by probability.
+    /// Target probability of [`SamplerKind::AdaptiveP`]; negative disables it.
     pub adaptive_target: f32,
-    /// How much of earlier draws that sampler remembers with each one, at most 0.99.
+    /// Decay rate of that sampler's history, at most 0.99.
     pub adaptive_decay: f32,
-    /// Instead of `samplers`: the temperature, and then this.
+    /// Mirostat, which replaces `samplers` except the temperature.
     pub mirostat: Option<Mirostat>,
-    /// What [`SamplerKind::Infill`] needs.
+    /// The token texts for [`SamplerKind::Infill`].
     pub infill: Option<Arc<InfillTokens>>,
 }
 
 /// Penalties on tokens that continue a repetition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dry {
-    /// The penalty for one token more than is allowed; 0 is off.
+    /// The penalty multiplier; 0 disables it.
     pub multiplier: f32,
-    /// What it grows by with each further one, at least 1.
+    /// The growth factor per repeated token, at least 1.
     pub base: f32,
-    /// Repetitions this long are allowed.
+    /// Repetitions up to this length are not penalised.
     pub allowed_length: usize,
-    /// How many of the last tokens it looks at; 0 is off.
+    /// Number of last tokens to search; 0 disables it.
     pub last_n: usize,
-    /// Texts behind which nothing is repeated.
+    /// Sequence breakers: texts that end a repetition.
     pub breakers: Arc<Breakers>,
 }
 
-/// Mirostat, which holds the surprise to a target.
+/// Mirostat, which keeps the surprise near a target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mirostat {
-    /// Which of both.
+    /// The version of Mirostat.
     pub version: MirostatVersion,
     /// The target (τ), in bits.
     pub entropy: f32,
-    /// How fast it learns (η).
+    /// Learning rate (η).
     pub learning_rate: f32,
 }
 
 /// Versions of Mirostat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MirostatVersion {
-    /// Estimates how probabilities fall.
+    /// Version 1: estimates how probabilities fall.
     One,
-    /// Leaves out what is too surprising.
+    /// Version 2: drops tokens that are too surprising.
     Two,
 }
 
@@ -130,21 +130,21 @@ impl Default for SamplerConfig {
     }
 }
 
-/// A [`SamplerConfig`] value with which nothing can be sampled.
+/// A value of [`SamplerConfig`] that is out of range.
 #[derive(Clone, Debug, Error, PartialEq)]
-#[error("sampling: {option} = {value} is impossible; give {expected}")]
+#[error("sampling: {option} = {value} is out of range; give {expected}")]
 pub struct SamplerError {
     /// The field of [`SamplerConfig`].
     pub option: &'static str,
-    /// The value given.
+    /// The rejected value.
     pub value: String,
-    /// The values that are possible.
+    /// The valid values.
     pub expected: &'static str,
 }
 
 impl SamplerConfig {
     /// # Errors
-    /// [`SamplerError`] for a value that is NaN, infinite or out of range where that has no meaning.
+    /// [`SamplerError`] for a value that is NaN, infinite or out of range where it is not allowed.
     pub(super) fn validate(&self) -> Result<(), SamplerError> {
         let shares = [
             ("top_p", self.top_p),
@@ -230,7 +230,7 @@ impl SamplerConfig {
         self.temperature <= 0.0 && !dynamic
     }
 
-    /// How many of the best tokens the samplers look at; `None` for all.
+    /// Number of the best tokens that the samplers look at; `None` for all.
     pub(super) fn looks_at(&self) -> Option<usize> {
         if !self.logit_bias.is_empty() {
             return None;

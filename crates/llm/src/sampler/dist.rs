@@ -4,8 +4,8 @@ use super::Sampler;
 use super::candidates::Candidates;
 use super::mt19937::Mt19937;
 
-/// Leaves one candidate, drawn by its probability: the first one, in the current order, at which
-/// the running sum reaches a uniform share of the whole (llama.cpp's `llama_sampler_dist_apply`).
+/// Leaves one candidate, drawn by its probability: the first token at which the running sum reaches a uniform share
+/// of the whole. The order is the current one, as in llama.cpp's `llama_sampler_dist_apply`.
 pub(super) struct Dist {
     rng: Mt19937,
 }
@@ -32,8 +32,8 @@ impl Sampler for Dist {
     }
 }
 
-/// The index of a candidate that is drawn by its probability: what `std::discrete_distribution`
-/// of libstdc++ draws. A single one takes no number.
+/// The index of a candidate, drawn by its probability as `std::discrete_distribution` of libstdc++
+/// draws.
 pub(super) fn draw(rng: &mut Mt19937, candidates: &Candidates) -> usize {
     let last = candidates.entries.len() - 1;
     if last == 0 {

@@ -7,7 +7,7 @@ use rustorch_tokenizer::{EncodeOptions, Tokenizer};
 use super::candidates::Candidates;
 use super::{Dry, Sampler};
 
-/// Texts behind which nothing counts as repeated, as the tokens that they may be part of.
+/// Sequence breakers as the tokens that may contain them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Breakers {
     /// For the token that a text begins in, the tokens that follow it.
@@ -19,7 +19,7 @@ const MAX_BYTES: usize = 40;
 const MAX_TAIL: usize = 20;
 
 impl Breakers {
-    /// These texts in the tokens of `tokenizer`. Each may begin and end within tokens.
+    /// The tokens of `tokenizer` that contain these texts. A text may begin and end within tokens.
     pub fn new(texts: &[String], tokenizer: &Tokenizer) -> Self {
         let mut breakers = Self::default();
         for id in 0..tokenizer.vocab_size() as u32 {
@@ -41,7 +41,7 @@ impl Breakers {
         breakers
     }
 
-    /// These sequences of tokens.
+    /// Sequence breakers of these tokens.
     pub fn of_tokens(sequences: &[&[u32]]) -> Self {
         let mut breakers = Self::default();
         for sequence in sequences {
@@ -79,7 +79,7 @@ impl Breakers {
     }
 }
 
-/// What is left of `text` behind a token in which it begins: nothing, where the token has all of it.
+/// The rest of `text` after a token in which it begins: nothing, where the token has all of it.
 fn rests<'t>(token: &[u8], text: &'t [u8]) -> Vec<&'t [u8]> {
     if token.windows(text.len()).any(|part| part == text) {
         return vec![&[]];
@@ -122,8 +122,9 @@ impl DrySampler {
     }
 }
 
-/// How many tokens from each one on are the same as from the first on: the Z function, in linear
-/// time (Gusfield 1997, <https://doi.org/10.1017/CBO9780511574931>).
+/// The Z function, in linear time. For each token it is the length of the common beginning of two
+/// texts: the one from there on, and the whole. Source: Gusfield 1997,
+/// <https://doi.org/10.1017/CBO9780511574931>.
 fn repeats(tokens: &VecDeque<u32>) -> Vec<usize> {
     let n = tokens.len();
     let mut same = vec![0; n];

@@ -9,12 +9,12 @@ use rustorch_tokenizer::Tokenizer;
 use super::Sampler;
 use super::candidates::{Candidate, Candidates};
 
-/// What [`SamplerKind::Infill`](super::SamplerKind::Infill) knows of tokens.
+/// Token texts for [`SamplerKind::Infill`](super::SamplerKind::Infill).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InfillTokens {
     pieces: Vec<Vec<u8>>,
     ends: Vec<u32>,
-    /// What ends a text where nothing else is sure enough.
+    /// The token that ends a text if nothing else is likely enough.
     end: Option<u32>,
 }
 
@@ -48,8 +48,7 @@ impl InfillTokens {
     }
 }
 
-/// Ends the text where that is likely, else joins candidates of which one begins with the other,
-/// and leaves those that are likely then.
+/// Ends the text if that is likely. Otherwise merges candidates that share a prefix, and keeps the likely ones.
 pub(super) struct Infill(pub(super) Arc<InfillTokens>);
 
 /// Less likely candidates are left out, unless they end the text.

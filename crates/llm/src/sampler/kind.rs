@@ -18,17 +18,17 @@ pub enum SamplerKind {
     TopK,
     /// Locally typical tokens.
     Typical,
-    /// The best tokens that together have a probability.
+    /// The best tokens up to a total probability.
     TopP,
-    /// Tokens at least as likely as a part of the best one.
+    /// Tokens at least as likely as a fraction of the best one.
     MinP,
-    /// At times, the least likely of the likely ones.
+    /// Sometimes removes the most likely tokens, except the least likely of them.
     Xtc,
     /// Division by a temperature, which may depend on the entropy.
     Temperature,
     /// Tokens that fill a gap in a text.
     Infill,
-    /// A draw near a probability that adapts; ends the chain, wherever it is named.
+    /// A draw near an adaptive target probability; it ends the chain at any position.
     AdaptiveP,
 }
 
@@ -64,7 +64,7 @@ impl SamplerKind {
     /// The samplers of these letters.
     ///
     /// # Errors
-    /// A letter stands for none.
+    /// Fails for an unknown letter.
     pub fn sequence(letters: &str) -> Result<Vec<Self>, UnknownSampler> {
         let kind = |letter| {
             let known = Self::ALL.into_iter().find(|&(.., other)| other == letter);
@@ -85,7 +85,7 @@ impl fmt::Display for SamplerKind {
 impl FromStr for SamplerKind {
     type Err = UnknownSampler;
 
-    /// As llama.cpp does, also takes `top-k` and `topk` for `top_k`, and three short names.
+    /// Also takes `top-k` and `topk` for `top_k`, and three short names, as llama.cpp does.
     fn from_str(text: &str) -> Result<Self, UnknownSampler> {
         let name = text.to_ascii_lowercase().replace('-', "_");
         match name.as_str() {
@@ -101,11 +101,11 @@ impl FromStr for SamplerKind {
     }
 }
 
-/// A name or a letter of no sampler.
+/// An unknown sampler name or letter.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("no sampler is called {0:?}; there are {known}", known = known())]
 pub struct UnknownSampler(
-    /// What was given.
+    /// The given name.
     pub String,
 );
 

@@ -8,7 +8,7 @@ use super::{Mirostat, MirostatVersion, Sampler};
 /// Candidates that the exponent of the probabilities is estimated from.
 const ESTIMATED_FROM: usize = 100;
 
-/// Draws so that the surprise stays near a target, and leaves what was drawn.
+/// Draws so that the surprise stays near a target, and leaves the drawn token only.
 pub(super) struct MirostatSampler {
     config: Mirostat,
     /// The largest surprise that is let pass, which learns.
@@ -25,7 +25,7 @@ impl MirostatSampler {
         }
     }
 
-    /// How many of the sorted candidates may be drawn.
+    /// Number of the sorted candidates that may be drawn.
     fn kept(&self, candidates: &Candidates) -> usize {
         match self.config.version {
             MirostatVersion::One => kept_by_estimate(candidates, self.mu),

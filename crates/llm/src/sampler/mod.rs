@@ -1,14 +1,14 @@
 //! Choosing the next token from a model's logits.
 //!
-//! The chain is llama.cpp's, in its order and with its defaults (`common/common.h`,
-//! `common/sampling.cpp`), unless another order is asked for. With the same seed and the same logits
-//! it draws the same tokens. What C++ leaves open is fixed here: candidates of equal logit are
-//! ordered by token id, and a NaN logit counts as −∞. Infinite logits are valid: those of +∞ share
-//! all the probability, and if every logit is −∞ all tokens are equally likely.
+//! The chain is llama.cpp's, in its order and with its defaults (`common/common.h`, `common/sampling.cpp`),
+//! unless the caller sets another order. With the same seed and the same logits it draws the same tokens.
+//! Two points that C++ leaves open are fixed here: candidates of equal logit are ordered by token id, and a
+//! NaN logit counts as −∞. Infinite logits are valid: those of +∞ share all the probability, and if every
+//! logit is −∞ all tokens are equally likely.
 //!
-//! A chain may be held to a form ([`SamplerChain::constrain`]). As in llama.cpp, it first chooses
-//! as if it were not; only if what it chose is not in the form, it chooses again among the
-//! tokens that are. What no token continues is an error, never a token.
+//! A grammar may constrain a chain ([`SamplerChain::constrain`]). It first chooses without the
+//! grammar, as in llama.cpp. If the choice breaks the grammar, it chooses again among the allowed
+//! tokens. If no token can continue the text, the result is an error, never a token.
 
 mod adaptive_p;
 mod candidates;
@@ -59,7 +59,7 @@ use crate::selection::{Scores, Selection};
 
 /// One step of the chain: reweighs the candidates or leaves fewer of them. The last leaves one.
 trait Sampler {
-    /// Changes `candidates`, of which there is at least one before and after.
+    /// Changes `candidates`; at least one is left.
     fn apply(&mut self, candidates: &mut Candidates);
 
     /// Learns that `token` is now part of the text.
@@ -68,12 +68,12 @@ trait Sampler {
 
 type Samplers = Vec<Box<dyn Sampler + Send>>;
 
-/// The samplers of a [`SamplerConfig`], with their memory of the text so far.
+/// The samplers of a [`SamplerConfig`], with a memory of the text so far.
 pub struct SamplerChain {
     samplers: Samplers,
     candidates: Candidates,
     banned: Arc<[u32]>,
-    /// How many of the best tokens the chain looks at; `None` for all.
+    /// Number of the best tokens that the chain looks at; `None` for all.
     looks_at: Option<usize>,
     seed: u32,
     constraint: Option<Constraint>,
@@ -82,10 +82,10 @@ pub struct SamplerChain {
 }
 
 impl SamplerChain {
-    /// Builds the chain; samplers that are off take no part.
+    /// Builds the chain without disabled samplers.
     ///
     /// # Errors
-    /// [`SamplerError`] for a value that is NaN, infinite or out of range where that has no meaning.
+    /// [`SamplerError`] for a value that is NaN, infinite or out of range where it is not allowed.
     pub fn new(config: &SamplerConfig) -> Result<Self, SamplerError> {
         config.validate()?;
         let seed = config.seed.unwrap_or_else(random_seed);
@@ -106,18 +106,18 @@ impl SamplerChain {
         })
     }
 
-    /// Holds what is chosen from now on to a form.
+    /// Constrains later choices by a grammar.
     pub fn constrain(&mut self, constraint: Constraint) {
         self.constraint = Some(constraint);
         self.looks_at = None;
     }
 
-    /// From now on these tokens are impossible, as long as there are others.
+    /// Excludes these tokens from now on, as long as others remain.
     pub fn ban(&mut self, tokens: &[u32]) {
         self.banned = tokens.into();
     }
 
-    /// The logits that the chain looks at: where it begins with the best tokens, only theirs.
+    /// The logits that the chain needs: if it begins with the best tokens, only theirs.
     pub fn selection(&self) -> Selection {
         Selection {
             best: self.looks_at,
@@ -125,14 +125,14 @@ impl SamplerChain {
         }
     }
 
-    /// Chooses a token by the logits that [`Self::selection`] asks for: the same as
-    /// [`Self::sample`] by those of all tokens.
+    /// Chooses a token from the logits that [`Self::selection`] requests. The choice is that of
+    /// [`Self::sample`] from all logits.
     ///
     /// # Errors
-    /// As [`Self::sample`].
+    /// The same errors as [`Self::sample`].
     ///
     /// # Panics
-    /// As [`Self::sample`].
+    /// The same errors as [`Self::sample`].
     pub fn choose(&mut self, scores: &Scores) -> Result<u32, GrammarError> {
         match &scores.ids {
             None => self.sample(&scores.logits),
@@ -147,10 +147,10 @@ impl SamplerChain {
     /// remember its choice until [`advance`](Self::advance) is called.
     ///
     /// # Errors
-    /// The text cannot go on in its form.
+    /// Fails if no token can continue the text in its grammar.
     ///
     /// # Panics
-    /// If `logits` is empty: a model without a vocabulary has no next token.
+    /// Panics if `logits` is empty: a model without a vocabulary has no next token.
     pub fn sample(&mut self, logits: &[f32]) -> Result<u32, GrammarError> {
         let token = self.sample_freely(logits);
         if self.allows(token)? {
@@ -195,8 +195,8 @@ impl SamplerChain {
         self.candidates.entries[0].id
     }
 
-    /// Adds `token` to the text that samplers look at. As in llama.cpp the prompt's tokens belong
-    /// to it as well as the generated ones, but what is generated alone is held to a form: see
+    /// Adds `token` to the text that samplers look at. It includes the prompt and the generated
+    /// tokens, as in llama.cpp. Only generated tokens must follow the grammar: see
     /// [`advance`](Self::advance).
     pub fn accept(&mut self, token: u32) {
         for sampler in &mut self.samplers {
@@ -207,14 +207,14 @@ impl SamplerChain {
     /// Adds `token`, which was generated, to the text.
     ///
     /// # Errors
-    /// It is not in the form.
+    /// Fails if the grammar does not allow the token.
     pub fn advance(&mut self, token: u32) -> Result<(), GrammarError> {
         self.accept(token);
         let constraint = self.constraint.as_mut();
         constraint.map_or(Ok(()), |constraint| constraint.accept(token))
     }
 
-    /// Is the text at its end, by its form?
+    /// May the text end here by its grammar? False without a grammar.
     pub fn is_complete(&self) -> bool {
         self.constraint
             .as_ref()

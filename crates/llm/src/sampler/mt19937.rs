@@ -44,8 +44,8 @@ impl Mt19937 {
         self.next = 0;
     }
 
-    /// A number in [0, 1): what `std::uniform_real_distribution<double>` makes of two outputs, low
-    /// half first, in libc++ and in libstdc++ up to version 15.
+    /// A number in [0, 1) from two outputs, low half first. It equals
+    /// `std::uniform_real_distribution<double>` in libc++ and in libstdc++ up to version 15.
     pub(super) fn uniform(&mut self) -> f64 {
         let low = f64::from(self.next_u32());
         let high = f64::from(self.next_u32());
@@ -54,8 +54,8 @@ impl Mt19937 {
         value.min(1.0f64.next_down())
     }
 
-    /// A number in [0, 1) of 32 bits: what `std::uniform_real_distribution<float>` makes of one
-    /// output.
+    /// A number in [0, 1) of 32 bits from one output, as in
+    /// `std::uniform_real_distribution<float>`.
     pub(super) fn uniform_f32(&mut self) -> f32 {
         let value = self.next_u32() as f32 / 2f32.powi(32);
         value.min(1.0f32.next_down())

@@ -13,7 +13,7 @@ pub(super) struct Penalties {
     frequency: f32,
     presence: f32,
     window: VecDeque<u32>,
-    /// How often each token occurs in `window`.
+    /// Number of times that each token occurs in `window`.
     counts: HashMap<u32, u32>,
 }
 

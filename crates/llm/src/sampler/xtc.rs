@@ -4,11 +4,10 @@ use super::Sampler;
 use super::candidates::Candidates;
 use super::mt19937::Mt19937;
 
-/// With a probability, leaves of the candidates that are likely enough only the least likely one,
-/// and those that are not.
+/// With a probability, removes all likely candidates but the least likely of them.
 pub(super) struct Xtc {
     probability: f32,
-    /// What is likely enough.
+    /// The probability of a likely candidate.
     threshold: f32,
     rng: Mt19937,
 }

@@ -1,9 +1,9 @@
-//! Speculative decoding: tokens are guessed cheaply, and the model checks several of them in one pass,
-//! which takes little longer than a pass over one (Leviathan et al. 2023, arXiv:2211.17192).
+//! Speculative decoding: a cheap draft proposes tokens, and the model checks several of them in one pass. Such a
+//! pass takes less time than a pass for each (Leviathan et al. 2023, arXiv:2211.17192).
 //!
-//! A guess is accepted if it is the token that the sampler chooses, by the model's logits at its place:
-//! whatever is guessed, the text is the one that comes without. [`Policy`] sees to it that this is not
-//! slower.
+//! A drafted token is accepted if the sampler chooses it, by the model's logits at its place. So the text is the
+//! same as without drafts, up to [rounding](SpeculationOptions::max). [`Policy`] pauses drafting if measured
+//! times promise no gain.
 
 mod model;
 mod ngram;
@@ -17,27 +17,27 @@ pub use ngram::NgramDraft;
 use crate::LlmError;
 use policy::{LENGTHS, Pass, Policy, at_most};
 
-/// Guesses what comes next.
+/// A source of drafted tokens.
 pub trait Draft {
-    /// Tokens that may follow `tokens`, the whole text so far: the nearest first, at most `max`; none
-    /// where it has no idea.
+    /// Likely next tokens after `tokens`, the whole text so far, at most `max`. The list is empty
+    /// without a guess.
     ///
     /// # Errors
-    /// It cannot guess any more: no device is left.
+    /// Fails if no device is left to draft on.
     fn propose(&mut self, tokens: &[u32], max: usize) -> Result<Vec<u32>, LlmError>;
 }
 
-/// How much is guessed.
+/// Limits of drafts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpeculationOptions {
-    /// Tokens that are guessed at a time, at most; more than 15 are never. Up to three, the CPU computes
-    /// the very logits that it computes without guesses; with more, sums in another order, and of two
-    /// tokens that are nearly equal the other one may be chosen.
+    /// Maximum number of drafted tokens at a time; values above 15 count as 15. Up to three, the CPU computes
+    /// the same logits as without drafts. With more, sums are in another order, and one of two nearly equal
+    /// tokens may replace the other.
     pub max: usize,
-    /// Guesses of fewer tokens are not checked.
+    /// Minimum number of drafted tokens; shorter drafts are not checked.
     pub min: usize,
-    /// Whether to guess as much as pays, by the times and the accepted tokens that are measured; else
-    /// always as much as may be.
+    /// Adapts the number of drafted tokens to measured times and acceptance. Otherwise it is always
+    /// the maximum.
     pub adaptive: bool,
 }
 
@@ -51,38 +51,38 @@ impl Default for SpeculationOptions {
     }
 }
 
-/// What became of the guesses in a text.
+/// Statistics of drafting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpeculationStats {
-    /// Tokens that were guessed and checked.
+    /// Number of drafted tokens that were checked.
     pub drafted: usize,
-    /// Those of them that are in the text.
+    /// Accepted tokens.
     pub accepted: usize,
-    /// Passes that checked some.
+    /// Number of passes that checked drafts.
     pub passes: usize,
-    /// How long it took to guess.
+    /// Time for drafting.
     pub drafting: Duration,
 }
 
 impl SpeculationStats {
-    /// The part of the guesses that was right; `None` if there were none.
+    /// The share of accepted tokens; `None` if none were checked.
     pub fn acceptance(&self) -> Option<f64> {
         (self.drafted > 0).then(|| self.accepted as f64 / self.drafted as f64)
     }
 }
 
-/// A [`Draft`], and when it is asked. It may serve one text after the other: what it learned stays.
+/// A [`Draft`] with its options. It may serve several texts in turn, and keeps its statistics.
 pub struct Speculation<'d> {
     draft: Box<dyn Draft + 'd>,
     options: SpeculationOptions,
     policy: Policy,
-    /// The latest pass, until it shows what of it is right.
+    /// The latest pass, until its drafted tokens are checked.
     pass: Option<Pass>,
     stats: SpeculationStats,
 }
 
 impl<'d> Speculation<'d> {
-    /// Has `draft` guess.
+    /// Speculation with the drafts of `draft`.
     pub fn new(draft: impl Draft + 'd, options: SpeculationOptions) -> Self {
         let lengths = LENGTHS.into_iter();
         let allowed = lengths.filter(|&n| n <= options.max && n >= options.min);
@@ -95,7 +95,7 @@ impl<'d> Speculation<'d> {
         }
     }
 
-    /// What to check behind `text`: at most `room` tokens.
+    /// The draft to check after `text`: at most `room` tokens.
     pub(crate) fn propose(&mut self, text: &[u32], room: usize) -> Result<Vec<u32>, LlmError> {
         let room = room.min(self.options.max);
         let asked = match self.options.adaptive {
@@ -124,7 +124,7 @@ impl<'d> Speculation<'d> {
         Ok(ids)
     }
 
-    /// The pass over what was proposed last took so long.
+    /// Notes the time of the pass over the latest proposal.
     pub(crate) fn fed(&mut self, time: Duration) {
         if let Some(pass) = &mut self.pass {
             pass.time = time;
@@ -146,8 +146,7 @@ impl<'d> Speculation<'d> {
         }
     }
 
-    /// What became of the guesses since this was asked last. Those at the end of a text that nobody
-    /// came to count as guessed.
+    /// Statistics since the last call. Drafted tokens at the end of a text, which were not counted yet.
     pub(crate) fn take_stats(&mut self) -> SpeculationStats {
         self.pass = None;
         std::mem::take(&mut self.stats)

@@ -1,17 +1,17 @@
-//! Guesses of a smaller model.
+//! Drafts of a smaller model.
 
 use super::Draft;
 use crate::session::FEW;
 use crate::{LlmError, Model, Scores, Selection, Session};
 
-/// Vocabularies of one family may differ by so many tokens at their end, which fill a table up
+/// Number of tokens at the end by which vocabularies of one family may differ. They fill a table up
 /// (llama.cpp's `SPEC_VOCAB_MAX_SIZE_DIFFERENCE`).
 const PADDING: usize = 128;
 
 /// The first tokens may have other names, as in llama.cpp: they are control tokens.
 const CONTROL: u32 = 5;
 
-/// Of so many of the best tokens, those that are likely enough are guessed, as in llama.cpp.
+/// Drafts the best tokens that are likely enough, as in llama.cpp.
 const CANDIDATES: usize = 10;
 
 /// Behind the text by more tokens than this, the draft reads them as a prompt.
@@ -19,7 +19,7 @@ const FAR: usize = 64;
 
 const CURE: &str = "take a smaller model of the same family";
 
-/// A smaller model, which guesses the tokens that it thinks likeliest.
+/// A smaller model, which drafts its most likely tokens.
 pub struct ModelDraft<'m> {
     session: Session<'m>,
     selection: Selection,
@@ -28,11 +28,11 @@ pub struct ModelDraft<'m> {
 }
 
 impl<'m> ModelDraft<'m> {
-    /// Has the model of `session` guess for `target`. It goes on as long as it gives its best token
+    /// Drafts for `target` with the model of `session`. Drafting continues while the best token has
     /// `p_min` of the probability of the ten best.
     ///
     /// # Errors
-    /// [`LlmError::Draft`]: it has another vocabulary, or less room in its context.
+    /// [`LlmError::Draft`] if the draft model has another vocabulary, or a smaller context.
     pub fn new(session: Session<'m>, target: &Session, p_min: f32) -> Result<Self, LlmError> {
         Self::check(session.model(), target.model())?;
         let (room, needed) = (session.context(), target.context());
@@ -55,12 +55,12 @@ impl<'m> ModelDraft<'m> {
         })
     }
 
-    /// Do the tokens of `draft` mean what those of `target` mean?
+    /// Do `draft` and `target` have the same vocabulary?
     ///
     /// # Errors
     /// [`LlmError::Draft`] with the first difference.
     pub fn check(draft: &Model, target: &Model) -> Result<(), LlmError> {
-        let sizes = [draft, target].map(|model| model.config().vocab);
+        let sizes = [draft, target].map(|model| model.spec().vocab);
         if sizes[0].abs_diff(sizes[1]) > PADDING {
             let [its, ours] = sizes;
             return Err(LlmError::Draft(format!(
@@ -92,7 +92,7 @@ impl<'m> ModelDraft<'m> {
         }
     }
 
-    /// Reads what is new of a text, in batches of few sizes, so that few programs are made.
+    /// Reads the new part of a text, in batches of few sizes, so that few programs are made.
     fn read(&mut self, tokens: &[u32]) -> Result<(), LlmError> {
         let kept = self.session.keep_prefix(tokens);
         let mut rest = &tokens[kept..];
@@ -129,7 +129,7 @@ impl<'m> ModelDraft<'m> {
 impl Draft for ModelDraft<'_> {
     fn propose(&mut self, tokens: &[u32], max: usize) -> Result<Vec<u32>, LlmError> {
         let mut ids = Vec::with_capacity(max);
-        let vocab = self.session.model().config().vocab;
+        let vocab = self.session.model().spec().vocab;
         // Where the model's vocabulary is longer, what is behind the draft's own says nothing to it.
         if tokens.is_empty() || tokens.iter().any(|&id| id as usize >= vocab) {
             return Ok(ids);

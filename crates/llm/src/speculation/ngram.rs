@@ -1,4 +1,4 @@
-//! Guesses from the text itself: what followed when the last tokens came before.
+//! Drafts from the text itself: the continuation after an earlier occurrence of the last tokens.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -6,14 +6,14 @@ use std::hash::{BuildHasher, RandomState};
 use super::Draft;
 use crate::LlmError;
 
-/// Looks the last `n` tokens up in the text so far, and guesses what followed where they came last
-/// (Saxena 2023, "Prompt Lookup Decoding"; llama.cpp's `ngram-simple`).
+/// Looks up the last `n` tokens in the text so far. Drafts the tokens that followed their last
+/// occurrence (Saxena 2023, "Prompt Lookup Decoding"; llama.cpp's `ngram-simple`).
 pub struct NgramDraft {
     n: usize,
     /// The text that is looked up in, but for its end.
     text: Vec<u32>,
     hasher: RandomState,
-    /// Where the latest `n` tokens with this hash end.
+    /// The end of the latest `n` tokens with this hash.
     ends: HashMap<u64, usize>,
 }
 

@@ -1,12 +1,11 @@
-//! How many tokens to guess at a time: as many as pay, by what passes took and what was right. It has
-//! no clock of its own.
+//! The number of tokens to draft at a time, by measured times and acceptance.
 
 use std::time::Duration;
 
 use crate::session::FEW;
 
-/// How many tokens may be guessed at a time: with the token before them they are a batch of which
-/// sessions keep the program.
+/// Possible numbers of drafted tokens: with the token before them they are a batch whose program
+/// sessions keep.
 pub(super) const LENGTHS: [usize; FEW.len()] = {
     let mut lengths = FEW;
     let mut i = 0;
@@ -26,26 +25,26 @@ const WORTH: f64 = 1.05;
 /// rest. The first of a kind prepares its program, and does not count.
 const TRIES: usize = 5;
 
-/// After guesses that did not pay, this many times what was lost goes by without.
+/// Ratio of the rest to the time that was lost by drafts.
 const REST: f64 = 20.0;
 
-/// How long a rest may be, in passes, before it is doubled for having been in vain.
+/// Limits of a rest, in passes, before it is doubled for having been in vain.
 const RESTS: [f64; 2] = [8.0, 256.0];
 
-/// How often a rest is doubled.
+/// Number of times that a rest is doubled.
 const DOUBLINGS: u32 = 4;
 
-/// Passes with guesses after which what is known is old: how long a pass without takes is measured
-/// again, and longer guesses are hoped for.
+/// Passes with drafts after which measurements are old: a pass without drafts is measured again,
+/// and longer drafts are tried.
 const OLD: usize = 128;
 
-/// Passes without guesses that tell how long one takes.
+/// Passes without drafts that are enough to know the time of one.
 const SURE: usize = 3;
 
-/// Guessing in vain for less than this part of a pass is no loss.
+/// Share of a pass below which vain drafting does not count as a loss.
 const FREE: f64 = 0.02;
 
-/// The most tokens that may be guessed where there is room for so many.
+/// The most tokens that may be drafted in the given room.
 pub(super) fn at_most(room: usize) -> usize {
     let lengths = LENGTHS.iter().rev();
     lengths.copied().find(|&n| n <= room).unwrap_or(0)
@@ -56,13 +55,13 @@ pub(super) fn at_most(room: usize) -> usize {
 pub(super) struct Pass {
     /// Tokens that were to be guessed.
     pub(super) asked: usize,
-    /// Those that were, and went through the pass.
+    /// Drafted tokens that went through the pass.
     pub(super) drafted: usize,
-    /// How many of them were right, from the first on.
+    /// Number of accepted tokens, from the first on.
     pub(super) accepted: usize,
-    /// How long it took to guess.
+    /// Time for drafting.
     pub(super) drafting: Duration,
-    /// How long the pass took.
+    /// Time of the pass.
     pub(super) time: Duration,
 }
 
@@ -74,7 +73,7 @@ struct Mean {
 }
 
 impl Mean {
-    /// What came longer ago counts little.
+    /// Older passes count little.
     const MEMORY: u32 = 16;
 
     fn add(&mut self, x: f64) {
@@ -86,7 +85,7 @@ impl Mean {
         (self.count > 0).then_some(self.value)
     }
 
-    /// Lets what comes next count for much.
+    /// Lets the next measurements count for much.
     fn doubt(&mut self) {
         self.count = self.count.min(1);
     }
@@ -127,7 +126,7 @@ impl Seconds {
 
 /// Chooses how many tokens are guessed.
 pub(super) struct Policy {
-    /// Those that are allowed, from the least on.
+    /// The allowed draft lengths, from the least on.
     lengths: Vec<usize>,
     /// A pass without guesses.
     plain: Seconds,
@@ -135,7 +134,7 @@ pub(super) struct Policy {
     checks: [Seconds; LENGTHS.len()],
     /// Guessing a token.
     drafting: Seconds,
-    /// How often the guess in this place was right, with all before it.
+    /// Rate at which the draft in this place was right, with all before it.
     right: [Mean; LONGEST],
     /// Passes with guesses that are made in any case.
     tries: usize,
@@ -169,7 +168,7 @@ impl Policy {
         }
     }
 
-    /// How many tokens to guess now, where there is room for so many; 0 for none.
+    /// Number of tokens to draft now, within the given room; 0 for none.
     pub(super) fn length(&mut self, room: usize) -> usize {
         if self.since_plain >= OLD {
             self.since_plain = 0;
@@ -229,8 +228,7 @@ impl Policy {
         }
     }
 
-    /// Forgets how often guesses were right that are only made after others, and times that few passes
-    /// took, by accident perhaps.
+    /// Forgets the acceptance of positions beyond the first, and times with few samples.
     fn hope(&mut self) {
         self.since_hope = 0;
         self.right[1..].fill(Mean::default());
@@ -239,13 +237,13 @@ impl Policy {
         few.for_each(Seconds::forget);
     }
 
-    /// Seconds of a pass with so many guesses, where that is known.
+    /// Seconds of a pass with this number of drafted tokens, if known.
     fn check(&self, length: usize) -> Option<f64> {
         let at = LENGTHS.iter().position(|&n| n == length)?;
         self.checks[at].get()
     }
 
-    /// Tokens a second with so many guesses. What is not known is hoped for.
+    /// Tokens a second with this number of drafted tokens.
     fn rate(&self, length: usize, plain: f64) -> f64 {
         let mut likely = 1.0_f64;
         let tokens = self.right[..length].iter().map(|right| {
@@ -287,13 +285,13 @@ mod tests {
 
     /// A machine with a clock that only this turns.
     struct Machine {
-        /// Milliseconds of a pass over one token, and what each guess adds to it.
+        /// Milliseconds of a pass over one token, and the addition for each drafted token.
         pass: [u64; 2],
         /// Milliseconds of guessing a token.
         draft: u64,
-        /// How many guesses are right, in turn.
+        /// Numbers of right drafts, in turn.
         right: Vec<usize>,
-        /// Every so many passes, one takes many times as long.
+        /// Interval of passes of which one takes many times as long.
         hiccups: usize,
         now: Duration,
         passes: usize,
@@ -313,7 +311,7 @@ mod tests {
             }
         }
 
-        /// Generates so many tokens, and returns the lengths that were asked for.
+        /// Generates this number of tokens, and returns the lengths of drafts.
         fn run(&mut self, policy: &mut Policy, tokens: usize) -> Vec<usize> {
             let mut lengths = Vec::new();
             let end = self.tokens + tokens;
@@ -341,7 +339,7 @@ mod tests {
             lengths
         }
 
-        /// How much faster it was than without guesses.
+        /// Speed as a multiple of that without drafts.
         fn gain(&self) -> f64 {
             let plain = Duration::from_millis(self.pass[0]) * self.tokens as u32;
             plain.as_secs_f64() / self.now.as_secs_f64()
@@ -454,7 +452,7 @@ mod tests {
         assert_eq!([0, 1, 2, 3, 5, 14, 99].map(at_most), [0, 1, 2, 3, 3, 7, 15]);
     }
 
-    /// As where nothing like the last tokens came before.
+    /// The result if nothing like the last tokens came before.
     #[test]
     fn what_makes_no_guess_costs_nothing_and_is_asked_on() {
         let mut policy = three();

@@ -9,7 +9,8 @@ use rustorch_cpu::Cpu;
 use rustorch_gguf::{GgmlType, Gguf, GgufWriter, Metadata, Value};
 use rustorch_ir::{BlockFormat, DType};
 use rustorch_llm::{
-    AdapterFile, LlmError, Model, ModelOptions, RopeKind, RopeOptions, Session, SessionOptions,
+    AdapterFile, LlmError, Model, ModelOptions, Placement, RopeKind, RopeOptions, Session,
+    SessionOptions,
 };
 use rustorch_runtime::{Backend, DeviceType, Runtime};
 use rustorch_tensor::host;
@@ -17,8 +18,8 @@ use rustorch_testing::random::Random;
 
 use crate::common::{Devices, models};
 
-/// What activations rounded to 8 bits cost: the mean square, of the logits', by which the model in
-/// `Q4_K_M` differs from the same weights in `f32`.
+/// Cost of rounding activations to 8 bits: the model in `Q4_K_M` beside the same weights in `f32`.
+/// It is the mean square of the differences, relative to that of the logits.
 const ROUNDING: f64 = 1e-3;
 
 const PROMPT: [u32; 9] = [0, 48, 1299, 602, 260, 31, 555, 310, 13];
@@ -272,8 +273,8 @@ pub(crate) fn adapters_are_what_merged_weights_are() {
     }
 }
 
-/// Weights stay quantised: the result is about as far from that of the same weights in `f32`, with
-/// the adapter added, as without an adapter.
+/// Weights stay quantised: the result is compared with the same weights in `f32`, with the adapter
+/// added. The difference is about as large as without an adapter.
 pub(crate) fn quantised_weights_take_adapters() {
     let source = shipped("Q4_K_M");
     let mut tensors = numbers(&source);
@@ -298,8 +299,8 @@ pub(crate) fn quantised_weights_take_adapters() {
     );
 }
 
-/// An adapter of the table changes the rows that are looked up, and not the head that is the same
-/// table.
+/// An adapter of the table changes the looked-up rows. It does not change the output head, though
+/// that is the same table.
 pub(crate) fn a_table_takes_an_adapter_and_its_head_does_not() {
     let source = shipped("f16");
     let mut tensors = numbers(&source);
@@ -336,14 +337,14 @@ pub(crate) fn a_table_takes_an_adapter_and_its_head_does_not() {
     assert!(error < 1e-9, "{error:e}");
 }
 
-/// What is added nothing of leaves every bit as it is.
+/// An adapter of scale 0 leaves every bit as it is.
 pub(crate) fn a_scale_of_zero_changes_nothing() {
     let source = shipped("Q4_K_M");
-    let config = Model::load(source.clone()).unwrap().config().clone();
+    let config = Model::load(source.clone()).unwrap().spec().clone();
     let plain = on_cpu(&changed(&source, &ModelOptions::default()));
     let options = ModelOptions {
         loras: vec![named(adapter(&source, 4, GgmlType::F32, 1), 0.0)],
-        control_vectors: vec![named(vector(config.width, config.layers), 0.0)],
+        control_vectors: vec![named(vector(config.width, config.layers.len()), 0.0)],
         ..ModelOptions::default()
     };
     assert!(plain == on_cpu(&changed(&source, &options)));
@@ -351,7 +352,7 @@ pub(crate) fn a_scale_of_zero_changes_nothing() {
 
 /// All at once: adapters, control vectors, and another rotary embedding.
 fn all(source: &Gguf) -> ModelOptions {
-    let config = Model::load(source.clone()).unwrap().config().clone();
+    let config = Model::load(source.clone()).unwrap().spec().clone();
     ModelOptions {
         rope: RopeOptions {
             kind: Some(RopeKind::Yarn),
@@ -365,13 +366,13 @@ fn all(source: &Gguf) -> ModelOptions {
             named(adapter(source, 6, GgmlType::BF16, 3), 0.25),
             named(adapter(source, 32, GgmlType::Q8_0, 4), 0.25),
         ],
-        control_vectors: vec![named(vector(config.width, config.layers), 0.3)],
+        control_vectors: vec![named(vector(config.width, config.layers.len()), 0.3)],
         control_layers: Some((2, 4)),
     }
 }
 
-/// A device alone gives what the CPU does: nearly the same where nothing is rounded to 8 bits, else
-/// both are as far from it as that puts them.
+/// A device alone gives what the CPU does: nearly the same if nothing is rounded to 8 bits.
+/// Otherwise both are as far from the exact result as that rounding.
 fn check_device(device: &Arc<dyn Backend>) {
     let runtime = Runtime::new([device.clone()]);
     for (name, loras, bound) in [("f16", 3, 1e-5), ("Q4_K_M", 4, 2.0 * ROUNDING)] {
@@ -397,10 +398,10 @@ pub(crate) fn adapters_on_opencl(opencl: &Devices) {
     let model = changed(&source, &all(&source));
     let device = opencl[0].info().device;
     let runtime = Runtime::new(host(2).into_iter().chain(opencl.iter().cloned()));
-    let mut layers = vec![DeviceType::Cpu; model.config().layers];
+    let mut layers = vec![DeviceType::Cpu; model.spec().layers.len()];
     layers[3..].fill(device);
     let options = SessionOptions {
-        layers,
+        placement: Placement::of_layers(layers),
         ..session_options()
     };
     let found = logits(&model, &runtime, options);

@@ -93,7 +93,7 @@ fn on_the_cpu(model: &Model) -> Vec<u32> {
     generate(model, &Runtime::new([cpu()]), DeviceType::Cpu)
 }
 
-/// Of the operations that ran, the devices.
+/// Devices of the operations that ran.
 fn used(runtime: &Runtime) -> Vec<DeviceType> {
     runtime.used_devices().into_iter().map(|d| d.0).collect()
 }
@@ -112,17 +112,21 @@ fn bytes_in(folder: &Path) -> u64 {
 /// more than 4 bits of each weight of the model.
 pub(crate) fn core_ml_chooses_the_tokens_of_the_cpu() {
     for name in ["f16", "Q8_0", "Q4_K_M"] {
-        let (model, folder) = (load(name), tempfile::tempdir().unwrap());
-        let coreml = coreml(folder.path());
-        let runtime = Runtime::new([coreml.clone() as Arc<dyn Backend>, cpu()]);
-        let tokens = generate(&model, &runtime, COREML);
-        assert_eq!(tokens, on_the_cpu(&model), "{name}");
-        assert!(used(&runtime).contains(&COREML), "{name}");
-        let fallbacks = runtime.fallbacks();
-        assert_eq!(fallbacks.len(), 0, "{name}: {fallbacks:?}");
-        let kept = bytes_in(folder.path());
-        assert!(kept > WEIGHTS / 2, "{name}: {kept} bytes of programs");
+        chooses_the_tokens_of_the_cpu(&load(name), WEIGHTS);
     }
+}
+
+pub(crate) fn chooses_the_tokens_of_the_cpu(model: &Model, weights: u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let coreml = coreml(folder.path());
+    let runtime = Runtime::new([coreml.clone() as Arc<dyn Backend>, cpu()]);
+    let tokens = generate(model, &runtime, COREML);
+    assert_eq!(tokens, on_the_cpu(model));
+    assert!(used(&runtime).contains(&COREML));
+    let fallbacks = runtime.fallbacks();
+    assert_eq!(fallbacks.len(), 0, "{fallbacks:?}");
+    let kept = bytes_in(folder.path());
+    assert!(kept > weights / 2, "{kept} bytes of programs");
 }
 
 /// Core ML's compiler does not end before the first tokens are there.
@@ -175,8 +179,8 @@ pub(crate) fn the_first_token_does_not_wait_for_core_mls_compiler() {
     assert_eq!(coreml.api().calls(Call::Compile), 0);
 }
 
-/// All layers with their keys and values, from ids to logits, are one program for the prompt and one
-/// for each token. It needs no system that knows states.
+/// All layers with their keys and values, from ids to logits, are one program: one for the prompt
+/// and one for each token. It needs no system that knows states.
 pub(crate) fn a_whole_transformer_is_one_program() {
     for (macos, name) in [(12, "f16"), (14, "Q4_K_M"), (15, "Q8_0")] {
         let (model, folder) = (load(name), tempfile::tempdir().unwrap());
@@ -244,7 +248,7 @@ pub(crate) fn programs_that_keep_the_cache_choose_the_same_tokens() {
         assert_eq!(runtime.fallbacks().len(), 1, "{:?}", runtime.fallbacks());
         (all, fills)
     };
-    let caches = 2 * model.config().layers;
+    let caches = 2 * model.spec().layers.len();
     for precision in [Precision::F32, Precision::F16] {
         let (expected, fills) = run(15, precision, false);
         assert!(fills.iter().all(|&fills| fills == 0));
@@ -307,7 +311,7 @@ fn keeps_the_perplexity(sample: usize, metal: Option<&Arc<dyn Backend>>) {
 }
 
 /// Functions of elements are Core ML's, all else is Metal's, and nothing is copied between the two.
-/// Where compiling takes long, single operations are not worth a program.
+/// If compiling takes long, single operations are not worth a program.
 pub(crate) fn the_mac_hybrid_chooses_the_tokens_of_the_cpu(metal: &Devices) {
     let metal = &metal[0];
     let both = [COREML, metal.info().device];
@@ -334,7 +338,7 @@ pub(crate) fn the_mac_hybrid_chooses_the_tokens_of_the_cpu(metal: &Devices) {
     }
 }
 
-/// Of each kind of call some, all of them with `RUSTORCH_TEST_FULL`.
+/// Some calls of each kind fail; with `RUSTORCH_TEST_FULL` all of them.
 pub(crate) fn every_fault_at_every_call_of_core_ml() {
     let (model, warm) = (load("f16"), tempfile::tempdir().unwrap());
     let expected = on_the_cpu(&model);
@@ -399,7 +403,7 @@ fn strike(model: &Model, expected: &[u32], warm: &Path, (call, nth, fault): (Cal
     assert_eq!(fallbacks[0].error.class, class, "{what}");
 }
 
-/// What the bundled model's programs are made of.
+/// Operations of the bundled model's programs.
 const OPERATIONS: [OpKind; 8] = [
     OpKind::Embedding,
     OpKind::RmsNorm,

@@ -55,7 +55,7 @@ pub(crate) fn what_it_is_compared_with_really_converts() {
         generate: 3,
         repetitions: 2,
     };
-    let layers = model.config().layers as u64;
+    let layers = model.spec().layers.len() as u64;
     for runtime in machines() {
         let compared = F32Comparison::measure(&model, &runtime, Routing::F32_HYBRID, workload);
         let compared = compared.unwrap();

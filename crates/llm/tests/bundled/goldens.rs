@@ -3,12 +3,13 @@
 //! `models/goldens` was made by llama.cpp 0.5.0: for each prompt its tokens, then 48 greedy
 //! steps with their five largest logits.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use rustorch_conformance::Extent;
 use rustorch_cpu::Cpu;
-use rustorch_llm::golden::{Agreement, Bounds, largest};
-use rustorch_llm::{LlmError, Session, SessionOptions, perplexity};
+use rustorch_llm::golden::{Agreement, Bounds, Golden, largest};
+use rustorch_llm::{LlmError, Model, Session, SessionOptions, perplexity};
 use rustorch_runtime::{Backend, DeviceType, Runtime};
 use rustorch_tokenizer::EncodeOptions;
 
@@ -18,21 +19,51 @@ use crate::common::{Devices, goldens, load, models};
 fn check_goldens(runtime: &Runtime, name: &str) {
     let on_cpu = runtime.devices().any(|d| d.device == DeviceType::Cpu);
     let bounds = Bounds::of(name.parse().unwrap(), on_cpu);
-    let model = load(name);
-    let mut session = Session::new(&model, runtime, SessionOptions::default()).unwrap();
-    let agreement = Agreement::measure(&mut session, &goldens(name), &bounds).unwrap();
+    let equal = equal_tokens(runtime, &load(name), &goldens(name), &bounds);
+    assert!(equal > 20, "{name}: only {equal} tokens could be compared");
+}
+
+/// The steps whose token had to be llama.cpp's, and is; logits are within the bounds.
+pub(crate) fn equal_tokens(
+    runtime: &Runtime,
+    model: &Model,
+    goldens: &[Golden],
+    bounds: &Bounds,
+) -> usize {
+    let options = SessionOptions {
+        context: 512,
+        ..SessionOptions::default()
+    };
+    let mut session = Session::new(model, runtime, options).unwrap();
+    let agreement = Agreement::measure(&mut session, goldens, bounds).unwrap();
     let Agreement {
         equal, mean, worst, ..
     } = agreement;
-    println!("{name}: {equal} tokens equal; logits differ by {mean:.4}, at most {worst:.4}");
-    assert!(equal > 20, "{name}: only {equal} tokens could be compared");
-    assert_eq!(agreement.problem(&bounds), None, "{name}");
+    println!("{equal} tokens equal; logits differ by {mean:.4}, at most {worst:.4}");
+    assert_eq!(agreement.problem(bounds), None);
+    equal
 }
 
 /// Perplexity of the first 20 chunks within 0.3 % of llama.cpp's.
 fn check_perplexity(runtime: &Runtime, name: &str, expected: f64) {
-    let model = load(name);
-    let text = std::fs::read_to_string(models().join("classics-eval.txt")).unwrap();
+    let text = models().join("classics-eval.txt");
+    let value = perplexity_of(runtime, &load(name), &text, 512, 20);
+    println!("{name}: perplexity {value:.4}, llama.cpp {expected:.4}");
+    assert!(
+        (value / expected - 1.0).abs() < 0.003,
+        "{name}: {value} instead of {expected}"
+    );
+}
+
+/// Perplexity of the first `chunks` pieces of a text, each of `context` tokens.
+pub(crate) fn perplexity_of(
+    runtime: &Runtime,
+    model: &Model,
+    text: &Path,
+    context: usize,
+    chunks: usize,
+) -> f64 {
+    let text = std::fs::read_to_string(text).unwrap();
     let tokenizer = model.tokenizer().unwrap();
     let options = EncodeOptions {
         add_special: true,
@@ -40,22 +71,13 @@ fn check_perplexity(runtime: &Runtime, name: &str, expected: f64) {
     };
     let tokens = tokenizer.encode(&text, options);
     let options = SessionOptions {
-        context: 512,
+        context,
         ..SessionOptions::default()
     };
-    let mut session = Session::new(&model, runtime, options).unwrap();
-    let result = perplexity(&mut session, &tokens, tokenizer.bos(), Some(20), |_| ()).unwrap();
-    println!(
-        "{name}: perplexity {:.4}, llama.cpp {expected:.4}",
-        result.value
-    );
-    assert_eq!(result.chunks, 20);
-    let ratio = result.value / expected;
-    assert!(
-        (ratio - 1.0).abs() < 0.003,
-        "{name}: {} instead of {expected}",
-        result.value
-    );
+    let mut session = Session::new(model, runtime, options).unwrap();
+    let result = perplexity(&mut session, &tokens, tokenizer.bos(), Some(chunks), |_| ()).unwrap();
+    assert_eq!(result.chunks, chunks);
+    result.value
 }
 
 /// All 48 tokens of every prompt: with f16 weights, near-ties are decided the same way.
@@ -75,11 +97,11 @@ fn check_all_tokens(runtime: &Runtime) {
 }
 
 /// A device on its own, that nothing can stand in for.
-fn alone(backend: Arc<dyn Backend>) -> Runtime {
+pub(crate) fn alone(backend: Arc<dyn Backend>) -> Runtime {
     Runtime::new([backend])
 }
 
-fn cpu() -> Runtime {
+pub(crate) fn cpu() -> Runtime {
     alone(Arc::new(Cpu::new(0)))
 }
 
@@ -175,6 +197,6 @@ pub(crate) fn a_full_context_is_refused() {
     let error = session.feed(&[4096], &mut logits).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "token 4096 is outside the vocabulary of 4096"
+        "token id 4096 is outside the vocabulary of 4096 tokens"
     );
 }

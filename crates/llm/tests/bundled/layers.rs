@@ -1,6 +1,8 @@
 //! Layers on devices of their own.
 
-use rustorch_llm::{BackendConfig, GpuLayers, Session, SessionOptions, select_backend};
+use rustorch_llm::{
+    BackendConfig, Placement, PlacementOptions, Session, SessionOptions, select_backend,
+};
 use rustorch_runtime::{DeviceType, Routing, Runtime};
 use rustorch_tensor::host;
 
@@ -11,14 +13,14 @@ const CPU: DeviceType = DeviceType::Cpu;
 fn options(layers: Vec<DeviceType>) -> SessionOptions {
     SessionOptions {
         context: 64,
-        layers,
+        placement: Placement::of_layers(layers),
         ..SessionOptions::default()
     }
 }
 
 pub(crate) fn layers_are_computed_where_they_were_sent(opencl: &Devices) {
     let model = load("Q8_0");
-    let count = model.config().layers;
+    let count = model.spec().layers.len();
     let golden = goldens("Q8_0").remove(0);
     let device = opencl[0].info().device;
     let fed = |layers: Vec<DeviceType>| {
@@ -52,7 +54,7 @@ pub(crate) fn the_machine_is_asked_what_there_is_to_choose() {
     let model = load("Q4_K_M");
     let runtime = Runtime::new(host(1));
     let config = BackendConfig::new(&model, &runtime, &options(Vec::new())).unwrap();
-    assert_eq!(config.layers.len(), model.config().layers);
+    assert_eq!(config.layers.len(), model.spec().layers.len());
     let bytes: u64 = config.layers.iter().sum();
     // All weights, perhaps the table twice, and keys and values of 64 tokens.
     let weights: u64 = model
@@ -85,12 +87,12 @@ pub(crate) fn what_was_asked_for_is_not_chosen_again() {
         ..options(Vec::new())
     };
     let (kept, chosen) = asked
-        .select_layers(&model, &runtime, GpuLayers::Auto)
+        .placed(&model, &runtime, &PlacementOptions::default())
         .unwrap();
-    assert!(kept.layers.is_empty() && chosen.is_empty());
+    assert!(kept.placement.is_empty() && chosen.is_empty());
     let (kept, chosen) = options(vec![DeviceType::Reference])
-        .select_layers(&model, &runtime, GpuLayers::Auto)
+        .placed(&model, &runtime, &PlacementOptions::default())
         .unwrap();
-    assert_eq!(chosen.len(), model.config().layers);
-    assert!(kept.layers.is_empty(), "it all fits");
+    assert_eq!(chosen.len(), model.spec().layers.len());
+    assert!(kept.placement.is_empty(), "it all fits");
 }

@@ -1,4 +1,4 @@
-//! The bundled model: llama.cpp's answers, on every device, and when devices fail.
+//! The bundled model and a fetched one: llama.cpp's answers, on every device, and when devices fail.
 
 mod adapters;
 mod common;
@@ -6,16 +6,19 @@ mod coreml;
 mod f32_hybrid;
 mod faults;
 mod goldens;
+mod hugging_face;
 mod layers;
 mod queued;
 mod saved;
 mod selection;
+mod smollm2;
 mod soak;
 mod speculation;
 mod zero_copy;
 
 use std::process::ExitCode;
 
+use rustorch_testing::fetched::smollm2;
 use rustorch_testing::{Suite, always, tests};
 
 use common::{find_metal, find_opencl};
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
             saved::a_saved_session_goes_on_where_it_was,
             saved::files_that_do_not_fit_are_refused,
             selection::devices_choose_what_the_host_would_choose,
+            selection::suppressed_tokens_are_never_chosen,
             selection::losing_the_device_changes_no_choice,
             soak::every_text_is_right,
             speculation::up_to_four_tokens_at_once_have_the_logits_of_each_alone,
@@ -96,8 +100,31 @@ fn main() -> ExitCode {
         .on(find_opencl(), OPENCL, in_place)
         .on(find_metal(), METAL, metal)
         .on(find_metal(), METAL, in_place)
+        .on(
+            smollm2(),
+            MODELS,
+            tests![
+                smollm2::goldens_on_the_cpu,
+                smollm2::perplexity_on_the_cpu,
+                smollm2::infill_chooses_the_tokens_of_llama_cpp,
+                smollm2::quantised_as_llama_cpp_quantises_it,
+                smollm2::core_ml_chooses_the_tokens_of_the_cpu,
+                hugging_face::a_folder_of_transformers_is_the_same_model,
+            ],
+        )
+        .on(
+            smollm2().and_then(|file| Ok((file, find_opencl().map_err(|e| e.to_string())?))),
+            MODELS,
+            tests![smollm2::goldens_on_opencl],
+        )
+        .on(
+            smollm2().and_then(|file| Ok((file, find_metal().map_err(|e| e.to_string())?))),
+            MODELS,
+            tests![smollm2::goldens_on_emulated_metal],
+        )
         .run()
 }
 
 const OPENCL: &str = "RUSTORCH_TEST_OPENCL";
+const MODELS: &str = "RUSTORCH_TEST_MODELS";
 const METAL: &str = "RUSTORCH_TEST_METAL";

@@ -66,7 +66,7 @@ pub(crate) fn a_device_that_runs_ahead_tells_the_same_and_no_further_than_the_co
     assert_eq!(runs, 1 + TOKENS as u64);
 }
 
-/// Of a prompt in batches, only the last one chooses a token to go on with.
+/// Only the last batch of a prompt chooses a token to continue with.
 pub(crate) fn generating_begins_one_pass_for_nothing() {
     let model = load("Q4_K_M");
     let greedy = SamplerConfig {

@@ -164,7 +164,7 @@ pub(crate) fn files_that_do_not_fit_are_refused() {
     assert!(matches!(session.restore(&path), Err(LlmError::Gguf(_))));
 }
 
-/// What two texts have in common is not computed again, and gives the same.
+/// The common beginning of two texts is not computed again, and the results are the same.
 pub(crate) fn a_common_beginning_is_kept() {
     let model = load("Q4_K_M");
     let runtime = Runtime::new([cpu()]);

@@ -1,14 +1,16 @@
-//! What devices find among the logits is what the sampler would choose from all of them.
+//! Devices select the same tokens from the logits as the sampler would from all of them.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use rustorch_cpu::Cpu;
 use rustorch_faulty::{Fault, FaultKind, Faulty, When};
+use rustorch_gguf::Gguf;
 use rustorch_llm::sampler::{SamplerChain, SamplerConfig};
-use rustorch_llm::{Model, Scores, Session, SessionOptions};
+use rustorch_llm::{GenerateOptions, LlmError, Model, Scores, Session, SessionOptions};
 use rustorch_runtime::{Backend, Runtime};
 
-use crate::common::{first, gpus, load};
+use crate::common::{first, gpus, load, models};
 
 const PROMPT: [u32; 5] = [0, 48, 1299, 602, 260];
 const TOKENS: usize = 12;
@@ -110,6 +112,38 @@ pub(crate) fn devices_choose_what_the_host_would_choose() {
             assert_eq!(choose(true, &banned), others, "{device}: {what}");
         }
         assert!(runtime.fallbacks().is_empty());
+    }
+}
+
+/// Tokens that `tokenizer.ggml.suppress_tokens` lists never come, whatever the chain and the options are.
+pub(crate) fn suppressed_tokens_are_never_chosen() {
+    let cpu: Arc<dyn Backend> = Arc::new(Cpu::new(2));
+    let runtime = Runtime::new([cpu.clone()]);
+    let generate = |config: &SamplerConfig, ignore_end, suppressed: &[i32]| {
+        let mut gguf = Gguf::open(models().join("classics-13m-Q4_K_M.gguf")).unwrap();
+        let key = "tokenizer.ggml.suppress_tokens";
+        gguf.metadata.insert(key, suppressed.to_vec());
+        let model = Model::load(gguf).unwrap();
+        let mut sampler = SamplerChain::new(config).unwrap();
+        let mut session = Session::new(&model, &runtime, options(&cpu)).unwrap();
+        let limits = GenerateOptions {
+            max_tokens: Some(TOKENS),
+            ignore_end,
+            ..GenerateOptions::default()
+        };
+        let go_on = |_| Ok::<_, LlmError>(ControlFlow::Continue(()));
+        rustorch_llm::generate(&mut session, &PROMPT, &mut sampler, &limits, go_on)
+            .unwrap()
+            .ids
+    };
+    for (config, _) in chains() {
+        for ignore_end in [false, true] {
+            let free = generate(&config, ignore_end, &[]);
+            let suppressed = [free[0] as i32, -1, free[1] as i32, 1 << 20];
+            let others = generate(&config, ignore_end, &suppressed);
+            let kept = !others.contains(&free[0]) && !others.contains(&free[1]);
+            assert!(kept, "{config:?}: {free:?}, {others:?}");
+        }
     }
 }
 

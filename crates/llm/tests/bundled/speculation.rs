@@ -40,7 +40,7 @@ fn greedy() -> SamplerConfig {
     }
 }
 
-/// As many guesses as may be, whatever they cost: what the clock says is nothing for tests.
+/// The most guesses, whatever they cost. The clock must not decide in tests.
 fn always(max: usize) -> SpeculationOptions {
     SpeculationOptions {
         max,
@@ -69,7 +69,7 @@ fn go_on(
     generate_with(session, prompt, sampler, limits, speculation, on_event).unwrap()
 }
 
-/// What comes behind the prompt, and the tokens that the session then has.
+/// The generated text, and the session's tokens after it.
 fn tell(
     model: &Model,
     config: &SamplerConfig,
@@ -89,7 +89,7 @@ struct Oracle {
 }
 
 impl Oracle {
-    /// Of the text that comes without guesses.
+    /// An oracle that knows the text generated without guesses.
     fn new(model: &Model, wrong: usize) -> Self {
         let (told, _) = tell(model, &greedy(), &limit(TOKENS + 20), None);
         let text = [&PROMPT[..], &told.ids].concat();
@@ -408,7 +408,7 @@ pub(crate) fn a_device_that_runs_ahead_tells_the_same_with_guesses() {
     assert_eq!(told(&mut Speculation::new(draft, always(3))), expected.ids);
 }
 
-/// Of guessing, checking, and whatever else.
+/// The device is lost while guessing, while checking, and at other launches.
 pub(crate) fn losing_the_device_changes_no_text() {
     let (model, small) = (load("f16"), load("Q4_K_M"));
     let told = |nth| {

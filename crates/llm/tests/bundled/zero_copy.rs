@@ -1,5 +1,5 @@
-//! Where a device computes in the host's memory, nothing is copied: neither weights nor
-//! inputs nor outputs nor the cache.
+//! On a device that computes in the host's memory, nothing is copied: neither weights nor inputs
+//! nor outputs nor the cache.
 
 use rustorch_llm::golden::largest;
 use rustorch_llm::{Session, SessionOptions};

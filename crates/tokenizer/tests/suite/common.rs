@@ -1,9 +1,11 @@
-//! What the tests share.
+//! Helpers of the tests.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustorch_gguf::{Gguf, Metadata};
 use rustorch_tokenizer::Tokenizer;
+use serde_json::Value;
 
 /// A path below the repository's root.
 pub(crate) fn in_repository(path: impl AsRef<Path>) -> PathBuf {
@@ -12,12 +14,49 @@ pub(crate) fn in_repository(path: impl AsRef<Path>) -> PathBuf {
         .join(path)
 }
 
+/// Pre-tokenizers of vocabularies whose words are not made of bytes.
+pub(crate) const NOT_BYTE_LEVEL: [&str; 4] = [
+    "gemma4",
+    "granite-embed-multi-311m",
+    "sarvam-moe",
+    "whitespace",
+];
+
+/// The kinds in `fixtures/kinds`.
+pub(crate) const KINDS: [&str; 7] = [
+    "bert",
+    "t5",
+    "rwkv",
+    "plamo2",
+    "gemma4",
+    "whitespace",
+    "hybriddna",
+];
+
+/// A file in the folder of fixtures.
+pub(crate) fn fixture(name: &str) -> PathBuf {
+    in_repository("crates/tokenizer/tests/fixtures").join(name)
+}
+
+/// The values of a file that has one on each line.
+pub(crate) fn json_lines(path: PathBuf) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
 /// The metadata of a GGUF file.
 pub(crate) fn metadata(path: impl AsRef<Path>) -> Metadata {
     Gguf::open(path)
         .unwrap_or_else(|error| panic!("{error}"))
         .metadata
         .clone()
+}
+
+/// The metadata of a vocabulary in `fixtures/kinds`.
+pub(crate) fn kind(name: &str) -> Metadata {
+    metadata(fixture(&format!("kinds/{name}.gguf")))
 }
 
 /// Token types, by GGUF's numbers.
@@ -59,8 +98,8 @@ pub(crate) fn byte_level(added: &[(&str, i32)]) -> Metadata {
     metadata
 }
 
-/// Metadata of a SentencePiece tokenizer whose tokens have the given scores, after `<unk>`, `<s>`,
-/// `</s>` and one token for each byte.
+/// Metadata of a SentencePiece tokenizer whose tokens have the given scores. `<unk>`, `<s>`, `</s>`
+/// and one token for each byte come first.
 pub(crate) fn sentence_piece(pieces: &[(&str, f32)]) -> Metadata {
     let special = [("<unk>", UNKNOWN), ("<s>", CONTROL), ("</s>", CONTROL)];
     let bytes: Vec<String> = (0..=255).map(|byte| format!("<0x{byte:02X}>")).collect();

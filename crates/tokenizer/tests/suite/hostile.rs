@@ -6,7 +6,9 @@ use proptest::prelude::*;
 use rustorch_gguf::{Array, Metadata, Value};
 use rustorch_tokenizer::{EncodeOptions, Tokenizer, TokenizerError};
 
-use crate::common::{CONTROL, USER_DEFINED, byte_level, sentence_piece, tokenizer};
+use crate::common::{
+    CONTROL, KINDS, NOT_BYTE_LEVEL, USER_DEFINED, byte_level, kind, sentence_piece, tokenizer,
+};
 
 const ALL: EncodeOptions = EncodeOptions {
     add_special: true,
@@ -54,12 +56,12 @@ fn refusals_say_what_is_wrong() {
             "key `tokenizer.ggml.merges` (array of string) is missing",
         ),
         (
-            with("tokenizer.ggml.model", "bert".into()),
-            r#"tokenizer.ggml.model is "bert", which is not supported"#,
+            with("tokenizer.ggml.model", "unheard-of".into()),
+            r#"tokenizer.ggml.model is "unheard-of", which is not supported; supported are llama, gpt2, "#,
         ),
         (
-            with("tokenizer.ggml.pre", "gemma4".into()),
-            r#"tokenizer.ggml.pre is "gemma4", which is not supported"#,
+            with("tokenizer.ggml.pre", "unheard-of".into()),
+            r#"tokenizer.ggml.pre is "unheard-of", which is not supported"#,
         ),
         (
             with("tokenizer.ggml.tokens", texts(&[])),
@@ -97,6 +99,69 @@ fn refusals_say_what_is_wrong() {
         let error = refusal(&metadata);
         assert!(error.starts_with(expected), "{error}");
     }
+
+    let with = |name: &str, key: &str, value: Value| {
+        let mut metadata = kind(name);
+        metadata.insert(format!("tokenizer.ggml.{key}"), value);
+        metadata
+    };
+    let charsmap = |units: &[u32], texts: &[u8]| {
+        let mut bytes = (4 * units.len() as u32).to_le_bytes().to_vec();
+        bytes.extend(units.iter().flat_map(|unit| unit.to_le_bytes()));
+        bytes.extend(texts);
+        let array = Value::Array(Array::U8(bytes));
+        with("t5", "precompiled_charsmap", array)
+    };
+    // The root's children begin at 4; `\x01`, which is at 5, ends a key whose replacement is at 6.
+    let (root, child) = (4 << 10, 1 | 0x100 | 3 << 10);
+    let cases = [
+        (
+            with("t5", "precompiled_charsmap", vec![1.0f32].into()),
+            "key `tokenizer.ggml.precompiled_charsmap` must be array of u8",
+        ),
+        (
+            with(
+                "t5",
+                "precompiled_charsmap",
+                Value::Array(Array::U8(vec![0; 3])),
+            ),
+            "tokenizer.ggml.precompiled_charsmap is damaged (it has fewer than 4 bytes)",
+        ),
+        (
+            charsmap(&[root], b""),
+            "tokenizer.ggml.precompiled_charsmap is damaged (its trie is longer than the map)",
+        ),
+        (
+            charsmap(&[root, 0, 0, 0, 0, child], b"a\0"),
+            "tokenizer.ggml.precompiled_charsmap is damaged (a replacement lies outside)",
+        ),
+        (
+            charsmap(&[root, 0, 0, 0, 0, child, 2], b"a\0"),
+            "tokenizer.ggml.precompiled_charsmap is damaged (a replacement lies outside)",
+        ),
+        (
+            charsmap(&[root, 0, 0, 0, 0, 1 | 1 << 10], b"a\0"),
+            "tokenizer.ggml.precompiled_charsmap is damaged (its trie loops)",
+        ),
+        (
+            with("plamo2", "token_type", vec![1i32; 600].into()),
+            "tokenizer.ggml.tokens has no byte token <0x00>, but this kind",
+        ),
+        (
+            with("bert", "normalizer.lowercase", 1u32.into()),
+            "key `tokenizer.ggml.normalizer.lowercase` must be bool",
+        ),
+        (
+            with("rwkv", "suppress_tokens", "x".into()),
+            "key `tokenizer.ggml.suppress_tokens` must be",
+        ),
+    ];
+    for (metadata, expected) in cases {
+        let error = refusal(&metadata);
+        assert!(error.starts_with(expected), "{error}");
+    }
+    tokenizer(&charsmap(&[root, 0, 0, 0, 0, child, 1], b"a\0"));
+    tokenizer(&charsmap(&[], b"\0"));
 
     let mut metadata = sentence_piece(&[("a", 1.0)]);
     metadata.insert("tokenizer.ggml.scores", vec![1.0f32]);
@@ -156,7 +221,11 @@ fn any_text() -> impl Strategy<Value = String> {
             "é",
             "中文",
             "🦀",
-            "<0x41>"
+            "<0x41>",
+            "<dna>",
+            "</dna>",
+            "<extra_0>",
+            "\\\\x4"
         ])
         .prop_map(str::to_owned),
         any::<String>(),
@@ -169,7 +238,7 @@ fn any_value() -> impl Strategy<Value = Value> {
         prop_oneof![
             any_text(),
             "[a-c]{0,2}( [a-c]{0,2})?",
-            "gpt2|llama|qwen2|default"
+            "gpt2|llama|qwen2|default|gemma4|bert|t5|rwkv|plamo2|whitespace|hybriddna|test"
         ]
     };
     prop_oneof![
@@ -183,6 +252,7 @@ fn any_value() -> impl Strategy<Value = Value> {
         prop::collection::vec(any::<f32>(), 0..300).prop_map(Value::from),
         prop::collection::vec(-1i32..8, 0..300).prop_map(Value::from),
         prop::collection::vec(any::<u8>(), 0..9).prop_map(Value::Bytes),
+        prop::collection::vec(0u8..10, 0..99).prop_map(|bytes| Value::Array(Array::U8(bytes))),
     ]
 }
 
@@ -202,6 +272,14 @@ const KEYS: &[&str] = &[
     "tokenizer.ggml.add_bos_token",
     "tokenizer.ggml.add_eos_token",
     "tokenizer.ggml.add_space_prefix",
+    "tokenizer.ggml.add_sep_token",
+    "tokenizer.ggml.seperator_token_id",
+    "tokenizer.ggml.suppress_tokens",
+    "tokenizer.ggml.remove_extra_whitespaces",
+    "tokenizer.ggml.precompiled_charsmap",
+    "tokenizer.ggml.normalizer.lowercase",
+    "tokenizer.ggml.normalizer.strip_accents",
+    "general.architecture",
 ];
 
 /// Metadata of a small tokenizer, with some keys changed or removed.
@@ -234,22 +312,20 @@ fn any_metadata() -> impl Strategy<Value = Metadata> {
         prop::option::weighted(0.8, any_value()),
     );
     let changes = prop::collection::vec(change, 0..4);
-    (
-        prop::sample::select(vec![byte_level, sentence_piece]),
-        changes,
-    )
-        .prop_map(|(mut metadata, changes)| {
-            for (key, value) in changes {
-                match value {
-                    Some(value) => metadata.insert(key, value),
-                    None => metadata.remove(key),
-                };
-            }
-            metadata
-        })
+    let mut all = vec![byte_level, sentence_piece];
+    all.extend(KINDS.map(kind));
+    (prop::sample::select(all), changes).prop_map(|(mut metadata, changes)| {
+        for (key, value) in changes {
+            match value {
+                Some(value) => metadata.insert(key, value),
+                None => metadata.remove(key),
+            };
+        }
+        metadata
+    })
 }
 
-/// A tokenizer for each name of a pre-tokenizer; none of them can merge anything.
+/// A tokenizer for each name of a byte-level pre-tokenizer; none of them can merge anything.
 static EVERY_PRE_TOKENIZER: LazyLock<Vec<(&str, Tokenizer)>> = LazyLock::new(|| {
     let mut metadata = byte_level(&[]);
     metadata.insert("tokenizer.ggml.pre", "unheard-of");
@@ -257,7 +333,8 @@ static EVERY_PRE_TOKENIZER: LazyLock<Vec<(&str, Tokenizer)>> = LazyLock::new(|| 
     else {
         panic!("an unknown name must be refused")
     };
-    let tokenizers = supported.into_iter().map(|name| {
+    let byte_level = |name: &&str| !NOT_BYTE_LEVEL.contains(name);
+    let tokenizers = supported.into_iter().filter(byte_level).map(|name| {
         metadata.insert("tokenizer.ggml.pre", name);
         (name, tokenizer(&metadata))
     });

@@ -2,27 +2,14 @@
 //! bundled model.
 
 use std::fs;
-use std::path::PathBuf;
 
 use rustorch_tokenizer::{EncodeOptions, Tokenizer, TokenizerError};
 use serde_json::Value;
 
-use crate::common::{in_repository, metadata, tokenizer};
-
-fn fixture(name: &str) -> PathBuf {
-    in_repository("crates/tokenizer/tests/fixtures").join(name)
-}
+use crate::common::{NOT_BYTE_LEVEL, fixture, in_repository, json_lines, metadata, tokenizer};
 
 fn texts() -> Vec<String> {
     serde_json::from_str(&fs::read_to_string(fixture("texts.json")).unwrap()).unwrap()
-}
-
-/// The values of a file that has one on each line.
-fn json_lines(path: PathBuf) -> Vec<Value> {
-    let text = fs::read_to_string(path).unwrap();
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
 }
 
 fn ids(value: &Value) -> Vec<u32> {
@@ -72,6 +59,8 @@ fn byte_level_with_every_pre_tokenizer() {
     let TokenizerError::PreTokenizer { mut supported, .. } = error else {
         panic!("{text}")
     };
+    // These have goldens in `kinds.jsonl`.
+    names.extend(NOT_BYTE_LEVEL.map(str::to_owned));
     supported.sort_unstable();
     names.sort_unstable();
     assert_eq!(

@@ -3,6 +3,7 @@
 mod common;
 mod decoding;
 mod hostile;
+mod kinds;
 mod llama_cpp;
 mod special_tokens;
 mod training;

@@ -10,6 +10,7 @@ import gguf
 import numpy as np
 
 WIDTH, LAYERS, HEADS, KV_HEADS, HEAD, FF, VOCAB, CONTEXT = 32, 2, 4, 2, 8, 48, 40, 64
+EXPERTS, EXPERT_FF = 3, 64
 
 
 def write(name, arch, base=10000.0, tied=False, head=HEAD, options=lambda w: None, factors=None):
@@ -28,6 +29,11 @@ def write(name, arch, base=10000.0, tied=False, head=HEAD, options=lambda w: Non
         w.add_value_length(head)
     if arch == "llama":
         w.add_rope_dimension_count(head)
+    if arch == "gpt-oss":
+        w.add_sliding_window(8)
+        w.add_expert_count(EXPERTS)
+        w.add_expert_used_count(2)
+        w.add_expert_feed_forward_length(EXPERT_FF)
     w.add_vocab_size(VOCAB)
     w.add_tokenizer_model("no_vocab")
     options(w)
@@ -35,6 +41,19 @@ def write(name, arch, base=10000.0, tied=False, head=HEAD, options=lambda w: Non
     def tensor(tensor_name, *shape, scale=0.4, offset=0.0):
         values = rng.standard_normal(shape) * scale + offset
         w.add_tensor(tensor_name, values.astype(np.float32))
+
+    def experts(layer):
+        """Those of gpt-oss, whose matrices are MXFP4."""
+        tensor(f"{layer}.attn_output.bias", WIDTH)
+        tensor(f"{layer}.attn_sinks.weight", HEADS)
+        tensor(f"{layer}.ffn_gate_inp.weight", EXPERTS, WIDTH)
+        tensor(f"{layer}.ffn_gate_inp.bias", EXPERTS)
+        mxfp4 = gguf.GGMLQuantizationType.MXFP4
+        for part, n, k in [("gate", EXPERT_FF, WIDTH), ("up", EXPERT_FF, WIDTH), ("down", WIDTH, EXPERT_FF)]:
+            values = (rng.standard_normal((EXPERTS, n, k)) * 0.4).astype(np.float32)
+            blocks = gguf.quants.quantize(values, mxfp4)
+            w.add_tensor(f"{layer}.ffn_{part}_exps.weight", blocks, raw_dtype=mxfp4)
+            tensor(f"{layer}.ffn_{part}_exps.bias", EXPERTS, n)
 
     tensor("token_embd.weight", VOCAB, WIDTH, scale=1.0)
     tensor("output_norm.weight", WIDTH, scale=0.2, offset=1.0)
@@ -45,15 +64,19 @@ def write(name, arch, base=10000.0, tied=False, head=HEAD, options=lambda w: Non
     for i in range(LAYERS):
         layer = f"blk.{i}"
         tensor(f"{layer}.attn_norm.weight", WIDTH, scale=0.2, offset=1.0)
-        tensor(f"{layer}.ffn_norm.weight", WIDTH, scale=0.2, offset=1.0)
+        ffn_norm = "post_attention_norm" if arch == "gpt-oss" else "ffn_norm"
+        tensor(f"{layer}.{ffn_norm}.weight", WIDTH, scale=0.2, offset=1.0)
         for part, heads in [("q", HEADS), ("k", KV_HEADS), ("v", KV_HEADS)]:
             tensor(f"{layer}.attn_{part}.weight", heads * head, WIDTH)
-            if arch == "qwen2":
+            if arch in ("qwen2", "gpt-oss"):
                 tensor(f"{layer}.attn_{part}.bias", heads * head)
         tensor(f"{layer}.attn_output.weight", WIDTH, HEADS * head)
         if arch == "qwen3":
             tensor(f"{layer}.attn_q_norm.weight", head, scale=0.2, offset=1.0)
             tensor(f"{layer}.attn_k_norm.weight", head, scale=0.2, offset=1.0)
+        if arch == "gpt-oss":
+            experts(layer)
+            continue
         tensor(f"{layer}.ffn_gate.weight", FF, WIDTH)
         tensor(f"{layer}.ffn_up.weight", FF, WIDTH)
         tensor(f"{layer}.ffn_down.weight", WIDTH, FF)
@@ -81,3 +104,4 @@ write("llama-yarn", "llama", options=yarn)
 write("llama3", "llama", base=500000.0, factors=[1.0, 1.5, 4.0, 8.0])
 write("qwen2", "qwen2", base=1000000.0)
 write("qwen3", "qwen3", base=1000000.0, head=16)
+write("gpt-oss-mxfp4", "gpt-oss", base=150000.0, options=yarn)

@@ -1,0 +1,247 @@
+//! Mixtures of experts.
+
+use rustorch_ir::ops::RopeLayout::{Halves, Interleaved};
+
+use super::Arch;
+use super::base::Base;
+use crate::spec::{
+    Activation, AttentionSpec, ChosenBy, DenseSpec, ExpertsSpec, FfnSpec, Gating, LayerSpec, Need,
+    NormedOver,
+};
+
+pub(super) const ALL: &[Arch] = &[
+    DBRX,
+    GROK,
+    ARCTIC,
+    DEEPSEEK,
+    BAILINGMOE,
+    BAILINGMOE2,
+    DOTS1,
+    MINIMAX_M2,
+    GROVEMOE,
+];
+
+/// DBRX: layer norms, bounded queries, keys and values.
+const DBRX: Arch = Arch {
+    name: "dbrx",
+    describe: |file| {
+        let b = file.layer_norm(Halves)?;
+        let clamp = b.keys.number_or("attention.clamp_kqv", 0.0);
+        b.model(|l| {
+            let attention = AttentionSpec {
+                clamp: (clamp > 0.0).then_some(clamp),
+                ..b.attention(l)?
+            };
+            let width = b.keys.size_of("feed_forward_length", l);
+            Ok(LayerSpec {
+                ffn_norm: Some(b.norm("attn_output_norm")),
+                ..b.layer(l, attention, b.experts(l, width).into())
+            })
+        })
+    },
+};
+
+/// Grok: soft caps, factors, and a dense part beside the experts in some models.
+const GROK: Arch = Arch {
+    name: "grok",
+    describe: |file| {
+        let b = file.rms(Halves)?;
+        let number = |key, default| b.keys.number_or(key, default);
+        let cap = number("attn_logit_softcapping", 30.0);
+        let scale = number("attention.output_scale", 0.088_388_347_648_318_45);
+        let mut model = b.model(|l| {
+            let attention = AttentionSpec {
+                scale,
+                soft_cap: Some(cap),
+                ..b.attention(l)?
+            };
+            let dense = DenseSpec {
+                activation: Activation::GeluTanh,
+                ..b.gated(l)
+            };
+            let experts = ExpertsSpec {
+                activation: Activation::GeluTanh,
+                ..b.experts(l, b.expert_width(l, dense.width))
+            };
+            let ffn = match b.has(l, "ffn_up") {
+                true => FfnSpec {
+                    scale: std::f64::consts::FRAC_1_SQRT_2,
+                    ..experts.beside(dense)
+                },
+                false => experts.into(),
+            };
+            let behind = match b.has(l, "layer_output_norm") {
+                true => "layer_output_norm",
+                false => "post_ffw_norm",
+            };
+            Ok(LayerSpec {
+                out_norm: Some(b.norm("attn_output_norm")),
+                ffn_out_norm: Some(b.norm(behind)),
+                ..b.layer(l, attention, ffn)
+            })
+        })?;
+        model.embedding.scale = number("embedding_scale", 78.383_671_769_061_69);
+        model.head.scale = number("logit_scale", 0.577_350_269_189_625_7);
+        let cap = number("final_logit_softcapping", 0.0);
+        model.head.soft_cap = (cap != 0.0).then_some(cap);
+        Ok(model)
+    },
+};
+
+/// Arctic: a dense part, and experts that read the layer's input.
+const ARCTIC: Arch = Arch {
+    name: "arctic",
+    describe: |file| {
+        let b = file.rms(Interleaved)?;
+        b.model(|l| {
+            let width = b.keys.size_of("feed_forward_length", l);
+            let dense = DenseSpec {
+                width: b.width,
+                ..b.gated(l)
+            };
+            Ok(LayerSpec {
+                input_experts: Some((b.norm("ffn_norm_exps"), b.experts(l, width))),
+                ..b.layer(l, b.attention(l)?, dense.into())
+            })
+        })
+    },
+};
+
+/// The first layers dense, the others with experts beside shared ones.
+fn leading(b: &Base, l: usize, experts: impl Fn(ExpertsSpec) -> ExpertsSpec) -> FfnSpec {
+    if b.is_leading(l) {
+        return b.gated(l).into();
+    }
+    let width = b.expert_width(l, 0);
+    let shared = b.shared(b.shared_width(width));
+    experts(b.experts(l, width)).beside(shared)
+}
+
+/// DeepSeek MoE.
+const DEEPSEEK: Arch = Arch {
+    name: "deepseek",
+    describe: |file| {
+        let b = file.rms(Interleaved)?;
+        b.model(|l| {
+            let ffn = leading(&b, l, |experts| ExpertsSpec {
+                normalised: false,
+                ..experts
+            });
+            Ok(b.layer(l, b.attention(l)?, ffn))
+        })
+    },
+};
+
+/// Ling (Bailing) with experts in every layer.
+const BAILINGMOE: Arch = Arch {
+    name: "bailingmoe",
+    describe: |file| {
+        let b = file.rms(Interleaved)?;
+        let normalised = b.keys.flag("expert_weights_norm");
+        b.model(|l| {
+            let width = b.expert_width(l, 0);
+            let experts = ExpertsSpec {
+                normalised,
+                ..b.experts(l, width)
+            };
+            let shared = b.shared(b.shared_width(width));
+            Ok(b.layer(l, b.attention(l)?, experts.beside(shared)))
+        })
+    },
+};
+
+/// Ling 2.
+const BAILINGMOE2: Arch = Arch {
+    name: "bailingmoe2",
+    describe: |file| {
+        let b = file.rms(Halves)?;
+        let normalised = b.keys.flag("expert_weights_norm");
+        let gating = b.gating(Gating::Softmax);
+        let own = b
+            .keys
+            .count_of("expert_shared_feed_forward_length", 0)
+            .filter(|n| *n > 0);
+        b.model(|l| {
+            let mut ffn = leading(&b, l, |experts| ExpertsSpec {
+                normalised,
+                gating,
+                choice_bias: Need::Optional,
+                ..experts
+            });
+            if let (Some(_), Some(shared), Some(own)) = (&ffn.experts, &mut ffn.dense, own) {
+                shared.width = b.shared_width(own);
+            }
+            Ok(b.layer(l, b.normed_attention(l)?, ffn))
+        })
+    },
+};
+
+/// dots.llm1.
+const DOTS1: Arch = Arch {
+    name: "dots1",
+    describe: |file| {
+        let b = file.rms(Halves)?;
+        let normalised = b.keys.flag("expert_weights_norm");
+        let gating = b.gating(Gating::Softmax);
+        b.model(|l| {
+            let ffn = leading(&b, l, |experts| ExpertsSpec {
+                normalised,
+                gating,
+                choice_bias: Need::Optional,
+                ..experts
+            });
+            Ok(b.layer(l, b.normed_attention(l)?, ffn))
+        })
+    },
+};
+
+/// MiniMax M2: norms of all queries and keys.
+const MINIMAX_M2: Arch = Arch {
+    name: "minimax-m2",
+    describe: |file| {
+        let b = file.rms(Halves)?;
+        let gating = b.gating(Gating::Sigmoid);
+        b.model(|l| {
+            let attention = b.with_head_norms(b.attention(l)?, NormedOver::Width, Need::Required);
+            let width = b.keys.size_of("feed_forward_length", l);
+            let experts = ExpertsSpec {
+                gating,
+                choice_bias: Need::Required,
+                ..b.experts(l, width)
+            };
+            Ok(b.layer(l, attention, experts.into()))
+        })
+    },
+};
+
+/// GroveMoE: groups of experts share smaller ones, which read their result.
+const GROVEMOE: Arch = Arch {
+    name: "grovemoe",
+    describe: |file| {
+        let b = file.rms(Halves)?;
+        let per_group = b.keys.size("experts_per_group");
+        let scale = b.keys.number_or("expert_group_scale", 1.0);
+        b.model(|l| {
+            let experts = b.experts(l, 1);
+            let width = b.keys.count_of("feed_forward_length", l).unwrap_or(0);
+            let share = width / experts.used;
+            let attention = b.normed_attention(l)?;
+            let chunk = b.keys.count_of("expert_chunk_feed_forward_length", 0);
+            let chunks = ExpertsSpec {
+                width: chunk.filter(|n| *n > 0).unwrap_or(attention.key_width),
+                used: experts.used.min(experts.count / per_group),
+                chosen_by: ChosenBy::Sigmoid,
+                suffix: "_chexps",
+                per_group,
+                ..experts.clone()
+            };
+            let experts = ExpertsSpec {
+                width: b.expert_width(l, share),
+                chosen_by: ChosenBy::Sigmoid,
+                chunks: Some((Box::new(chunks), scale)),
+                ..experts
+            };
+            Ok(b.layer(l, attention, experts.into()))
+        })
+    },
+};

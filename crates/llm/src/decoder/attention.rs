@@ -1,0 +1,320 @@
+//! Self-attention with grouped queries.
+
+use rustorch_ir::ops::Rope;
+use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor};
+
+use super::linear::{Linear, Scaled, times};
+use super::norm::{HeadNorm, Norm};
+use super::pass::Pass;
+use crate::LlmError;
+use crate::kv_cache::LayerCache;
+use crate::spec::{Activation, AttentionSpec, Need, RopeFactors, RopeSpec, Window};
+use crate::weights::Loader;
+
+/// The products that make queries, keys and values: three, or one of all.
+enum Qkv {
+    Split(Box<[Linear; 3]>),
+    Fused(Linear, [usize; 3]),
+}
+
+impl Qkv {
+    /// `attn_qkv` where the file has it, else `attn_q`, `attn_k` and `attn_v`.
+    fn load(
+        w: &Loader,
+        prefix: &str,
+        outputs: [usize; 3],
+        inputs: usize,
+        spec: &AttentionSpec,
+    ) -> Result<Self, LlmError> {
+        let name = |part: &str| format!("{prefix}attn_{part}");
+        let scaled = match spec.scales {
+            true => Scaled::BeforeBias,
+            false => Scaled::Never,
+        };
+        let load = |part, outputs| {
+            let linear = Linear::load(w, &name(part), outputs, inputs, scaled)?;
+            Ok::<_, LlmError>(linear.with_own_bias(spec.biases))
+        };
+        let [q, k, v] = outputs;
+        if !w.has(&name("qkv.weight")) {
+            let split = [load("q", q)?, load("k", k)?, load("v", v)?];
+            return Ok(Self::Split(Box::new(split)));
+        }
+        let fused = load("qkv", q + k + v)?;
+        let bias = |part, n| w.opt_f32(&name(part), &[n]);
+        let biases = match w.has(&name("qkv.bias")) {
+            true => [None, None, None],
+            false => [bias("q.bias", q)?, bias("k.bias", k)?, bias("v.bias", v)?],
+        };
+        let bias = match &biases {
+            [Some(q), Some(k), Some(v)] if spec.biases => Some(Tensor::cat(&[q, k, v], 0)?),
+            _ => None,
+        };
+        Ok(Self::Fused(fused.with_bias(bias), outputs))
+    }
+
+    /// `x` `[t, width]` to queries, keys and values `[t, heads · head width]`, beside the cache.
+    fn forward(&self, x: &Tensor, pass: &Pass) -> RusTorchResult<[Tensor; 3]> {
+        let product = |linear: &Linear| pass.at_home(&linear.forward(x, pass)?);
+        match self {
+            Self::Split(split) => {
+                let [q, k, v] = &**split;
+                Ok([product(q)?, product(k)?, product(v)?])
+            }
+            Self::Fused(all, [q, k, v]) => {
+                let y = product(all)?;
+                let part = |from, n| y.narrow(1, from, n);
+                Ok([part(0, *q)?, part(*q, *k)?, part(q + k, *v)?])
+            }
+        }
+    }
+}
+
+/// Rotary embedding with the model's frequencies.
+struct Rotary {
+    op: Rope,
+    /// Divisors of the frequencies, whatever the context's size.
+    factors: Option<Tensor>,
+    /// Divisors for contexts within the original one and beyond it.
+    by_context: Option<[Tensor; 2]>,
+    original_context: usize,
+}
+
+impl Rotary {
+    fn load(w: &Loader, spec: &RopeSpec) -> Result<Self, LlmError> {
+        let read = |name: &str| match spec.factors {
+            RopeFactors::File => {
+                let factors = w.opt_f32(name, &[spec.factor_count])?;
+                let own = |factors: Tensor| factors.narrow(0, 0, spec.op.dims / 2);
+                Ok::<_, LlmError>(factors.map(own).transpose()?)
+            }
+            RopeFactors::None => Ok(None),
+        };
+        let by_context = [
+            read("rope_factors_short.weight")?,
+            read("rope_factors_long.weight")?,
+        ];
+        Ok(Self {
+            op: spec.op.clone(),
+            factors: read("rope_freqs.weight")?,
+            by_context: match by_context {
+                [Some(short), Some(long)] => Some([short, long]),
+                _ => None,
+            },
+            original_context: spec.original_context,
+        })
+    }
+
+    /// `x` `[heads, t, width]`, in a context of this many tokens.
+    fn forward(&self, x: &Tensor, pass: &Pass, context: usize) -> RusTorchResult<Tensor> {
+        let by_context = self.by_context.as_ref();
+        let by_context = by_context.map(|f| &f[usize::from(context > self.original_context)]);
+        x.rope(
+            pass.positions,
+            self.factors.as_ref().or(by_context),
+            &self.op,
+        )
+    }
+}
+
+/// A product of the layer's input that multiplies heads or elements of the attention's result.
+struct OutputGate {
+    product: Linear,
+    activation: Activation,
+    is_by_head: bool,
+}
+
+/// Self-attention with grouped queries.
+pub(crate) struct Attention {
+    spec: AttentionSpec,
+    qkv: Qkv,
+    query_norm: Option<HeadNorm>,
+    key_norm: Option<HeadNorm>,
+    rotary: Option<Rotary>,
+    sinks: Option<Tensor>,
+    gate: Option<OutputGate>,
+    inner_norm: Option<Norm>,
+    output: Linear,
+}
+
+impl Attention {
+    /// The weights `{prefix}attn_*`.
+    pub(crate) fn load(
+        w: &Loader,
+        prefix: &str,
+        spec: &AttentionSpec,
+        width: usize,
+    ) -> Result<Self, LlmError> {
+        let (heads, kv_heads) = (spec.heads, spec.kv_heads);
+        let (keys, values) = (spec.key_width, spec.value_width);
+        let norm = |norm: &Option<_>, heads| {
+            let load = |norm| HeadNorm::load(w, prefix, norm, heads, keys);
+            norm.as_ref().map(load).transpose()
+        };
+        let sinks = format!("{prefix}attn_sinks.weight");
+        let outputs = [heads * keys, kv_heads * keys, kv_heads * values];
+        let qkv = Qkv::load(w, prefix, outputs, width, spec)?;
+        Ok(Self {
+            qkv,
+            query_norm: norm(&spec.query_norm, heads)?,
+            key_norm: norm(&spec.key_norm, kv_heads)?,
+            rotary: (spec.rope.as_ref().map(|rope| Rotary::load(w, rope))).transpose()?,
+            sinks: match spec.sinks {
+                Need::Required => Some(w.f32(&sinks, &[heads])?),
+                Need::Optional => w.opt_f32(&sinks, &[heads])?,
+                Need::Absent => None,
+            },
+            gate: Self::load_gate(w, prefix, spec, width)?,
+            inner_norm: Norm::opt(w, prefix, spec.inner_norm.as_ref(), heads * values)?,
+            output: Linear::load(
+                w,
+                &format!("{prefix}attn_output"),
+                width,
+                heads * values,
+                Scaled::BeforeBias,
+            )?
+            .with_own_bias(spec.out_bias),
+            spec: spec.clone(),
+        })
+    }
+
+    fn load_gate(
+        w: &Loader,
+        prefix: &str,
+        spec: &AttentionSpec,
+        width: usize,
+    ) -> Result<Option<OutputGate>, LlmError> {
+        let name = format!("{prefix}attn_gate");
+        let rows = w.rows(&format!("{name}.weight"));
+        let (activation, need) = match spec.gate {
+            Some(gate) => gate,
+            None => return Ok(None),
+        };
+        if need == Need::Optional && rows.is_none() {
+            return Ok(None);
+        }
+        let is_by_head = rows == Some(spec.heads);
+        let outputs = match is_by_head {
+            true => spec.heads,
+            false => spec.heads * spec.value_width,
+        };
+        Ok(Some(OutputGate {
+            product: Linear::load(w, &name, outputs, width, Scaled::Never)?,
+            activation,
+            is_by_head,
+        }))
+    }
+
+    /// `x` `[b · t, width]` to the same shape; keys and values go to the cache, if there is one.
+    pub(crate) fn forward(
+        &self,
+        x: &Tensor,
+        pass: &Pass,
+        cache: Option<&LayerCache>,
+    ) -> RusTorchResult<Tensor> {
+        let spec = &self.spec;
+        let rows = x.shape()[0];
+        let [q, k, v] = self.qkv.forward(x, pass)?;
+        let context = cache.map_or(pass.length()?, |cache| cache.keys.shape()[1]);
+        let q = self.heads(q, spec.heads, self.query_norm.as_ref(), pass, context)?;
+        let k = self.heads(k, spec.kv_heads, self.key_norm.as_ref(), pass, context)?;
+        let v = pass.by_sequence(&self.clamped(v)?, [spec.kv_heads, spec.value_width])?;
+        let q = match &spec.temperature {
+            Some(temperature) => q.mul(&pass.temperature(temperature)?)?,
+            None => q,
+        };
+        let (k, v) = match cache {
+            Some(LayerCache { keys, values }) => (
+                keys.update_slice_(&k, 1, &pass.past)?,
+                values.update_slice_(&v.transpose(-3, -2)?, 1, &pass.past)?,
+            ),
+            None => (k, v.transpose(-3, -2)?),
+        };
+        let past = cache.map(|_| &pass.past);
+        let y = self.attend(&q, [&k, &v], pass, past)?.transpose(-3, -2)?;
+        let y = match y.rank() {
+            3 => y,
+            _ => y.reshape([rows, spec.heads, spec.value_width])?,
+        };
+        let y = match &self.gate {
+            Some(gate) => {
+                let factor = gate.activation.of(&gate.product.forward(x, pass)?)?;
+                match gate.is_by_head {
+                    true => y.mul(&factor.unsqueeze(2)?)?,
+                    false => y.mul(&factor.reshape(y.shape())?)?,
+                }
+            }
+            None => y,
+        };
+        let y = y.reshape([rows, spec.heads * spec.value_width])?;
+        let y = Norm::apply(self.inner_norm.as_ref(), y)?;
+        times(self.output.forward(&y, pass)?, spec.out_scale)
+    }
+
+    /// Queries or keys `[b · t, heads · width]`, normed and rotated: `[…, heads, t, width]`.
+    fn heads(
+        &self,
+        x: Tensor,
+        heads: usize,
+        norm: Option<&HeadNorm>,
+        pass: &Pass,
+        context: usize,
+    ) -> RusTorchResult<Tensor> {
+        let is_first = !self.spec.norm_after_rope;
+        let mut x = self.clamped(x)?;
+        if let Some(norm) = norm.filter(|norm| norm.is_over_all()) {
+            x = norm.forward(&x, false)?;
+        }
+        let norm = norm.filter(|norm| !norm.is_over_all());
+        let mut x = pass.by_sequence(&x, [heads, self.spec.key_width])?;
+        if let Some(norm) = norm.filter(|_| is_first) {
+            x = norm.forward(&x, false)?;
+        }
+        x = x.transpose(-3, -2)?;
+        if let Some(rotary) = &self.rotary {
+            x = rotary.forward(&x, pass, context)?;
+        }
+        match norm.filter(|_| !is_first) {
+            Some(norm) => norm.forward(&x, true),
+            None => Ok(x),
+        }
+    }
+
+    fn clamped(&self, x: Tensor) -> RusTorchResult<Tensor> {
+        match self.spec.clamp {
+            Some(bound) => x.clamp(-bound, bound),
+            None => Ok(x),
+        }
+    }
+
+    /// Queries `[…, heads, t, key width]` to `[…, heads, t, value width]`.
+    fn attend(
+        &self,
+        q: &Tensor,
+        [k, v]: [&Tensor; 2],
+        pass: &Pass,
+        past: Option<&Tensor>,
+    ) -> RusTorchResult<Tensor> {
+        let spec = &self.spec;
+        let mask = pass.mask(spec, k.size(-2)?)?;
+        let options = AttentionOptions {
+            mask: mask.as_ref(),
+            is_causal: spec.causal,
+            scale: Some(spec.scale),
+            soft_cap: spec.soft_cap,
+            past,
+            window: match spec.window {
+                Some(Window::Sliding(n)) => Some(n),
+                _ => None,
+            },
+            ..AttentionOptions::default()
+        };
+        let Some(sinks) = &self.sinks else {
+            return q.scaled_dot_product_attention(k, v, options);
+        };
+        // A sink adds to the weights' total alone: by how much all shrink follows from the total.
+        let (y, totals) = q.scaled_dot_product_attention_with_logsumexp(k, v, options)?;
+        let share = totals.sub(&sinks.unsqueeze(1)?)?.sigmoid()?;
+        y.mul(&share.unsqueeze(-1)?)
+    }
+}

@@ -1,0 +1,157 @@
+//! Feed-forward parts.
+
+use rustorch_tensor::{RusTorchResult, Tensor};
+
+use super::experts::Experts;
+use super::linear::{Linear, Scaled, times};
+use super::norm::Norm;
+use super::pass::Pass;
+use crate::LlmError;
+use crate::spec::{Activation, DenseSpec, FfnSpec, Gate, Scales};
+use crate::weights::Loader;
+
+/// The part of a layer that computes each token by itself.
+pub(crate) struct Ffn {
+    bare: Option<Activation>,
+    dense: Option<Dense>,
+    experts: Option<Experts>,
+    scale: f64,
+}
+
+impl Ffn {
+    /// The weights `{prefix}ffn_*`.
+    pub(crate) fn load(
+        w: &Loader,
+        prefix: &str,
+        spec: &FfnSpec,
+        width: usize,
+    ) -> Result<Self, LlmError> {
+        let dense = spec.dense.as_ref();
+        let experts = spec.experts.as_ref();
+        Ok(Self {
+            bare: spec.bare,
+            dense: (dense.map(|dense| Dense::load(w, prefix, dense, width))).transpose()?,
+            experts: (experts.map(|experts| Experts::load(w, prefix, experts, width)))
+                .transpose()?,
+            scale: spec.scale,
+        })
+    }
+
+    /// Is there nothing to compute?
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.bare.is_none() && self.dense.is_none() && self.experts.is_none()
+    }
+
+    /// `x` `[t, width]` to `[t, width]`; `input` is the layer's own input.
+    pub(crate) fn forward(
+        &self,
+        x: &Tensor,
+        input: &Tensor,
+        pass: &Pass,
+    ) -> RusTorchResult<Tensor> {
+        let bare = self.bare.map(|activation| activation.of(x));
+        let dense = self.dense.as_ref().map(|dense| dense.forward(x, pass));
+        let experts = self.experts.as_ref().map(|e| e.forward(x, input, pass));
+        let parts = [experts, dense, bare].into_iter().flatten();
+        let parts = parts.map(|part| pass.at_home(&part?));
+        let sum = parts.reduce(|sum, part| sum?.add(&part?));
+        let y = sum.unwrap_or_else(|| Ok(x.clone()))?;
+        times(y, self.scale)
+    }
+}
+
+/// Two or three products with an activation between them; the form with a gate is
+/// [Shazeer's](https://arxiv.org/abs/2002.05202).
+struct Dense {
+    spec: DenseSpec,
+    gate: Option<Linear>,
+    up: Linear,
+    act_scales: Option<Tensor>,
+    inner_norm: Option<Norm>,
+    down: Linear,
+    token_gate: Option<TokenGate>,
+}
+
+/// A product with one row, which gives a number for each token.
+struct TokenGate {
+    name: String,
+    row: Tensor,
+}
+
+impl TokenGate {
+    /// `x` `[t, width]` to `[t, 1]`.
+    fn forward(&self, x: &Tensor, pass: &Pass) -> RusTorchResult<Tensor> {
+        let row = self.row.unsqueeze(0)?;
+        pass.moved(x, &self.name)?.linear(&row, None)
+    }
+}
+
+impl Dense {
+    fn load(w: &Loader, prefix: &str, spec: &DenseSpec, width: usize) -> Result<Self, LlmError> {
+        let name = |part: &str| format!("{prefix}ffn_{part}{}", spec.suffix);
+        let load = |part, out, inputs| {
+            let is_scaled = match spec.scales {
+                Scales::All => true,
+                Scales::Down => part == "down",
+                Scales::None => false,
+            };
+            let scaled = match is_scaled {
+                true => Scaled::AfterBias,
+                false => Scaled::Never,
+            };
+            let linear = Linear::load(w, &name(part), out, inputs, scaled)?;
+            Ok::<_, LlmError>(linear.with_own_bias(spec.biases))
+        };
+        let up = match spec.gate {
+            Gate::Fused => 2 * spec.width,
+            Gate::Separate | Gate::None => spec.width,
+        };
+        Ok(Self {
+            gate: (spec.gate == Gate::Separate)
+                .then(|| load("gate", spec.width, width))
+                .transpose()?,
+            up: load("up", up, width)?,
+            act_scales: match spec.gate {
+                Gate::None => w.opt_f32(&format!("{prefix}ffn.act.scales"), &[spec.width])?,
+                _ => None,
+            },
+            inner_norm: Norm::opt(w, prefix, spec.inner_norm.as_ref(), spec.width)?,
+            down: load("down", width, spec.width)?,
+            token_gate: match spec.token_gate {
+                true => {
+                    let name = format!("{prefix}ffn_gate_inp{}.weight", spec.suffix);
+                    let row = w.get(&name, &[width])?;
+                    Some(TokenGate { name, row })
+                }
+                false => None,
+            },
+            spec: spec.clone(),
+        })
+    }
+
+    /// `x` `[t, width]` to `[t, width]`.
+    fn forward(&self, x: &Tensor, pass: &Pass) -> RusTorchResult<Tensor> {
+        let activation = self.spec.activation;
+        let y = match (&self.gate, self.spec.gate) {
+            (Some(gate), _) => {
+                activation.gated(&gate.forward(x, pass)?, || self.up.forward(x, pass))?
+            }
+            (None, Gate::Fused) => {
+                let both = self.up.forward(x, pass)?;
+                let half = |part: usize| both.narrow(1, part * self.spec.width, self.spec.width);
+                activation.gated(&half(0)?, || half(1))?
+            }
+            (None, _) => activation.of(&self.up.forward(x, pass)?)?,
+        };
+        let y = match &self.act_scales {
+            Some(scales) => y.div(scales)?,
+            None => y,
+        };
+        let y = Norm::apply(self.inner_norm.as_ref(), y)?;
+        let y = self.down.forward(&y, pass)?;
+        match &self.token_gate {
+            Some(gate) => y.mul(&gate.forward(x, pass)?.sigmoid()?),
+            None => Ok(y),
+        }
+    }
+}

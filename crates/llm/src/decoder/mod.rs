@@ -1,0 +1,369 @@
+//! Decoders and encoders by their descriptions: weights loaded, and the forward pass made of tensor operations, once
+//! for every weight format and device.
+
+mod activation;
+mod attention;
+mod experts;
+mod ffn;
+mod linear;
+mod norm;
+mod pass;
+mod pool;
+
+use rustorch_ir::DType;
+use rustorch_runtime::DeviceType;
+use rustorch_tensor::{RusTorchResult, Tensor};
+
+use crate::LlmError;
+use crate::kv_cache::LayerCache;
+use crate::placement::Placement;
+use crate::spec::{HeadSpec, LayerSpec, Mixer, ModelSpec, Need, Residual, TensorSpec};
+use crate::weights::Loader;
+use attention::Attention;
+use experts::Experts;
+use ffn::Ffn;
+use linear::{Linear, Scaled, Table, times};
+use norm::Norm;
+pub(crate) use pass::{Pass, Sequences};
+pub(crate) use pool::Pool;
+
+/// A whole decoder, from token ids to logits, or an encoder, from token ids to embeddings.
+pub(crate) struct Decoder {
+    spec: ModelSpec,
+    tensors: Vec<TensorSpec>,
+    embedding: Table,
+    embedding_norm: Option<Norm>,
+    positions: Option<Table>,
+    /// A row for each token type.
+    types: Option<Table>,
+    layers: Vec<Layer>,
+    norm: Option<Norm>,
+    /// `None` for an encoder.
+    head: Option<Head>,
+    pool: Pool,
+}
+
+impl Decoder {
+    /// All weights that `spec` describes.
+    ///
+    /// # Errors
+    /// Fails if tensors are missing, or have another shape or an unsupported type. One error names
+    /// all.
+    pub(crate) fn load(w: Loader, spec: ModelSpec) -> Result<Self, LlmError> {
+        let (vocab, width) = (spec.vocab, spec.width);
+        let embedding = match w.has("token_embd.weight") || !w.has("output.weight") {
+            true => Table::load(&w, "token_embd", vocab, width)?,
+            false => Table::load(&w, "output", vocab, width)?,
+        };
+        let norm = spec.embedding.norm.as_ref();
+        let types = match spec.embedding.types {
+            0 => Need::Absent,
+            _ => Need::Optional,
+        };
+        let mut decoder = Self {
+            tensors: Vec::new(),
+            embedding_norm: Norm::opt(&w, "", norm, width)?,
+            types: Table::opt(&w, "token_types", spec.embedding.types, width, types)?,
+            positions: Table::opt(
+                &w,
+                "position_embd",
+                spec.context,
+                width,
+                spec.embedding.positions,
+            )?,
+            layers: (spec.layers.iter())
+                .map(|layer| Layer::load(&w, layer, width))
+                .collect::<Result<_, _>>()?,
+            norm: Norm::opt(&w, "", spec.head.norm.as_ref(), width)?,
+            head: Head::load(&w, &spec, &embedding)?,
+            pool: Pool::load(&w, &spec)?,
+            embedding,
+            spec,
+        };
+        let own = decoder.spec.layers.iter().map(|layer| layer.index + 1);
+        decoder.tensors = w.finish(own.max().unwrap_or(0), decoder.spec.unread)?;
+        Ok(decoder)
+    }
+
+    /// The description.
+    pub(crate) fn spec(&self) -> &ModelSpec {
+        &self.spec
+    }
+
+    /// The tensors that it reads, by name.
+    pub(crate) fn tensors(&self) -> &[TensorSpec] {
+        &self.tensors
+    }
+
+    /// The device of the logits, if it is not for the runtime to choose.
+    pub(crate) fn head_device(&self, placement: &Placement) -> Option<DeviceType> {
+        let last = placement.layer(self.layers.len().saturating_sub(1));
+        let head = self.head.as_ref().map(|head| head.output.name());
+        head.and_then(|name| placement.elsewhere(name)).or(last)
+    }
+
+    /// Logits `[rows, vocab]`, `f32`, of the last `rows` of the tokens: `i64` `[t]`, at
+    /// `positions`, `i32` `[t]`, which are consecutive. Writes to the cache.
+    ///
+    /// # Errors
+    /// Fails if the operands' shapes do not fit.
+    pub(crate) fn forward(
+        &self,
+        tokens: &Tensor,
+        positions: &Tensor,
+        cache: &[LayerCache],
+        rows: usize,
+        placement: &Placement,
+    ) -> RusTorchResult<Tensor> {
+        let t = tokens.shape()[0];
+        let pass = Pass::new(positions, placement)?;
+        let x = self.hidden(tokens, &pass, cache)?;
+        self.logits(x.narrow(0, t - rows, rows)?, &pass)
+    }
+
+    /// Logits `[b · t, vocab]` of whole sequences `[b, t]`, without a cache.
+    ///
+    /// # Errors
+    /// The operands' shapes do not fit.
+    pub(crate) fn forward_sequences(&self, tokens: &Tensor) -> RusTorchResult<Tensor> {
+        let (count, length) = (tokens.size(0)?, tokens.size(1)?);
+        let positions = Tensor::arange(0, length as i64, 1, DType::I32)?;
+        let placement = Placement::default();
+        let pass = Pass::of_sequences(Sequences::new(count), &positions, &placement)?;
+        let x = self.hidden(&tokens.flatten(0, 1)?, &pass, &[])?;
+        self.logits(x, &pass)
+    }
+
+    /// The normed results of the last layer, `f32` `[b · t, width]`, for tokens `i64` `[b · t]` of sequences without a
+    /// cache.
+    ///
+    /// # Errors
+    /// The operands' shapes do not fit.
+    pub(crate) fn encode(&self, tokens: &Tensor, pass: &Pass) -> RusTorchResult<Tensor> {
+        Norm::apply(self.norm.as_ref(), self.hidden(tokens, pass, &[])?)
+    }
+
+    /// The way from the last layer to embeddings.
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// The last layer's result for tokens `[t]`; `cache` is empty, or has an element for each layer.
+    fn hidden(&self, tokens: &Tensor, pass: &Pass, cache: &[LayerCache]) -> RusTorchResult<Tensor> {
+        let embedded = pass.at_home(&self.embed(tokens, pass)?)?;
+        let mut x = embedded.clone();
+        for (index, layer) in self.layers.iter().enumerate() {
+            pass.enter(index);
+            x = layer.forward(&pass.at_home(&x)?, &embedded, pass, cache.get(index))?;
+        }
+        Ok(x)
+    }
+
+    /// Logits from the last layer's result; that result, normed, of a model without a head.
+    fn logits(&self, x: Tensor, pass: &Pass) -> RusTorchResult<Tensor> {
+        let x = Norm::apply(self.norm.as_ref(), x)?;
+        match &self.head {
+            Some(head) => head.forward(&x, pass),
+            None => Ok(x),
+        }
+    }
+
+    fn embed(&self, tokens: &Tensor, pass: &Pass) -> RusTorchResult<Tensor> {
+        let rows = self.embedding.forward(tokens, pass)?;
+        let mut x = times(rows, self.spec.embedding.scale)?;
+        if let Some(table) = &self.types {
+            let first = Tensor::zeros([1], DType::I64)?;
+            x = x.add(&table.forward(pass.types().unwrap_or(&first), pass)?)?;
+        }
+        if let Some(table) = &self.positions {
+            let rows = table.forward(pass.positions, pass)?;
+            x = x.add(&pass.of_each_sequence(&rows)?)?;
+        }
+        Norm::apply(self.embedding_norm.as_ref(), x)
+    }
+}
+
+/// The head: from the last layer to logits.
+struct Head {
+    spec: HeadSpec,
+    vocab: usize,
+    output: Linear,
+}
+
+impl Head {
+    /// The head; `None` if the model has none.
+    fn load(w: &Loader, spec: &ModelSpec, embedding: &Table) -> Result<Option<Self>, LlmError> {
+        let (head, width) = (&spec.head, spec.width);
+        if head.output == Need::Absent {
+            return Ok(None);
+        }
+        let has_own = w.has("output.weight") || head.output == Need::Required;
+        let output = match has_own {
+            true => {
+                let scaled = match head.scales {
+                    true => Scaled::BeforeBias,
+                    false => Scaled::Never,
+                };
+                Linear::load(w, "output", head.logits, width, scaled)?
+            }
+            false => {
+                let bias = w.opt_f32("output.bias", &[head.logits])?;
+                Linear::tied(embedding.name.clone(), embedding.rows.clone(), bias)
+            }
+        }
+        .with_own_bias(head.bias);
+        Ok(Some(Self {
+            output,
+            vocab: spec.vocab,
+            spec: head.clone(),
+        }))
+    }
+
+    /// The norm's result `x` `[rows, width]` to `[rows, vocab]`.
+    fn forward(&self, x: &Tensor, pass: &Pass) -> RusTorchResult<Tensor> {
+        let spec = &self.spec;
+        let y = self.output.forward(x, pass)?;
+        let mut y = times(y, spec.scale)?;
+        if let Some(cap) = spec.soft_cap {
+            y = y.div(cap)?.tanh()?.mul(cap)?;
+        }
+        let rows = y.shape()[0];
+        if !spec.hidden.is_empty() {
+            let (from, to) = (spec.hidden.start, spec.hidden.end);
+            let never = Tensor::full([rows, to - from], f64::from(f32::MIN), DType::F32)?;
+            let before = y.narrow(1, 0, from)?;
+            let behind = y.narrow(1, to, spec.logits - to)?;
+            y = Tensor::cat(&[&before, &never, &behind], 1)?;
+        }
+        match self.vocab - spec.logits {
+            0 => Ok(y),
+            n => {
+                let never = Tensor::full([rows, n], f64::NEG_INFINITY, DType::F32)?;
+                Tensor::cat(&[&never, &y], 1)
+            }
+        }
+    }
+}
+
+/// The part of a layer that mixes tokens.
+enum LayerMixer {
+    Attention(Box<Attention>),
+    Linear(Linear),
+    None,
+}
+
+/// A layer: a mixer, then a feed-forward part, each beside a residual connection, plus control vectors.
+struct Layer {
+    residual: Residual,
+    residual_scale: f64,
+    norm: Option<Norm>,
+    mixer: LayerMixer,
+    out_norm: Option<Norm>,
+    sum_norms: Vec<Norm>,
+    ffn_norm: Option<Norm>,
+    ffn: Ffn,
+    ffn_out_norm: Option<Norm>,
+    input_experts: Option<(Norm, Experts)>,
+    result_norm: Option<Norm>,
+    /// Multiplier of the embedding that is added, `[1]`.
+    skip_scale: Option<Tensor>,
+    direction: Option<Tensor>,
+    last_norm: Option<Norm>,
+}
+
+impl Layer {
+    fn load(w: &Loader, spec: &LayerSpec, width: usize) -> Result<Self, LlmError> {
+        let prefix = &format!("blk.{}.", spec.index);
+        let norm = |norm: &Option<_>| Norm::opt(w, prefix, norm.as_ref(), width);
+        let input_experts = spec.input_experts.as_ref().map(|(norm, experts)| {
+            let norm = Norm::load(w, prefix, norm, width)?;
+            Ok::<_, LlmError>((norm, Experts::load(w, prefix, experts, width)?))
+        });
+        Ok(Self {
+            residual: spec.residual,
+            residual_scale: spec.residual_scale,
+            norm: norm(&spec.norm)?,
+            mixer: match &spec.mixer {
+                Mixer::Attention(attention) => {
+                    let attention = Attention::load(w, prefix, attention, width)?;
+                    LayerMixer::Attention(Box::new(attention))
+                }
+                Mixer::Linear => {
+                    let name = format!("{prefix}attn_output");
+                    LayerMixer::Linear(Linear::load(w, &name, width, width, Scaled::BeforeBias)?)
+                }
+                Mixer::None => LayerMixer::None,
+            },
+            out_norm: norm(&spec.out_norm)?,
+            sum_norms: (spec.sum_norms.iter())
+                .map(|norm| Norm::load(w, prefix, norm, width))
+                .collect::<Result<_, _>>()?,
+            ffn_norm: norm(&spec.ffn_norm)?,
+            ffn: Ffn::load(w, prefix, &spec.ffn, width)?,
+            ffn_out_norm: norm(&spec.ffn_out_norm)?,
+            input_experts: input_experts.transpose()?,
+            result_norm: norm(&spec.result_norm)?,
+            skip_scale: match spec.embedding_skip {
+                true => Some(w.f32(&format!("{prefix}layer_output_scale.weight"), &[1])?),
+                false => None,
+            },
+            direction: w.direction(spec.index),
+            last_norm: Norm::opt(w, "", spec.last_norm.as_ref(), width)?,
+        })
+    }
+
+    /// `x` `[b · t, width]` to the same shape; `embedded` is the first layer's input.
+    fn forward(
+        &self,
+        x: &Tensor,
+        embedded: &Tensor,
+        pass: &Pass,
+        cache: Option<&LayerCache>,
+    ) -> RusTorchResult<Tensor> {
+        let normed = Norm::apply(self.norm.as_ref(), x.clone())?;
+        let mixed = match &self.mixer {
+            LayerMixer::Attention(attention) => Some(attention.forward(&normed, pass, cache)?),
+            LayerMixer::Linear(linear) => Some(linear.forward(&normed, pass)?),
+            LayerMixer::None => None,
+        };
+        let mixed = match mixed {
+            Some(mixed) => {
+                let mixed = pass.at_home(&mixed)?;
+                let mixed = Norm::apply(self.out_norm.as_ref(), mixed)?;
+                Some(times(mixed, self.residual_scale)?)
+            }
+            None => None,
+        };
+        let mut y = match &mixed {
+            Some(mixed) => x.add(mixed)?,
+            None => x.clone(),
+        };
+        for (i, norm) in self.sum_norms.iter().enumerate() {
+            y = match i {
+                0 => norm.forward(&y)?,
+                _ => norm.forward(&x.add(&y)?)?,
+            };
+        }
+        if !self.ffn.is_nothing() {
+            let read = match (self.residual, &self.ffn_norm) {
+                (Residual::Sequential, norm) => Norm::apply(norm.as_ref(), y.clone())?,
+                (Residual::Parallel, Some(norm)) => norm.forward(x)?,
+                (Residual::Parallel, None) => normed,
+            };
+            let fed = self.ffn.forward(&read, x, pass)?;
+            let fed = Norm::apply(self.ffn_out_norm.as_ref(), fed)?;
+            y = y.add(&times(fed, self.residual_scale)?)?;
+        }
+        if let Some((norm, experts)) = &self.input_experts {
+            y = y.add(&experts.forward(&norm.forward(x)?, x, pass)?)?;
+        }
+        y = Norm::apply(self.result_norm.as_ref(), y)?;
+        if let Some(scale) = &self.skip_scale {
+            y = y.add(&pass.at_home(embedded)?.mul(scale)?)?;
+        }
+        if let Some(direction) = &self.direction {
+            y = y.add(direction)?;
+        }
+        Norm::apply(self.last_norm.as_ref(), y)
+    }
+}

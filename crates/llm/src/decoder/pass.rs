@@ -1,0 +1,235 @@
+//! Values that the layers of one forward pass share.
+
+use std::cell::{Cell, RefCell};
+
+use rustorch_ir::DType;
+use rustorch_runtime::DeviceType;
+use rustorch_tensor::{RusTorchResult, Tensor, with_device};
+
+use crate::placement::Placement;
+use crate::spec::{AttentionSpec, Temperature, Window};
+
+/// The kind of a mask, and where it is computed.
+#[derive(Clone, Copy, PartialEq)]
+struct MaskKey {
+    /// Keys that a query sees.
+    window: Option<Window>,
+    /// Heads, and the power of two of the largest slope.
+    alibi: Option<(usize, f64)>,
+    /// Are tokens behind the end of a sequence hidden? Causality hides them from the tokens before.
+    hides_padding: bool,
+    keys: usize,
+    device: Option<DeviceType>,
+}
+
+/// Whole sequences of one pass, all of one length. Their tokens are one behind the other.
+pub(crate) struct Sequences<'a> {
+    pub(crate) count: usize,
+    /// The addend to scores, `f32` `[b, 1, 1, t]`: −∞ behind the end of a shorter sequence.
+    pub(crate) padding: Option<&'a Tensor>,
+    /// The types of all tokens, `i64` `[b · t]`; 0 without them.
+    pub(crate) types: Option<&'a Tensor>,
+}
+
+impl Sequences<'_> {
+    /// This number of sequences, none of them shorter, of tokens of one type.
+    pub(crate) fn new(count: usize) -> Self {
+        Self {
+            count,
+            padding: None,
+            types: None,
+        }
+    }
+}
+
+/// Values that all layers of one forward pass share, and the devices that they are computed on.
+///
+/// A layer has a home, where its state is. Products are computed where their weights are, all else where its first
+/// operand is.
+pub(crate) struct Pass<'a> {
+    placement: &'a Placement,
+    /// Sequences without a cache; `None` for one sequence with a cache.
+    sequences: Option<Sequences<'a>>,
+    /// The device of the layer that is being computed.
+    home: Cell<Option<DeviceType>>,
+    /// Positions of the tokens, `i32` `[t]`.
+    pub(crate) positions: &'a Tensor,
+    /// The position of the first one, `i32` `[1]`.
+    pub(crate) past: Tensor,
+    masks: RefCell<Vec<(MaskKey, Tensor)>>,
+}
+
+impl<'a> Pass<'a> {
+    pub(crate) fn new(positions: &'a Tensor, placement: &'a Placement) -> RusTorchResult<Self> {
+        Ok(Self {
+            placement,
+            sequences: None,
+            home: Cell::new(placement.layer(0)),
+            positions,
+            past: positions.narrow(0, 0, 1)?,
+            masks: RefCell::default(),
+        })
+    }
+
+    /// A pass over whole sequences, without a cache.
+    pub(crate) fn of_sequences(
+        sequences: Sequences<'a>,
+        positions: &'a Tensor,
+        placement: &'a Placement,
+    ) -> RusTorchResult<Self> {
+        Ok(Self {
+            sequences: Some(sequences),
+            ..Self::new(positions, placement)?
+        })
+    }
+
+    /// Tokens of a sequence.
+    pub(crate) fn length(&self) -> RusTorchResult<usize> {
+        self.positions.size(0)
+    }
+
+    /// Rows of heads `[t, heads · width]` as `[t, heads, width]`, with the sequences first, if there are several.
+    pub(crate) fn by_sequence(&self, x: &Tensor, heads: [usize; 2]) -> RusTorchResult<Tensor> {
+        let ([heads, width], length) = (heads, self.length()?);
+        match &self.sequences {
+            None => x.reshape([length, heads, width]),
+            Some(all) => x.reshape([all.count, length, heads, width]),
+        }
+    }
+
+    /// Rows `[t, …]` for the positions of a sequence, repeated for each sequence.
+    pub(crate) fn of_each_sequence(&self, rows: &Tensor) -> RusTorchResult<Tensor> {
+        match &self.sequences {
+            None => Ok(rows.clone()),
+            Some(all) => rows.repeat([all.count, 1]),
+        }
+    }
+
+    /// The types of all tokens, if they are not all 0.
+    pub(crate) fn types(&self) -> Option<&Tensor> {
+        self.sequences.as_ref()?.types
+    }
+
+    /// Goes on to layer `index`.
+    pub(crate) fn enter(&self, index: usize) {
+        self.home.set(self.placement.layer(index));
+    }
+
+    /// The device of the tensor `name`, if it is not for the runtime to choose.
+    pub(crate) fn device_of(&self, name: &str) -> Option<DeviceType> {
+        self.placement.elsewhere(name).or(self.home.get())
+    }
+
+    /// `x` on the device of the tensor `name`.
+    pub(crate) fn moved(&self, x: &Tensor, name: &str) -> RusTorchResult<Tensor> {
+        on(x, self.device_of(name))
+    }
+
+    /// `x` on the layer's device.
+    pub(crate) fn at_home(&self, x: &Tensor) -> RusTorchResult<Tensor> {
+        on(x, self.home.get())
+    }
+
+    /// The addend to scores of `keys` keys: `f32` `[t, keys]`, with ALiBi `[heads, t, keys]`. With shorter sequences
+    /// that are not causal, it has a dimension of sequences before these. `None` where causality is all.
+    pub(crate) fn mask(&self, spec: &AttentionSpec, keys: usize) -> RusTorchResult<Option<Tensor>> {
+        let padding = self.sequences.as_ref().and_then(|all| all.padding);
+        let padding = padding.filter(|_| !spec.causal);
+        let key = MaskKey {
+            // Attention itself has windows on one side.
+            window: (spec.window).filter(|window| !matches!(window, Window::Sliding(_))),
+            alibi: spec.alibi.map(|power| (spec.heads, power)),
+            hides_padding: padding.is_some(),
+            keys,
+            device: self.home.get(),
+        };
+        if key.window.is_none() && key.alibi.is_none() {
+            return padding.map(|padding| self.at_home(padding)).transpose();
+        }
+        if let Some((_, mask)) = self.masks.borrow().iter().find(|(known, _)| *known == key) {
+            return Ok(Some(mask.clone()));
+        }
+        let mask = match key.device {
+            Some(device) => with_device(device, || self.new_mask(&key))??,
+            None => self.new_mask(&key)?,
+        };
+        let mask = match padding {
+            Some(padding) => mask.add(&self.at_home(padding)?)?,
+            None => mask,
+        };
+        self.masks.borrow_mut().push((key, mask.clone()));
+        Ok(Some(mask))
+    }
+
+    fn new_mask(&self, key: &MaskKey) -> RusTorchResult<Tensor> {
+        let keys = Tensor::arange(0, key.keys as i64, 1, DType::I32)?;
+        let queries = self.positions.unsqueeze(1)?;
+        let seen = match key.window {
+            None | Some(Window::Sliding(_)) => None,
+            Some(Window::Chunked(n)) => {
+                let begin = queries.sub(&queries.remainder(n as i64)?)?;
+                Some(keys.ge(&begin)?)
+            }
+            Some(Window::Symmetric(n)) => {
+                let distance = keys.sub(&queries)?.abs()?;
+                Some(distance.le((n / 2) as i64)?)
+            }
+        };
+        let bias = match key.alibi {
+            None => None,
+            Some((heads, power)) => {
+                let slopes = Tensor::from_vec(slopes(heads, power), [heads, 1, 1])?;
+                let distance = keys.sub(&queries)?.abs()?.neg()?;
+                Some(distance.to_dtype(DType::F32)?.mul(&slopes)?)
+            }
+        };
+        match (seen, bias) {
+            (Some(sees), Some(bias)) => Tensor::where_(&sees, &bias, f64::NEG_INFINITY),
+            (Some(sees), None) => {
+                Tensor::where_(&sees, 0.0, f64::NEG_INFINITY)?.to_dtype(DType::F32)
+            }
+            (None, Some(bias)) => Ok(bias),
+            (None, None) => Tensor::zeros([1, key.keys], DType::F32),
+        }
+    }
+
+    /// The multiplier of the queries, `f32` `[t, 1]`.
+    pub(crate) fn temperature(&self, spec: &Temperature) -> RusTorchResult<Tensor> {
+        let at = self.positions.to_dtype(DType::F32)?.add(spec.offset)?;
+        let steps = at.div(spec.floor as f64)?.floor()?.add(1.0)?;
+        steps.log()?.mul(spec.scale)?.add(1.0)?.unsqueeze(1)
+    }
+}
+
+fn on(x: &Tensor, device: Option<DeviceType>) -> RusTorchResult<Tensor> {
+    match device {
+        Some(device) => x.to_device(device),
+        None => Ok(x.clone()),
+    }
+}
+
+/// Slopes of ALiBi's bias ([Press et al.](https://arxiv.org/abs/2108.12409), section 3). They are a geometric
+/// sequence for a power of two of heads. The other heads have every second slope of the next power.
+fn slopes(heads: usize, power: f64) -> Vec<f32> {
+    let whole = 1 << heads.max(1).ilog2();
+    let base = |power: f64| (-power / f64::from(whole)).exp2();
+    (0..heads as i32)
+        .map(|head| match head < whole {
+            true => base(power).powi(head + 1) as f32,
+            false => base(power / 2.0).powi(2 * (head - whole) + 1) as f32,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::slopes;
+
+    #[test]
+    fn slopes_are_those_of_the_paper() {
+        assert_eq!(slopes(4, 8.0), [0.25, 0.0625, 0.015625, 0.00390625]);
+        let twelve = slopes(12, 8.0);
+        assert_eq!(twelve[0], 0.5);
+        assert_eq!(twelve[8], 0.5_f32.sqrt());
+    }
+}

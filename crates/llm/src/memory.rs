@@ -1,0 +1,285 @@
+//! Memory that a model needs, and memory that devices have.
+
+use rustorch_ir::DType;
+use rustorch_runtime::{DeviceInfo, DeviceType, Hardware, Runtime};
+
+use crate::kv_cache::check_cache;
+use crate::spec::{FfnSpec, Mixer, ModelSpec, layer_of};
+use crate::{LlmError, Model, SessionOptions};
+
+/// The share of a device's free memory that weights and caches may take.
+pub(crate) const USABLE: f64 = 0.9;
+
+/// A device that may take layers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BackendDevice {
+    /// The device.
+    pub device: DeviceType,
+    /// Bytes of its free memory, if known.
+    pub free: Option<u64>,
+    /// Does it use weights in the host's memory, in place?
+    pub shares_host_memory: bool,
+}
+
+/// Bytes that a session of a model needs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MemoryNeeds {
+    /// Bytes of the weights, including adapters.
+    pub weights: u64,
+    /// The KV cache of the whole context.
+    pub cache: u64,
+    /// Intermediate results of a batch, on every device in use.
+    pub working: u64,
+    /// Weights and KV cache of each layer. The first layer includes the embedding table, the last one
+    /// the output head.
+    pub layers: Vec<u64>,
+    /// Context size, in tokens.
+    pub context: usize,
+}
+
+impl MemoryNeeds {
+    /// The memory of a session with these options.
+    ///
+    /// # Errors
+    /// Fails for an unsupported cache size or dtype.
+    pub fn new(model: &Model, options: &SessionOptions) -> Result<Self, LlmError> {
+        let spec = model.spec();
+        let context = match options.context {
+            0 => spec.context,
+            context => context,
+        };
+        check_cache(spec, options.cache_dtype)?;
+        let caches = spec.cache_bytes(context, options.cache_dtype);
+        let cache = (caches.as_ref()).and_then(|caches| {
+            caches
+                .iter()
+                .try_fold(0_u64, |sum, bytes| sum.checked_add(*bytes))
+        });
+        let (caches, cache) = caches.zip(cache).ok_or_else(|| {
+            LlmError::Input(format!(
+                "a KV cache of {context} tokens is too large; choose a smaller context with -c"
+            ))
+        })?;
+        let own = model.gguf().tensors().iter();
+        let tensors = own.chain(model.adapters().tensors());
+        Ok(Self {
+            weights: tensors.map(|tensor| tensor.bytes() as u64).sum(),
+            cache,
+            working: working(spec, options.batch),
+            layers: layers(model, caches),
+            context,
+        })
+    }
+
+    /// Bytes on a device that computes the whole model.
+    pub fn total(&self) -> u64 {
+        self.weights
+            .saturating_add(self.cache)
+            .saturating_add(self.working)
+    }
+
+    /// Does the whole model fit in this much free memory?
+    pub fn fit(&self, free: u64) -> bool {
+        self.total() <= usable(free)
+    }
+
+    /// Layers that fit in this much free memory, counted from the last one; all of them if the whole
+    /// model fits.
+    pub fn layers_within(&self, free: u64) -> usize {
+        let all = self.layers.len();
+        match self.fit(free) {
+            true => all,
+            false => fitting(&self.layers, Some(room(free, self.working)))
+                .0
+                .min(all.saturating_sub(1)),
+        }
+    }
+
+    /// Tokens of the largest context for which the whole model fits in this much free memory.
+    pub fn context_within(&self, free: u64) -> usize {
+        let left = usable(free).checked_sub(self.weights + self.working);
+        let tokens = left
+            .map(|left| u128::from(left) * self.context as u128 / u128::from(self.cache.max(1)));
+        tokens.map_or(0, |tokens| usize::try_from(tokens).unwrap_or(usize::MAX))
+    }
+
+    /// Bytes of the largest weights that fit, with this context, in this much free memory.
+    pub fn weights_within(&self, free: u64) -> u64 {
+        usable(free).saturating_sub(self.cache.saturating_add(self.working))
+    }
+}
+
+/// The device with its free memory.
+pub fn free_memory(runtime: &Runtime, info: &DeviceInfo) -> BackendDevice {
+    let pools = runtime.memory().pools();
+    let free = |device: DeviceType| {
+        let pool = pools.iter().find(|pool| pool.device == device);
+        pool.and_then(|pool| pool.free)
+    };
+    BackendDevice {
+        device: info.device,
+        free: free(info.device),
+        shares_host_memory: info.shares_host_memory,
+    }
+}
+
+/// Is it a graphics card that another driver shows too? Its memory is there once.
+pub(crate) fn is_same_card(first: &DeviceInfo, second: &DeviceInfo) -> bool {
+    let is_gpu = |info: &DeviceInfo| info.hardware == Hardware::Gpu;
+    let driver = |info: &DeviceInfo| std::mem::discriminant(&info.device);
+    is_gpu(first) && is_gpu(second) && first.name == second.name && driver(first) != driver(second)
+}
+
+/// Free memory of the host and, with `gpus`, of each card with its own memory; `None` if a device
+/// does not report it.
+pub fn free_in_all(runtime: &Runtime, gpus: bool) -> Option<u64> {
+    let mut owners: Vec<&DeviceInfo> = Vec::new();
+    for info in runtime.devices() {
+        let is_counted = match info.device {
+            DeviceType::Cpu => true,
+            DeviceType::Reference => false,
+            _ => gpus && !info.shares_host_memory,
+        };
+        if is_counted && !owners.iter().any(|first| is_same_card(first, info)) {
+            owners.push(info);
+        }
+    }
+    let free = owners.iter().map(|info| free_memory(runtime, info).free);
+    free.sum()
+}
+
+impl ModelSpec {
+    /// Bytes of each layer's state for `context` tokens in `dtype`; `None` if it is too large, or
+    /// if the type is unsupported.
+    pub fn cache_bytes(&self, context: usize, dtype: DType) -> Option<Vec<u64>> {
+        let layers = self.layers.iter();
+        let bytes = layers.map(|layer| {
+            layer
+                .state()
+                .bytes(context, dtype)
+                .map(|bytes| bytes as u64)
+        });
+        bytes.collect()
+    }
+}
+
+/// Bytes of intermediate results of a batch.
+pub(crate) fn working(spec: &ModelSpec, batch: usize) -> u64 {
+    let layers = spec.layers.iter();
+    let widest = layers.map(|layer| 3 * (ffn_features(&layer.ffn) + query_features(&layer.mixer)));
+    let features = 4 * spec.width + widest.max().unwrap_or(0);
+    let row = size_of::<f32>() * features;
+    batch
+        .saturating_mul(row)
+        .saturating_add(size_of::<f32>() * spec.vocab) as u64
+}
+
+/// Features of a token between the products of a feed-forward part.
+fn ffn_features(ffn: &FfnSpec) -> usize {
+    let dense = ffn.dense.as_ref().map_or(0, |dense| dense.width);
+    let experts = ffn.experts.as_ref();
+    dense.saturating_add(experts.map_or(0, |experts| experts.used * experts.width))
+}
+
+/// Features of a token's queries.
+fn query_features(mixer: &Mixer) -> usize {
+    match mixer {
+        Mixer::Attention(attention) => attention.heads * attention.key_width,
+        Mixer::Linear | Mixer::None => 0,
+    }
+}
+
+/// Bytes of each layer with its state, `layers`, see [`MemoryNeeds::layers`].
+fn layers(model: &Model, mut layers: Vec<u64>) -> Vec<u64> {
+    let last = layers.len().saturating_sub(1);
+    let is_tied = model.gguf().tensor("output.weight").is_none();
+    let own = model.gguf().tensors().iter();
+    for tensor in own.chain(model.adapters().tensors()) {
+        let of_embedding = tensor.name.starts_with("token_embd");
+        let mut add = |layer: usize| {
+            if let Some(bytes) = layers.get_mut(layer) {
+                *bytes = bytes.saturating_add(tensor.bytes() as u64);
+            }
+        };
+        match layer_of(&tensor.name) {
+            Some(layer) => add(layer),
+            None if of_embedding => {
+                add(0);
+                if is_tied && last > 0 {
+                    add(last);
+                }
+            }
+            None => add(last),
+        }
+    }
+    layers
+}
+
+/// Bytes of free memory that a model may take.
+fn usable(free: u64) -> u64 {
+    (free as f64 * USABLE) as u64
+}
+
+/// Bytes of free memory that layers may take.
+pub(crate) fn room(free: u64, working: u64) -> u64 {
+    usable(free).saturating_sub(working)
+}
+
+/// Number of layers that fit, from the last one on, and their bytes.
+pub(crate) fn fitting(layers: &[u64], room: Option<u64>) -> (usize, u64) {
+    let mut sum = 0_u64;
+    let sums = layers.iter().rev().map(|bytes| {
+        sum = sum.saturating_add(*bytes);
+        sum
+    });
+    let fits = |bytes: &u64| room.is_none_or(|room| *bytes <= room);
+    let fitting: Vec<u64> = sums.take_while(fits).collect();
+    (fitting.len(), fitting.last().copied().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A model of 4 layers with a context of 100 tokens.
+    fn needs() -> MemoryNeeds {
+        MemoryNeeds {
+            weights: 4000,
+            cache: 1000,
+            working: 400,
+            layers: vec![1250; 4],
+            context: 100,
+        }
+    }
+
+    #[test]
+    fn a_model_fits_in_what_it_needs() {
+        let enough = 6000;
+        assert_eq!(needs().total(), 5400);
+        assert_eq!(needs().layers_within(enough), 4);
+        assert_eq!(needs().context_within(enough), 100);
+        assert_eq!(needs().weights_within(enough), 4000);
+    }
+
+    #[test]
+    fn less_memory_holds_fewer_layers_and_tokens() {
+        assert_eq!(needs().layers_within(5999), 3);
+        assert_eq!(needs().context_within(5999), 99);
+        assert_eq!(needs().layers_within(2000), 1);
+        assert_eq!(needs().context_within(2000), 0);
+        assert_eq!(needs().layers_within(0), 0);
+        assert_eq!(needs().weights_within(0), 0);
+    }
+
+    #[test]
+    fn huge_contexts_do_not_overflow() {
+        let huge = MemoryNeeds {
+            cache: u64::MAX,
+            layers: vec![u64::MAX / 4; 8],
+            ..needs()
+        };
+        assert_eq!(huge.total(), u64::MAX);
+        assert_eq!(huge.layers_within(1 << 40), 0);
+        assert_eq!(huge.context_within(1 << 40), 0);
+    }
+}

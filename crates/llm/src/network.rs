@@ -1,0 +1,104 @@
+//! Decoders over given weights, without a file and without a cache: as they are trained.
+
+use std::collections::BTreeMap;
+
+use rustorch_gguf::{GgufWriter, Metadata};
+use rustorch_tensor::{RusTorchResult, Tensor};
+
+use crate::LlmError;
+use crate::adapters::{Adapters, LowRank};
+use crate::arch;
+use crate::decoder::Decoder;
+use crate::keys::Keys;
+use crate::recorder::Recorder;
+use crate::rotary::RopeOptions;
+use crate::spec::{ModelSpec, TensorSpec};
+use crate::weights::{Loader, Source};
+
+impl ModelSpec {
+    /// The description of a model with these keys, as a file has them.
+    ///
+    /// # Errors
+    /// The architecture is not supported; keys are missing or make no sense.
+    pub fn of_keys(metadata: &Metadata) -> Result<Self, LlmError> {
+        let gguf = GgufWriter::new(metadata.clone()).to_memory(|_, _, _| ())?;
+        let keys = Keys::new(&gguf)?;
+        let spec = arch::describe(&keys, RopeOptions::default())?;
+        LlmError::of(keys.problems())?;
+        Ok(spec)
+    }
+
+    /// The tensors that the model has, by name: the required ones, and optional ones whose names end so.
+    ///
+    /// # Errors
+    /// No memory could hold such a tensor.
+    pub fn tensors(&self, optional: &[&str]) -> Result<Vec<TensorSpec>, LlmError> {
+        let (recorder, adapters) = (Recorder::new(optional), Adapters::default());
+        let decoder = Decoder::load(Loader::new(&recorder, &adapters), self.clone())?;
+        Ok(decoder.tensors().to_vec())
+    }
+}
+
+/// Weights by name.
+struct Given<'a>(&'a BTreeMap<String, Tensor>);
+
+impl Source for Given<'_> {
+    fn find(&self, name: &str, shape: &[usize]) -> Result<Option<Tensor>, LlmError> {
+        match self.0.get(name) {
+            Some(tensor) if tensor.shape() != shape => {
+                let found = tensor.shape();
+                let problem = format!("expected shape {shape:?}, got {found:?}");
+                Err(LlmError::weight(name, problem))
+            }
+            found => Ok(found.cloned()),
+        }
+    }
+
+    fn shape(&self, name: &str) -> Option<Vec<usize>> {
+        self.0.get(name).map(|tensor| tensor.shape().to_vec())
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.0.keys().cloned().collect()
+    }
+}
+
+/// A decoder whose weights are tensors of a program, such as parameters that are trained.
+pub struct Network(Decoder);
+
+impl Network {
+    /// The decoder of this description with `weights`, of `f32`, and additions to their products, by the names of the
+    /// weights.
+    ///
+    /// # Errors
+    /// Weights are missing, have another shape, or are of no use to the model; the model is an encoder.
+    pub fn new(
+        spec: ModelSpec,
+        weights: &BTreeMap<String, Tensor>,
+        additions: BTreeMap<String, LowRank>,
+    ) -> Result<Self, LlmError> {
+        if !spec.makes_texts() {
+            return Err(LlmError::encoder("training of", &spec.architecture));
+        }
+        let (source, adapters) = (Given(weights), Adapters::of(additions));
+        Ok(Self(Decoder::load(Loader::new(&source, &adapters), spec)?))
+    }
+
+    /// The description.
+    pub fn spec(&self) -> &ModelSpec {
+        self.0.spec()
+    }
+
+    /// The tensors that it reads, by name.
+    pub fn tensors(&self) -> &[TensorSpec] {
+        self.0.tensors()
+    }
+
+    /// Logits `[b · t, vocab]` of tokens `[b, t]`, integers.
+    ///
+    /// # Errors
+    /// Tokens of another shape.
+    pub fn forward(&self, tokens: &Tensor) -> RusTorchResult<Tensor> {
+        self.0.forward_sequences(tokens)
+    }
+}

@@ -1,0 +1,656 @@
+//! Descriptions of models: plain data, from which weights, caches and forward passes are built.
+
+use std::ops::Range;
+
+use rustorch_ir::ops::Rope;
+
+/// The layer that a tensor belongs to, by its name in a file.
+pub fn layer_of(name: &str) -> Option<usize> {
+    name.strip_prefix("blk.")?.split_once('.')?.0.parse().ok()
+}
+
+/// A tensor that a model reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorSpec {
+    /// Name in a file.
+    pub name: String,
+    /// Shape, slowest dimension first.
+    pub shape: Vec<usize>,
+}
+
+impl TensorSpec {
+    /// The role of a matrix or of a stack of matrices; `None` for norms, biases and other factors.
+    pub fn role(&self) -> Option<Role> {
+        Role::of(&self.name)
+    }
+
+    /// Is it a stack of experts' matrices?
+    pub fn are_experts(&self) -> bool {
+        self.role().is_some() && self.shape.len() == 3
+    }
+
+    /// Does a low-rank adapter extend its products? It does for products of layers that all tokens go through.
+    pub fn is_adaptable(&self) -> bool {
+        let is_product = self.role().is_some_and(|role| role != Role::Router);
+        is_product && self.layer().is_some() && self.shape.len() == 2
+    }
+
+    /// Is it left as it is by training? No gradient goes to divisors of frequencies, and to a bias that only chooses
+    /// experts.
+    pub fn is_fixed(&self) -> bool {
+        self.name.starts_with("rope_") || self.name.contains("exp_probs_b")
+    }
+
+    /// The layer that it belongs to.
+    pub fn layer(&self) -> Option<usize> {
+        layer_of(&self.name)
+    }
+}
+
+/// Role of a matrix of weights: the product or the table that it serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Table of the tokens' features.
+    TokenEmbedding,
+    /// Table of the positions' features.
+    PositionEmbedding,
+    /// Table of the token types' features.
+    TypeEmbedding,
+    /// Product that gives logits.
+    Head,
+    /// Product that gives queries.
+    Queries,
+    /// Product that gives keys.
+    Keys,
+    /// Product that gives values.
+    Values,
+    /// Product that gives queries, keys and values.
+    QueriesKeysValues,
+    /// Gate of attention's result.
+    AttentionGate,
+    /// Last product of attention.
+    AttentionOutput,
+    /// Gate of a feed-forward part.
+    Gate,
+    /// Values of a feed-forward part; in some models with the gate.
+    Up,
+    /// Gate and values of a feed-forward part.
+    GateUp,
+    /// Last product of a feed-forward part.
+    Down,
+    /// Logits of experts.
+    Router,
+    /// Product behind the pooling of a text's tokens.
+    Pooling,
+}
+
+impl Role {
+    /// Names that no layer has, without endings.
+    const TABLES: [(&str, Self); 9] = [
+        ("token_embd", Self::TokenEmbedding),
+        ("per_layer_token_embd", Self::TokenEmbedding),
+        ("position_embd", Self::PositionEmbedding),
+        ("token_types", Self::TypeEmbedding),
+        ("output", Self::Head),
+        ("cls", Self::Pooling),
+        ("cls.output", Self::Pooling),
+        ("dense_2", Self::Pooling),
+        ("dense_3", Self::Pooling),
+    ];
+
+    /// Names in layers, without the layer's prefix and without endings.
+    const PRODUCTS: [(&str, Self); 12] = [
+        ("attn_q", Self::Queries),
+        ("attn_k", Self::Keys),
+        ("attn_v", Self::Values),
+        ("attn_kv_b", Self::Values),
+        ("attn_qkv", Self::QueriesKeysValues),
+        ("attn_gate", Self::AttentionGate),
+        ("attn_output", Self::AttentionOutput),
+        ("ffn_gate", Self::Gate),
+        ("ffn_up", Self::Up),
+        ("ffn_gate_up", Self::GateUp),
+        ("ffn_down", Self::Down),
+        ("ffn_gate_inp", Self::Router),
+    ];
+
+    /// Endings of names: experts, experts that all tokens share, and experts of groups.
+    const ENDINGS: [&str; 4] = ["", "_exps", "_shexp", "_chexps"];
+
+    /// The role of the tensor of this name. Names of other architectures have more before the same parts.
+    pub fn of(name: &str) -> Option<Self> {
+        let part = name.strip_suffix(".weight")?;
+        if let Some((_, role)) = Self::TABLES.iter().find(|(own, _)| *own == part) {
+            return Some(*role);
+        }
+        let (_, part) = part.rsplit_once('.')?;
+        let part = part.strip_prefix("cross_").unwrap_or(part);
+        let is_named = |own: &str| {
+            let ending = part.strip_prefix(own);
+            ending.is_some_and(|ending| Self::ENDINGS.contains(&ending))
+        };
+        let mut names = Self::PRODUCTS.iter();
+        names.find(|(own, _)| is_named(own)).map(|(_, role)| *role)
+    }
+}
+
+/// Description of a decoder or an encoder: the sizes of a model and of its parts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelSpec {
+    /// Architecture (`general.architecture`).
+    pub architecture: String,
+    /// Vocabulary size.
+    pub vocab: usize,
+    /// Features of a token (`embedding_length`).
+    pub width: usize,
+    /// Tokens of the context it was trained with, or that YaRN was asked to stretch that to.
+    pub context: usize,
+    /// The embedding: from token ids to the first layer.
+    pub embedding: EmbeddingSpec,
+    /// Layers in the order in which they compute.
+    pub layers: Vec<LayerSpec>,
+    /// The head: from the last layer to logits.
+    pub head: HeadSpec,
+    /// The way from the last layer to the embedding of a text.
+    pub pool: PoolSpec,
+    /// Parts of names of tensors that a file may have and that nothing reads.
+    pub unread: &'static [&'static str],
+}
+
+/// Must a file have this tensor?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Required: a file without it is rejected.
+    Required,
+    /// Optional: used if the file has it.
+    Optional,
+    /// Never read.
+    Absent,
+}
+
+/// Kind of a norm of the last dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormKind {
+    /// Root-mean-square norm ([Zhang and Sennrich](https://arxiv.org/abs/1910.07467)).
+    Rms,
+    /// Layer norm ([Ba et al.](https://arxiv.org/abs/1607.06450)).
+    Layer,
+}
+
+/// A norm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NormSpec {
+    /// The kind.
+    pub kind: NormKind,
+    /// Name of the tensors in their layer, without `.weight`.
+    pub name: &'static str,
+    /// Presence of the weights.
+    pub weight: Need,
+    /// Adds `{name}.bias`, if the file has it.
+    pub bias: bool,
+    /// Addend to the mean square or variance.
+    pub eps: f64,
+}
+
+/// Token embedding.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EmbeddingSpec {
+    /// Multiplier of the rows.
+    pub scale: f64,
+    /// Norm of the rows.
+    pub norm: Option<NormSpec>,
+    /// Presence of learned positions (`position_embd`), `[context, width]`.
+    pub positions: Need,
+    /// Number of token types (`token_types`); 0 for a model without them.
+    pub types: usize,
+}
+
+/// Output head.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeadSpec {
+    /// Norm of the last layer's result.
+    pub norm: Option<NormSpec>,
+    /// Presence of `output`. The embedding table serves where an optional one is not there. A model that has none
+    /// by its architecture computes no logits.
+    pub output: Need,
+    /// Number of logits that the head computes; earlier ones are −∞.
+    pub logits: usize,
+    /// Multiplies the result by `output.scale`, if the file has it.
+    pub scales: bool,
+    /// Adds `output.bias`, if the file has it.
+    pub bias: bool,
+    /// Multiplier of the logits.
+    pub scale: f64,
+    /// `c` of `c · tanh(logit / c)`.
+    pub soft_cap: Option<f64>,
+    /// Tokens that are never chosen; their logits are the smallest number.
+    pub hidden: Range<usize>,
+}
+
+/// Way from the last layer's tokens to one vector of a text. The numbers are those of `pooling_type` in GGUF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pooling {
+    /// None: a vector for each token.
+    None = 0,
+    /// The mean of all tokens.
+    Mean = 1,
+    /// The first token.
+    Cls = 2,
+    /// The last token.
+    Last = 3,
+    /// The scores of the model's classifier.
+    Rank = 4,
+}
+
+impl Pooling {
+    /// The pooling of a number in a file, if there is one.
+    pub(crate) fn of(number: u64) -> Option<Self> {
+        let all = [Self::None, Self::Mean, Self::Cls, Self::Last, Self::Rank];
+        all.into_iter().find(|&pooling| pooling as u64 == number)
+    }
+}
+
+/// The way from the last layer to the embedding of a text.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PoolSpec {
+    /// The pooling that the file asks for.
+    pub pooling: Pooling,
+    /// The vector that the classifier reads.
+    pub ranked: Pooling,
+    /// Activation behind the classifier's first product (`cls`).
+    pub activation: Activation,
+    /// Are the classifier's scores probabilities?
+    pub softmax: bool,
+    /// Tokens beyond which a text is cut; the context, if the file does not say.
+    pub tokens: usize,
+}
+
+/// A layer: `x + mixer(norm(x))`, then the same with the feed-forward part.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerSpec {
+    /// Index of the layer whose weights these are (`blk.{index}`).
+    pub index: usize,
+    /// Norm before the mixer.
+    pub norm: Option<NormSpec>,
+    /// The part that mixes tokens.
+    pub mixer: Mixer,
+    /// Norm of the mixer's result.
+    pub out_norm: Option<NormSpec>,
+    /// Norms of the sum of input and mixer's result. Before each further one, the input is added again.
+    pub sum_norms: Vec<NormSpec>,
+    /// Order of the two parts.
+    pub residual: Residual,
+    /// Norm before the feed-forward part.
+    pub ffn_norm: Option<NormSpec>,
+    /// The part that computes each token by itself.
+    pub ffn: FfnSpec,
+    /// Norm of the feed-forward part's result.
+    pub ffn_out_norm: Option<NormSpec>,
+    /// Experts that read the layer's input through their own norm; their result is added (Arctic).
+    pub input_experts: Option<(NormSpec, ExpertsSpec)>,
+    /// Multiplier of both parts' results.
+    pub residual_scale: f64,
+    /// Norm of the layer's result.
+    pub result_norm: Option<NormSpec>,
+    /// Does the layer add the embedding, times `layer_output_scale`?
+    pub embedding_skip: bool,
+    /// Norm of the layer's result, whose weights belong to no layer.
+    pub last_norm: Option<NormSpec>,
+}
+
+/// Order of a layer's two parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Residual {
+    /// The feed-forward part reads the sum of input and mixer.
+    Sequential,
+    /// Both parts read the layer's input. The feed-forward part uses its own norm, or the mixer's.
+    Parallel,
+}
+
+/// The part of a layer that mixes tokens.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Mixer {
+    /// Self-attention.
+    Attention(Box<AttentionSpec>),
+    /// One product with `attn_output`.
+    Linear,
+    /// Nothing; there is no residual connection either.
+    None,
+}
+
+/// Self-attention. Queries, keys and values are three products or one (`attn_qkv`), depending on
+/// the file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttentionSpec {
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads.
+    pub kv_heads: usize,
+    /// Features of a query and key head.
+    pub key_width: usize,
+    /// Features of a value head.
+    pub value_width: usize,
+    /// Bound of the absolute values of queries, keys and values.
+    pub clamp: Option<f64>,
+    /// Norm of the queries.
+    pub query_norm: Option<HeadNormSpec>,
+    /// Norm of the keys.
+    pub key_norm: Option<HeadNormSpec>,
+    /// Rotates queries and keys before their norms.
+    pub norm_after_rope: bool,
+    /// Rotation of queries and keys.
+    pub rope: Option<RopeSpec>,
+    /// Does a query see no later keys?
+    pub causal: bool,
+    /// Keys that a query sees, besides causality.
+    pub window: Option<Window>,
+    /// Largest slope of ALiBi's bias ([Press et al.](https://arxiv.org/abs/2108.12409)), as a power of two.
+    pub alibi: Option<f64>,
+    /// Presence of sinks (`attn_sinks`): one score per head that takes weight and adds nothing.
+    pub sinks: Need,
+    /// Multiplier of the scores.
+    pub scale: f64,
+    /// Growth of the scores with the position.
+    pub temperature: Option<Temperature>,
+    /// `c` of `c · tanh(score / c)`.
+    pub soft_cap: Option<f64>,
+    /// Activation and presence of a gate (`attn_gate`) that multiplies heads or elements of the
+    /// result.
+    pub gate: Option<(Activation, Need)>,
+    /// Norm of the heads' results, before the last product.
+    pub inner_norm: Option<NormSpec>,
+    /// Multiplier of the result.
+    pub out_scale: f64,
+    /// Multiplies queries, keys and values by `.scale` tensors, if the file has them.
+    pub scales: bool,
+    /// Adds biases of queries, keys and values, if the file has them.
+    pub biases: bool,
+    /// Adds the bias of the last product, if the file has it.
+    pub out_bias: bool,
+}
+
+/// A norm of queries or keys.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HeadNormSpec {
+    /// The norm.
+    pub norm: NormSpec,
+    /// The features that form one vector, and the shape of the weights.
+    pub over: NormedOver,
+}
+
+/// The features that one norm of queries or keys covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormedOver {
+    /// Each head by itself, weights `[head width]`.
+    Head,
+    /// Each head by itself, weights `[heads, head width]`.
+    HeadOwnWeights,
+    /// Each head by itself, weights `[heads, 1]`.
+    HeadOneWeight,
+    /// All heads together, weights `[heads · head width]`.
+    Width,
+}
+
+/// Rotary position embedding.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RopeSpec {
+    /// The rotation.
+    pub op: Rope,
+    /// Divisors of the frequencies.
+    pub factors: RopeFactors,
+    /// Number of divisors in a file; the first ones are used.
+    pub factor_count: usize,
+    /// Context size above which the long factors are used.
+    pub original_context: usize,
+}
+
+/// Divisors of rotary frequencies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RopeFactors {
+    /// None; their tensors are ignored.
+    None,
+    /// `rope_freqs` if the file has it; otherwise `rope_factors_long` or `rope_factors_short` if it
+    /// has them.
+    File,
+}
+
+/// Keys at positions `j` that a query at position `i` sees, of those that causality leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Window {
+    /// The last ones: `i − j < n`.
+    Sliding(usize),
+    /// Keys of the query's own chunk: `j ≥ i − i mod n`.
+    Chunked(usize),
+    /// Keys on both sides: `|i − j| ≤ n / 2`.
+    Symmetric(usize),
+}
+
+/// Multiplier `1 + scale · ln(1 + ⌊(position + offset) / floor⌋)` of the queries.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Temperature {
+    /// Multiplier of the logarithm.
+    pub scale: f64,
+    /// Addend to the position.
+    pub offset: f64,
+    /// Positions of one step.
+    pub floor: usize,
+}
+
+/// Activation function. With a gate `g` and values `u` it gives `f(g) · u`, without one `f(u)`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Activation {
+    /// `x · σ(x)`.
+    Silu,
+    /// GELU.
+    Gelu,
+    /// GELU by its approximation with the hyperbolic tangent.
+    GeluTanh,
+    /// `max(x, 0)`.
+    Relu,
+    /// `max(x, 0)²`.
+    ReluSquared,
+    /// `1 / (1 + e⁻ˣ)`.
+    Sigmoid,
+    /// Hyperbolic tangent.
+    Tanh,
+    /// `ln(1 + eˣ)`.
+    Softplus,
+    /// `min(g, limit) · σ(alpha · g) · (1 + clamp(u, ±limit))` (gpt-oss).
+    SwiGluOai {
+        /// Multiplier inside of the sigmoid.
+        alpha: f64,
+        /// Bound of both operands.
+        limit: f64,
+    },
+    /// `silu(min(g, limit)) · clamp(u, ±limit)`.
+    SwiGluClamped {
+        /// Bound of both operands.
+        limit: f64,
+    },
+    /// `min(silu(g), limit) · clamp(u, ±limit)`.
+    SwiGluLimited {
+        /// Bound of both factors.
+        limit: f64,
+    },
+    /// xIELU ([Huang and Schlag](https://arxiv.org/abs/2411.13010)).
+    Xielu {
+        /// Factor of negative numbers.
+        negative: f64,
+        /// Factor of the square of positive numbers.
+        positive: f64,
+        /// Factor of the linear part.
+        beta: f64,
+        /// Upper bound of negative numbers in the exponential.
+        eps: f64,
+    },
+}
+
+/// The part of a layer that computes each token by itself. The results of its parts are added.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FfnSpec {
+    /// An activation of the input, without products.
+    pub bare: Option<Activation>,
+    /// Two or three products.
+    pub dense: Option<DenseSpec>,
+    /// Mixture of experts.
+    pub experts: Option<Box<ExpertsSpec>>,
+    /// Multiplier of the result.
+    pub scale: f64,
+}
+
+/// Gate of a feed-forward part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// A separate product (`ffn_gate`).
+    Separate,
+    /// The first half of `ffn_up`.
+    Fused,
+    /// None.
+    None,
+}
+
+/// Products that are multiplied by `.scale` tensors, if the file has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scales {
+    /// All.
+    All,
+    /// The last one.
+    Down,
+    /// None.
+    None,
+}
+
+/// Dense feed-forward part.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DenseSpec {
+    /// Features between the products.
+    pub width: usize,
+    /// The gate.
+    pub gate: Gate,
+    /// The activation.
+    pub activation: Activation,
+    /// End of the tensors' names: `_shexp` for an expert that all tokens share.
+    pub suffix: &'static str,
+    /// Norm before the last product.
+    pub inner_norm: Option<NormSpec>,
+    /// Products that are multiplied by their `.scale` tensors.
+    pub scales: Scales,
+    /// Adds biases, if the file has them.
+    pub biases: bool,
+    /// Multiplies the result by `σ(x · ffn_gate_inp_shexp)`.
+    pub token_gate: bool,
+}
+
+/// Mixture of experts: a router chooses some experts for each token and weights their results.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExpertsSpec {
+    /// Number of experts.
+    pub count: usize,
+    /// Number of experts that each token uses.
+    pub used: usize,
+    /// Features between an expert's products.
+    pub width: usize,
+    /// Activation of an expert.
+    pub activation: Activation,
+    /// The function from the router's logits to probabilities.
+    pub gating: Gating,
+    /// The scores that experts are chosen by.
+    pub chosen_by: ChosenBy,
+    /// Presence of a bias that affects only the choice (`exp_probs_b`).
+    pub choice_bias: Need,
+    /// Groups of experts, and the number of groups that each token uses.
+    pub groups: Option<(usize, usize)>,
+    /// Divides the chosen experts' weights by their sum.
+    pub normalised: bool,
+    /// Multiplier of the weights.
+    pub scale: f64,
+    /// Multiplies the experts' input by the weights, not their result.
+    pub weights_before: bool,
+    /// Makes the router read the layer's input, not the norm's result.
+    pub router_reads_input: bool,
+    /// Multiplies results by `.scale` tensors, if the file has them.
+    pub scales: bool,
+    /// End of the experts' names: `_exps`.
+    pub suffix: &'static str,
+    /// More experts with the same router, which read the result of these, and the multiplier of
+    /// their result.
+    pub chunks: Option<(Box<ExpertsSpec>, f64)>,
+    /// Number of the router's experts that share one expert here; 1 if each has its own.
+    pub per_group: usize,
+}
+
+/// The function from a router's logits to probabilities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gating {
+    /// Softmax over all experts.
+    Softmax,
+    /// Sigmoid of each logit.
+    Sigmoid,
+    /// Softmax over the chosen experts' logits.
+    SoftmaxOfChosen,
+    /// Square root of softplus of each logit.
+    SqrtSoftplus,
+}
+
+/// The scores that experts are chosen by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChosenBy {
+    /// The probabilities.
+    Probabilities,
+    /// The logits.
+    Logits,
+    /// Sigmoid of each logit.
+    Sigmoid,
+}
+
+/// State that a layer keeps between forward passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StateSpec {
+    /// Keys `[kv heads, context, key width]` and values `[kv heads, context, value width]`.
+    KeyValue {
+        /// Heads.
+        kv_heads: usize,
+        /// Features of a key head.
+        key_width: usize,
+        /// Features of a value head.
+        value_width: usize,
+    },
+    /// Nothing.
+    None,
+}
+
+impl ModelSpec {
+    /// Is each token computed from those before it, and are there logits? Then the model makes texts.
+    pub fn makes_texts(&self) -> bool {
+        let is_causal = |layer: &LayerSpec| match &layer.mixer {
+            Mixer::Attention(attention) => attention.causal,
+            Mixer::Linear | Mixer::None => true,
+        };
+        self.head.output != Need::Absent && self.layers.iter().all(is_causal)
+    }
+
+    /// Part of a tensor of this name and rank that a token reads: of a layer's experts, the chosen ones.
+    pub fn part_read(&self, name: &str, rank: usize) -> f64 {
+        let index = layer_of(name);
+        let mut layers = self.layers.iter();
+        let layer = layers.find(|layer| Some(layer.index) == index);
+        match layer.and_then(|layer| layer.ffn.experts.as_ref()) {
+            Some(experts) if rank == 3 => experts.used as f64 / experts.count as f64,
+            _ => 1.0,
+        }
+    }
+}
+
+impl LayerSpec {
+    /// The state that this layer keeps.
+    pub fn state(&self) -> StateSpec {
+        match &self.mixer {
+            Mixer::Attention(attention) if attention.causal => StateSpec::KeyValue {
+                kv_heads: attention.kv_heads,
+                key_width: attention.key_width,
+                value_width: attention.value_width,
+            },
+            Mixer::Attention(_) | Mixer::Linear | Mixer::None => StateSpec::None,
+        }
+    }
+}

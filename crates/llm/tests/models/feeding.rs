@@ -1,0 +1,208 @@
+//! The same logits, however the tokens come and wherever layers are.
+
+use std::sync::Arc;
+
+use rustorch_conformance::Extent;
+use rustorch_cpu::Cpu;
+use rustorch_faulty::{Fault, FaultKind, Faulty, When};
+use rustorch_llm::spec::TensorSpec;
+use rustorch_llm::{
+    BackendConfig, LlmError, Model, Placement, PlacementOptions, Session, SessionOptions,
+    TensorRule,
+};
+use rustorch_runtime::{Backend, DeviceType, Routing, Runtime};
+use rustorch_testing::models::{Header, TOKENS};
+
+use crate::common::{Devices, cpu, difference, feed, headers, load, logits, none_of, options};
+
+/// Sums in another order round elsewhere, and no more than that.
+const NEAR: f32 = 1e-5;
+
+/// Compares with the logits of one batch on the CPU.
+fn same(headers: &[Header], way: impl Fn(&Model) -> Result<Vec<f32>, LlmError>) {
+    let problems = headers.iter().filter_map(|header| {
+        let model = load(header).unwrap();
+        let expected = logits(&model, &cpu(), options()).unwrap();
+        let name = &header.name;
+        match way(&model) {
+            Ok(found) => {
+                let difference = difference(&found, &expected);
+                let problem = || format!("{name}: differs by {difference:.1e} of the largest");
+                (difference > NEAR).then(problem)
+            }
+            Err(error) => Some(format!("{name}: {error}")),
+        }
+    });
+    none_of(&problems.collect::<Vec<_>>());
+}
+
+fn in_batches(model: &Model, batch: usize) -> Result<Vec<f32>, LlmError> {
+    let options = SessionOptions { batch, ..options() };
+    logits(model, &cpu(), options)
+}
+
+pub(crate) fn in_pieces() {
+    same(&headers(), |model| in_batches(model, 17));
+}
+
+pub(crate) fn token_by_token() {
+    same(&headers(), |model| in_batches(model, 1));
+}
+
+pub(crate) fn after_truncation() {
+    same(&headers(), |model| {
+        let runtime = cpu();
+        let mut session = Session::new(model, &runtime, options())?;
+        let (mut rows, mut others) = (Vec::new(), Vec::new());
+        let (first, rest) = TOKENS.split_at(13);
+        feed(&mut session, first, &mut rows)?;
+        feed(&mut session, &[5; 20], &mut others)?;
+        session.truncate(first.len());
+        feed(&mut session, rest, &mut rows)?;
+        Ok(rows)
+    });
+}
+
+/// A device is lost in the middle of a batch; another one goes on.
+pub(crate) fn after_a_loss() {
+    same(&headers(), |model| {
+        let inner: Arc<dyn Backend> = Arc::new(Cpu::new(1));
+        let fault = Fault {
+            device: DeviceType::Cpu,
+            op: None,
+            when: When::Nth(9),
+            kind: FaultKind::Lost,
+        };
+        let faulty = Arc::new(Faulty::new(inner, [fault]));
+        let runtime = Runtime::new([faulty as Arc<dyn Backend>, Arc::new(Cpu::new(1))]);
+        let options = SessionOptions {
+            batch: 25,
+            routing: Routing {
+                device: DeviceType::Cpu,
+                ..Routing::AUTO
+            },
+            ..options()
+        };
+        let rows = logits(model, &runtime, options)?;
+        assert_eq!(runtime.fallbacks().len(), 1);
+        Ok(rows)
+    });
+}
+
+pub(crate) fn layers_on_two_devices(devices: &Devices) {
+    for device in devices {
+        let chosen = Extent::of_tests().choose(headers(), 8);
+        same(&chosen, |model| {
+            let runtime = Runtime::new([device.clone(), Arc::new(Cpu::new(1))]);
+            let mut layers = vec![DeviceType::Cpu; model.spec().layers.len()];
+            layers[1..].fill(device.info().device);
+            let rows = logits(
+                model,
+                &runtime,
+                SessionOptions {
+                    placement: Placement::of_layers(layers),
+                    ..options()
+                },
+            )?;
+            assert_eq!(runtime.used_devices().len(), 2);
+            Ok(rows)
+        });
+    }
+}
+
+/// Does the model read experts? A file may have some that are of no use.
+fn has_experts(header: &Header) -> bool {
+    let model = load(header).unwrap();
+    model.tensors().iter().any(TensorSpec::are_experts)
+}
+
+/// The logits on a device and the processor, with tensors where rules put them. The number of tensors that were put
+/// elsewhere is not 0.
+fn ruled(device: &Arc<dyn Backend>, model: &Model, rules: Vec<TensorRule>) -> Vec<f32> {
+    let runtime = Runtime::new([device.clone(), Arc::new(Cpu::new(1))]);
+    let asked = SessionOptions {
+        routing: Routing {
+            device: device.info().device,
+            ..Routing::AUTO
+        },
+        ..options()
+    };
+    let wishes = PlacementOptions {
+        rules,
+        ..PlacementOptions::default()
+    };
+    let (options, chosen) = asked.placed(model, &runtime, &wishes).unwrap();
+    let elsewhere = chosen.iter().flat_map(|layer| &layer.elsewhere);
+    assert!(elsewhere.count() > 0);
+    let rows = logits(model, &runtime, options).unwrap();
+    let mut used: Vec<_> = runtime.used_devices().iter().map(|u| u.0).collect();
+    used.sort_by_key(DeviceType::to_string);
+    assert_eq!(used, [DeviceType::Cpu, device.info().device]);
+    rows
+}
+
+pub(crate) fn experts_on_the_processor(devices: &Devices) {
+    let with_experts: Vec<_> = headers().into_iter().filter(has_experts).collect();
+    for device in devices {
+        let chosen = Extent::of_tests().choose(with_experts.clone(), 6);
+        same(&chosen, |model| {
+            let rule = TensorRule::experts("--cpu-moe", usize::MAX);
+            Ok(ruled(device, model, vec![rule]))
+        });
+    }
+}
+
+/// A device without room for all experts keeps the layers, and the experts of the last ones.
+pub(crate) fn experts_leave_a_small_device(devices: &Devices) {
+    let with_experts: Vec<_> = headers().into_iter().filter(has_experts).collect();
+    for device in devices {
+        let chosen = Extent::of_tests().choose(with_experts.clone(), 2);
+        same(&chosen, |model| {
+            let gpu = device.info().device;
+            let runtime = Runtime::new([device.clone(), Arc::new(Cpu::new(1))]);
+            let asked = SessionOptions {
+                routing: Routing {
+                    device: gpu,
+                    ..Routing::AUTO
+                },
+                ..options()
+            };
+            let config = BackendConfig::new(model, &runtime, &asked)?;
+            let bytes: u64 = config.layers.iter().sum();
+            let first = config
+                .experts
+                .iter()
+                .find(|experts| experts.bytes > 0)
+                .unwrap();
+            let room = bytes - first.bytes / 2 + config.working;
+            runtime.memory().set_limit(gpu, room * 10 / 9 + 8);
+            let (options, chosen) = asked.placed(model, &runtime, &PlacementOptions::default())?;
+            assert!(chosen.iter().all(|layer| layer.device == gpu), "{chosen:?}");
+            let elsewhere = chosen.iter().flat_map(|layer| &layer.elsewhere);
+            let names = elsewhere.flat_map(|e| e.tensors.clone());
+            assert_eq!(names.collect::<Vec<_>>(), first.tensors);
+            logits(model, &runtime, options)
+        });
+    }
+}
+
+/// Single products of every kind, and the tables, on the other device.
+pub(crate) fn tensors_on_two_devices(devices: &Devices) {
+    const PATTERNS: [&str; 5] = [
+        "token_embd|output",
+        r"attn_(q|k|v|qkv)\.",
+        r"ffn_(up|gate_up)",
+        r"ffn_down|ffn_gate_inp|attn_gate",
+        r"blk\.1\.|attn_output",
+    ];
+    for device in devices {
+        let chosen = Extent::of_tests().choose(headers(), 2 * PATTERNS.len());
+        for (header, pattern) in chosen.iter().zip(PATTERNS.iter().cycle()) {
+            same(std::slice::from_ref(header), |model| {
+                let cpu = DeviceType::Cpu;
+                let rule = TensorRule::matching("-ot", pattern, cpu)?;
+                Ok(ruled(device, model, vec![rule]))
+            });
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! A small model of every architecture: llama.cpp's logits, on every device, however its tokens are fed, and what a
+//! damaged one does. `scripts/architecture-goldens.py` made the headers.
+
+mod common;
+mod encoders;
+mod faults;
+mod feeding;
+mod folders;
+mod goldens;
+
+use std::process::ExitCode;
+
+use rustorch_testing::fetched::minilm;
+use rustorch_testing::{Suite, always, tests};
+
+use common::{find_metal, find_opencl};
+
+fn main() -> ExitCode {
+    let devices = tests![
+        encoders::on_a_device,
+        goldens::on_a_device,
+        feeding::experts_leave_a_small_device,
+        feeding::experts_on_the_processor,
+        feeding::layers_on_two_devices,
+        feeding::tensors_on_two_devices,
+    ];
+    Suite::new()
+        .always(always![
+            encoders::dense_products,
+            encoders::in_batches,
+            encoders::on_the_cpu,
+            encoders::pooling,
+            encoders::what_a_model_lacks_is_one_error,
+            faults::an_unknown_architecture_is_one_short_line,
+            faults::absent_and_other_keys_are_seen,
+            faults::all_that_is_wrong_is_one_error,
+            faults::all_that_is_wrong_with_tensors_is_one_error,
+            faults::contradictions_are_named,
+            faults::impossible_keys_are_refused,
+            faults::other_weights_are_seen,
+            folders::a_list_of_words_is_a_vocabulary,
+            folders::long_texts_are_cut,
+            folders::modules_that_are_unknown_are_refused,
+            folders::predictions_are_left_out,
+            folders::vectors_are_those_of_transformers,
+            feeding::after_a_loss,
+            feeding::after_truncation,
+            feeding::in_pieces,
+            feeding::token_by_token,
+            goldens::every_architecture_has_a_model,
+            goldens::on_the_cpu,
+        ])
+        .on(
+            minilm(),
+            "RUSTORCH_TEST_MODELS",
+            tests![folders::minilm_agrees_with_sentence_transformers],
+        )
+        .on(find_opencl(), "RUSTORCH_TEST_OPENCL", devices)
+        .on(find_metal(), "RUSTORCH_TEST_METAL", devices)
+        .run()
+}
