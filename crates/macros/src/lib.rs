@@ -1,4 +1,4 @@
-//! An attribute of the library's functions, and what makes structures modules.
+//! An attribute that notes callers of the library's functions, and the derive macro of modules.
 
 mod module;
 
@@ -8,14 +8,13 @@ use quote::{ToTokens, quote};
 use syn::parse::{Parse, ParseStream, Parser, Result};
 use syn::{Attribute, ImplItem, Signature, Token, Visibility, braced};
 
-/// The functions of an `impl` block or of a trait, or a function alone, note who called them: errors found when
-/// their operations are recorded or computed name the function and the line by which the user called
-/// the library. This is for the crates of the project alone that have `rustorch-tensor`'s module `call` at their
-/// root.
+/// Functions of an `impl` block or a trait, or a single function, note their callers. Errors found
+/// when their operations are recorded or computed name the function, and the user's line. This is
+/// for the crates of the project alone that have `rustorch-tensor`'s module `call` at their root.
 ///
-/// Of a trait, and of an `impl` of one, these are all functions that have a body, else the public ones that
-/// return a `RusTorchResult`, for others record nothing. `#[track_calls(linalg)]` is of functions whose names
-/// begin with `linalg.`
+/// In a trait, and in an `impl` of one, these are all functions that have a body. Elsewhere they are the
+/// public ones that return a `RusTorchResult`, for others record nothing. `#[track_calls(linalg)]` is of
+/// functions whose names begin with `linalg.`
 #[proc_macro_attribute]
 pub fn track_calls(module: TokenStream, item: TokenStream) -> TokenStream {
     let prefix = match module.is_empty() {
@@ -29,8 +28,9 @@ pub fn track_calls(module: TokenStream, item: TokenStream) -> TokenStream {
     tracked.unwrap_or_else(|e| e.into_compile_error()).into()
 }
 
-/// Makes a structure a module whose parts are its fields, by their names: `rustorch::nn::Module` says what a field
-/// may be. Those marked `#[module(skip)]` are no parts.
+/// Makes a structure a module whose parts are its fields, by name: `rustorch::nn::Module` lists the
+/// allowed fields. Fields marked `#[module(skip)]` are no parts. `#[module(rename = "self")]` gives
+/// a part another name. A raw identifier, such as `r#type`, gives its name without `r#`.
 #[proc_macro_derive(Module, attributes(module))]
 pub fn derive_module(item: TokenStream) -> TokenStream {
     let derived = syn::parse(item).and_then(module::derived);

@@ -1,8 +1,12 @@
 //! `#[derive(Module)]`.
 
+use std::collections::HashSet;
+
 use proc_macro2::TokenStream as Tokens;
-use quote::quote;
-use syn::{Data, DeriveInput, Error, Field, Member, Result, parse_quote};
+use quote::{quote, quote_spanned};
+use syn::ext::IdentExt;
+use syn::spanned::Spanned;
+use syn::{Data, DeriveInput, Error, Field, LitStr, Member, Result, parse_quote};
 
 /// `Visit` and `Module` of a structure.
 pub(crate) fn derived(input: DeriveInput) -> Result<Tokens> {
@@ -13,16 +17,17 @@ pub(crate) fn derived(input: DeriveInput) -> Result<Tokens> {
         return Err(Error::new_spanned(ident, "only a structure is a module"));
     };
     let (mut parts, mut bounded) = (Vec::new(), generics.clone());
+    let mut names = HashSet::new();
     if !generics.params.is_empty() {
         let bounds = bounded.make_where_clause();
         bounds.predicates.push(parse_quote!(Self: Send + Sync));
     }
     for (member, field) in data.fields.members().zip(&data.fields) {
-        if !is_skipped(field)? {
-            let name = match &member {
-                Member::Named(name) => name.to_string(),
-                Member::Unnamed(index) => index.index.to_string(),
-            };
+        if let Some(name) = part_name(&member, field)? {
+            if !names.insert(name.clone()) {
+                let problem = format!("another field is called `{name}` in the state, too");
+                return Err(Error::new_spanned(field, problem));
+            }
             parts.push((member, name));
             if !generics.params.is_empty() {
                 let ty = &field.ty;
@@ -36,7 +41,9 @@ pub(crate) fn derived(input: DeriveInput) -> Result<Tokens> {
     let visit = |method: &str, reference: Tokens| {
         let method = syn::Ident::new(method, proc_macro2::Span::call_site());
         let calls = parts.iter().map(|(member, part)| {
-            quote! {
+            // What is no part of a module is an error at its field.
+            let at = proc_macro2::Span::call_site().located_at(member.span());
+            quote_spanned! {at=>
                 ::rustorch::nn::Visit::#method(
                     #reference self.#member, &::rustorch::nn::join_names(name, #part), visitor,
                 );
@@ -62,17 +69,41 @@ pub(crate) fn derived(input: DeriveInput) -> Result<Tokens> {
     })
 }
 
-/// Is it marked `#[module(skip)]`?
-fn is_skipped(field: &Field) -> Result<bool> {
-    let mut skipped = false;
+/// The name of a field's part: that of `#[module(rename = "…")]`, or the field's own. A field that is marked
+/// `#[module(skip)]` is no part.
+fn part_name(member: &Member, field: &Field) -> Result<Option<String>> {
+    let (mut skipped, mut renamed) = (false, None);
     for attribute in field.attrs.iter().filter(|a| a.path().is_ident("module")) {
-        attribute.parse_nested_meta(|meta| match meta.path.is_ident("skip") {
-            true => {
+        attribute.parse_nested_meta(|meta| {
+            if meta.path.is_ident("skip") {
                 skipped = true;
-                Ok(())
+            } else if meta.path.is_ident("rename") {
+                renamed = Some(name_of(&meta.value()?.parse()?)?);
+            } else {
+                return Err(meta.error("expected `skip` or `rename = \"name\"`"));
             }
-            false => Err(meta.error("expected `skip`")),
+            Ok(())
         })?;
+        if skipped && renamed.is_some() {
+            let problem = "a field that is skipped has no name to change";
+            return Err(Error::new_spanned(attribute, problem));
+        }
     }
-    Ok(skipped)
+    let own = || match member {
+        Member::Named(name) => name.unraw().to_string(),
+        Member::Unnamed(index) => index.index.to_string(),
+    };
+    Ok((!skipped).then(|| renamed.unwrap_or_else(own)))
+}
+
+/// A name that PyTorch allows.
+fn name_of(text: &LitStr) -> Result<String> {
+    let name = text.value();
+    match name.is_empty() || name.contains('.') {
+        true => Err(Error::new_spanned(
+            text,
+            "expected a name that is not empty and has no point, as in PyTorch",
+        )),
+        false => Ok(name),
+    }
 }

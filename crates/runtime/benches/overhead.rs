@@ -1,4 +1,4 @@
-//! What running a graph costs besides its kernels: `cargo bench -p rustorch-runtime`.
+//! Cost of running a graph besides its kernels: `cargo bench -p rustorch-runtime`.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -1,18 +1,19 @@
-//! Where intermediate values lie: bytes of a few buffers, shared by values that are not alive at
-//! the same time.
+//! Offsets of intermediate values: bytes of a few buffers, shared by values that are not alive at the same
+//! time.
 
 use rustorch_ir::order::order as sorted_by;
 
-/// Alignment of values: a cache line, and what vector loads like best.
+/// Alignment of values: a cache line, which is best for vector loads.
 const ALIGNMENT: usize = 64;
 
-/// How often each order of placement is tried and mended before the smallest result is taken.
+/// Number of rounds in which each order of placement is tried and mended, before the smallest
+/// result is taken.
 const MENDING_ROUNDS: usize = 8;
 
 /// A value's need of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Lifetime {
-    /// How much.
+    /// Number of bytes.
     pub(crate) bytes: usize,
     /// The step that writes it.
     pub(crate) first: usize,

@@ -1,4 +1,4 @@
-//! What a device has to offer to the runtime.
+//! The interface of devices to the runtime.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use crate::{DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, HostBuffer, Lau
 
 /// A device that compiles graphs.
 pub trait Backend: Send + Sync {
-    /// What the device says of itself.
+    /// The device's description.
     fn info(&self) -> &DeviceInfo;
 
-    /// Is there a kernel for this? Answered from the same [`KernelTable`] that
-    /// [`Backend::compile`] launches from, so that the two cannot differ.
+    /// Does a kernel support this? The answer comes from the [`KernelTable`] that
+    /// [`Backend::compile`] launches from, so the two cannot differ.
     fn supports(&self, signature: &Signature) -> bool;
 
-    /// The Cargo feature that a kernel for this is left out with, of one that it does not
-    /// [support](Backend::supports).
+    /// The Cargo feature that would add a kernel for this, if it is not
+    /// [supported](Backend::supports).
     fn missing_feature(&self, _signature: &Signature) -> Option<&'static str> {
         None
     }
@@ -27,17 +27,17 @@ pub trait Backend: Send + Sync {
     /// The device's memory.
     fn memory(&self) -> &dyn DeviceMemory;
 
-    /// Makes a graph runnable. Every node of it is supported.
+    /// Makes a graph runnable. All its nodes are supported.
     ///
     /// # Errors
-    /// A kernel does not compile, memory is refused, or the device is lost.
+    /// Fails if a kernel does not compile, if memory runs out, or if the device is lost.
     fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError>;
 
-    /// [`Backend::compile`], where some inputs are constants: every run of the program is given this
-    /// memory, which nobody writes to. `None` for the others.
+    /// [`Backend::compile`] with some inputs as constants: every run of the program gets this
+    /// read-only memory.
     ///
     /// # Errors
-    /// As [`Backend::compile`].
+    /// The same errors as [`Backend::compile`].
     fn compile_with(
         &self,
         graph: &Graph,
@@ -47,38 +47,36 @@ pub trait Backend: Send + Sync {
         self.compile(graph)
     }
 
-    /// Does it make use of constants? Others are compiled once for all weights of a shape.
+    /// Does it use constants? Others compile a program once for all weights of a shape.
     fn takes_constants(&self) -> bool {
         false
     }
 
-    /// What compiling takes, of a backend for which that is seconds rather than what a kernel takes.
-    /// Such programs are compiled in the background, while the next device in the order serves.
+    /// The time of compiling, for a backend that needs seconds. Such programs are compiled in the
+    /// background, while the next device in the order serves.
     fn compilation(&self) -> Option<Compilation> {
         None
     }
 
-    /// Where [compiling takes long](Backend::compilation), is the program of this graph
-    /// [with these constants](Backend::compile_with) at hand, as in a cache, so that it takes no
-    /// longer than elsewhere?
+    /// Is this graph's program [with these constants](Backend::compile_with) already available, for
+    /// example in a cache? This is asked only if [compiling takes long](Backend::compilation).
     fn has_compiled(&self, _graph: &Graph, _constants: &[Option<HostBuffer>]) -> bool {
         false
     }
 
-    /// Bytes that its programs have copied so far, because of types or layouts that the device does not
-    /// take as they are. Copies between devices are the runtime's, and not among them.
+    /// Bytes that its programs have copied so far because the device cannot use their types or
+    /// layouts directly. Copies between devices are the runtime's, and do not count.
     fn copied(&self) -> u64 {
         0
     }
 
-    /// Libraries that it uses where they are installed: what for, and which one, or what is used
-    /// in place of it. They are opened, which takes a while, unless work has asked for them before.
+    /// Optional libraries that it uses: their purpose, and the library or its replacement.
     fn libraries(&self) -> Vec<(String, String)> {
         Vec::new()
     }
 
-    /// May it turn out, where nothing compiles kernels, that there is none of an operation that it
-    /// [supports](Backend::supports)? A composite, which then runs as its parts.
+    /// May a [supported](Backend::supports) operation turn out to have no kernel, if the kernel
+    /// compiler is missing? A composite then runs as its parts.
     fn may_lack(&self, _kind: OpKind) -> bool {
         false
     }
@@ -88,58 +86,56 @@ pub trait Backend: Send + Sync {
         false
     }
 
-    /// Looks for mistakes that runs [ahead](Program::run_ahead) of it have found, for which it waits:
-    /// before something is computed that could not be computed again.
+    /// Checks for mistakes found by runs that [ran ahead](Program::run_ahead), and waits for them.
+    /// It is called before values that could not be recomputed are computed.
     ///
     /// # Errors
-    /// The device is lost.
+    /// Fails if the device is lost.
     fn settle(&self) -> Result<(), DeviceError> {
         Ok(())
     }
 
-    /// Waits for all that was queued, and tells [who wants to know](Probe::watcher) what it took.
+    /// Waits for all queued work, and reports its time to the [watcher](Probe::watcher).
     ///
     /// # Errors
-    /// What went wrong meanwhile.
+    /// The errors of the queued work.
     fn wait(&self) -> Result<(), DeviceError> {
         Ok(())
     }
 
-    /// Queues that launches of programs go to, each of which the device works off in order.
+    /// Number of queues for program launches. The device processes each of them in order.
     fn streams(&self) -> usize {
         1
     }
 
-    /// What each kernel that a graph is compiled to is specialised by, dtypes aside, for tests to
-    /// try every variant. Empty where kernels are not specialised by more.
+    /// The specialisation of each kernel of a graph, dtypes aside, for tests to try every variant.
+    /// The list is empty if kernels are not specialised further.
     fn variants(&self, _graph: &Graph) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// What compiling takes on a device on which it takes long.
+/// The cost of compiling on a device that needs seconds for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Compilation {
-    /// The time for a program, about. Where devices are compared by
-    /// [measured times](crate::Runtime::set_costs), a thousandth of it counts for each segment.
+    /// The approximate time of compiling a program. If devices are compared by
+    /// [measured times](crate::Runtime::set_costs), each segment counts a thousandth of it.
     pub program: Duration,
-    /// Operations below which a segment is not worth a program: if another device can run them,
-    /// that does, unless the user has sent them here.
+    /// Number of operations below which a segment is not worth a program. Another device runs it if
+    /// it can, unless the user chose this one.
     pub least_operations: usize,
 }
 
 /// A compiled graph.
 pub trait Program: Send + Sync {
-    /// Runs the graph and waits for it. `probe` is asked before each kernel, and told the time of
-    /// each if it [asks](Probe::timed_since) for that and the device can tell.
+    /// Runs the graph and waits for it. `probe` is called before each kernel. It gets the time of each if it
+    /// [requests](Probe::timed_since) that and the device can measure it.
     ///
     /// Inputs and outputs are in the graph's order, in this device's memory; inputs that
     /// the graph updates as state are written to, others are not.
     ///
     /// # Errors
-    /// Any class. States may then be half updated. The runtime runs again only what may be: updates
-    /// that follow from a state's old value come last, and a failure behind the first of them is
-    /// the loss of the states.
+    /// Fails with an error of any class.
     fn run(
         &self,
         inputs: &[Arc<dyn DeviceBuffer>],
@@ -147,18 +143,17 @@ pub trait Program: Send + Sync {
         probe: &dyn Probe,
     ) -> Result<(), DeviceError>;
 
-    /// Can a run find a mistake of the caller in what its operands hold, such as an index out of
-    /// range?
+    /// Can a run find a mistake of the caller in its operands' values, such as an index out of range?
     fn finds_mistakes(&self) -> bool {
         true
     }
 
-    /// [`Program::run`] where nobody needs to look for mistakes, as the caller has checked the
-    /// values that kernels would refuse.
+    /// [`Program::run`] for callers that have checked the values themselves, so that nobody needs
+    /// to look for mistakes.
     ///
     /// # Errors
-    /// As [`Program::run`]. If [`Program::is_queued`], what fails later shows when results are
-    /// read, as the loss of the device.
+    /// The same errors as [`Program::run`]. If [`Program::is_queued`], later errors show when
+    /// results are read, as a loss of the device.
     fn queue(
         &self,
         inputs: &[Arc<dyn DeviceBuffer>],
@@ -168,11 +163,11 @@ pub trait Program: Send + Sync {
         self.run(inputs, outputs, probe)
     }
 
-    /// [`Program::queue`] where nobody has checked: the mistake of a run that returned before it was
-    /// found [poisons](DeviceBuffer::is_poisoned) what this run writes, and what others compute from that.
+    /// [`Program::queue`] for unchecked values. A mistake that is found after the run returned
+    /// [poisons](DeviceBuffer::is_poisoned) its results, and all values computed from them.
     ///
     /// # Errors
-    /// As [`Program::queue`].
+    /// The same errors as [`Program::queue`].
     fn run_ahead(
         &self,
         inputs: &[Arc<dyn DeviceBuffer>],
@@ -187,10 +182,9 @@ pub trait Program: Send + Sync {
         false
     }
 
-    /// Of a device that chooses from several units by itself: how many operations of its own it says
-    /// it prefers to run on which, by the unit's name; those of which it does not tell have none.
-    /// That is a preference, and no word about what ran where. Empty of other devices, and where
-    /// nothing is told.
+    /// The preferred compute unit of each operation, by the unit's name, for a device that chooses
+    /// among several units. Operations without a report have none. It is a preference, and does not
+    /// prove where operations ran. Empty for other devices, and without a report.
     fn preferred_units(&self) -> Vec<(Option<String>, usize)> {
         Vec::new()
     }
@@ -204,45 +198,54 @@ pub trait Program: Send + Sync {
 /// Memory of intermediate values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Scratch {
-    /// How much.
+    /// Number of bytes.
     pub bytes: usize,
-    /// Does the program keep it between runs? Else each run takes it from the device's pool, so
-    /// that programs which need as much have the same.
+    /// Does the program keep it between runs? Otherwise each run takes it from the device's pool,
+    /// so programs of similar size share it.
     pub kept: bool,
-    /// Bytes of the host's memory in which values [wait](rustorch_ir::OpDef::offloads); the program keeps these.
+    /// Bytes of the host's memory for [offloaded](rustorch_ir::OpDef::offloads) values, which the
+    /// program keeps.
     pub offloaded: usize,
 }
 
-/// Looks on while a program runs.
+/// Watches the run of a program.
 pub trait Probe {
     /// Called before node `node` is launched. An error stops the run and becomes its result.
     ///
     /// # Errors
-    /// Whatever the run is to end with.
+    /// The error that ends the run.
     fn before(&self, node: usize, op: &Op) -> Result<(), DeviceError>;
 
-    /// When the run began, if the program is to tell what each launch [took](Probe::took). It may then be slower.
+    /// The start of the run, if the program should report the [time](Probe::took) of each launch.
+    /// It may then be slower.
     fn timed_since(&self) -> Option<Instant> {
         None
     }
 
-    /// Called when it is known when the device worked on some launches of the run. `launches` are all that the program
-    /// makes, in their order, each with the nodes that it computes: the same list in every run. Those that `times` are
-    /// of have the numbers from `first` on, and come once each, in order.
+    /// Called when the times of some launches of the run are known. `launches` are all that the
+    /// program makes, in their order, each with the nodes that it computes: the same list in every
+    /// run. The launches of `times` have the numbers from `first` on, and come once each, in order.
     fn took(&self, _launches: &Arc<[Nodes]>, _first: usize, _times: &[LaunchTime]) {}
 
-    /// Who wants to know how long the device works on all launches together, where they are not
-    /// [timed](Self::timed_since), [returns](Program::is_queued) before its work is done, and can tell.
+    /// The first node of an update that must not run twice, if there is one. The caller's mistakes
+    /// in earlier nodes must end the run before it is launched.
+    fn update(&self) -> Option<usize> {
+        None
+    }
+
+    /// A watcher of the device's total time on all launches. It is for launches that are not
+    /// [timed](Self::timed_since). The program [returns](Program::is_queued) before its work is
+    /// done, and its device reports times.
     fn watcher(&self) -> Option<Watcher> {
         None
     }
 }
 
-/// Is told since when and how long a device worked on a run, once that is known: later, and on any
+/// Gets the start and duration of a device's work on a run once they are known, later and on any
 /// thread.
 pub type Watcher = Arc<dyn Fn(Instant, Duration) + Send + Sync>;
 
-/// Lets everything pass.
+/// A probe that does nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct NoProbe;
 
@@ -252,18 +255,18 @@ impl Probe for NoProbe {
     }
 }
 
-/// Which operand layouts a kernel reads. Others are copied first.
+/// The operand layouts that a kernel supports. Other layouts are copied first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Layouts {
-    /// Any strides.
+    /// Any strides are accepted.
     Any,
     /// Any strides but in the last dimension, whose elements are neighbours.
     DenseRows,
-    /// The same, and each row begins at a multiple of 16 bytes, for loads of as many.
+    /// The same, and each row is aligned to 16 bytes, for vector loads.
     AlignedRows,
     /// Row-major without gaps.
     Contiguous,
-    /// The same, from a multiple of 16 bytes on; blocks from anywhere.
+    /// The same, aligned to 16 bytes; blocks need no alignment.
     Aligned,
 }
 
@@ -290,28 +293,28 @@ impl Layouts {
     }
 }
 
-/// One kernel: what it is for, and how it is launched in the backend's own terms.
+/// One kernel: its operation and its launch.
 pub struct KernelEntry<L> {
     /// The operation.
     pub kind: OpKind,
-    /// The dtypes and parameters it takes.
+    /// The supported dtypes and parameters.
     pub accepts: fn(&Signature) -> bool,
-    /// The operand layouts it takes.
+    /// The supported operand layouts.
     pub layouts: Layouts,
-    /// How it is launched.
+    /// Launch of the kernel.
     pub launch: L,
 }
 
-/// A backend's kernels; the first that accepts is the one that runs.
+/// A backend's kernels; the first that accepts an operation runs it.
 pub struct KernelTable<L> {
-    /// Those of one operation behind each other.
+    /// Entries of one operation are adjacent.
     entries: Vec<KernelEntry<L>>,
-    /// Where the entries of each operation are.
+    /// The range of each operation's entries.
     of_kind: Vec<Range<usize>>,
 }
 
 impl<L> KernelTable<L> {
-    /// A table of these, those of one operation in their order.
+    /// A table of these kernels; those of one operation keep their order.
     pub fn new(mut entries: Vec<KernelEntry<L>>) -> Self {
         sort_by_key(&mut entries, |entry| entry.kind as usize);
         let before = |kind: usize| entries.partition_point(|entry| (entry.kind as usize) < kind);
@@ -328,7 +331,7 @@ impl<L> KernelTable<L> {
         self.find_that(signature, |_| true)
     }
 
-    /// The kernel for a signature, of those that suit the device.
+    /// The kernel for a signature that suits the device.
     pub fn find_that(
         &self,
         signature: &Signature,

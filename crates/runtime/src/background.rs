@@ -1,8 +1,8 @@
-//! Programs that take long to compile, made on a thread of its own while other devices serve.
+//! Programs that take long to compile, made on a separate thread while other devices serve.
 //!
-//! The thread is there as long as there is something to compile. Nobody waits for it when a
-//! runtime goes: a call of a compiler cannot be taken back. What the call uses is its own, a graph
-//! and a hold on the backend, and is dropped with its end.
+//! The thread is there as long as there is something to compile. Nobody waits for it when a runtime goes: a
+//! call of a compiler cannot be taken back. The call owns its arguments, a graph and a reference to the
+//! backend, and drops them at its end.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,14 +16,14 @@ use crate::journal::{Journal, lock};
 use crate::placement::DeviceId;
 use crate::{Backend, DeviceError, FailureClass, HostBuffer, HostWork, Program};
 
-/// What came of compiling.
+/// The result of compiling.
 type Outcome = Result<Arc<dyn Program>, DeviceError>;
 
 /// A program that is to be compiled.
 pub(crate) struct Job {
     pub(crate) device: DeviceId,
     pub(crate) graph: Graph,
-    /// As [`Backend::compile_with`] takes them.
+    /// The same as [`Backend::compile_with`] takes them.
     constants: Vec<Option<HostBuffer>>,
     /// For each node, the index of that of the caller's graph that it is, or is a part of.
     pub(crate) origins: Vec<usize>,
@@ -72,7 +72,7 @@ impl Job {
             && *graph == self.graph
     }
 
-    /// What came of it; `None` before its end.
+    /// The result; `None` before its end.
     pub(crate) fn outcome(&self) -> Option<&Outcome> {
         self.outcome.get()
     }
@@ -112,7 +112,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Work {
-    /// Jobs that nobody wants any more are not done.
+    /// Queue of jobs; abandoned ones are skipped.
     jobs: VecDeque<Weak<Job>>,
     /// Is there a thread?
     is_running: bool,

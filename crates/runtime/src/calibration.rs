@@ -1,4 +1,4 @@
-//! What a machine's devices were measured to do, in a file of the user's.
+//! Measured speeds of a machine's devices, in the user's cache.
 
 use std::fmt;
 use std::fs;
@@ -12,15 +12,14 @@ use serde::{Deserialize, Serialize};
 use crate::costs::text;
 use crate::{Costs, DeviceInfo, RunError, Runtime};
 
-/// The form of the file, and the meaning of what is in it.
+/// Version of the file's format and of its meaning.
 const FORMAT: u32 = 1;
 /// Bytes that no such file has.
 const LIMIT: u64 = 1 << 20;
-/// What brings a valid one.
+/// The command that makes a valid one.
 const CURE: &str = "`rustorch-cli calibrate` measures anew";
 
-/// The user's folder for what can be made anew: `RUSTORCH_CACHE_DIR`, or `rustorch` in the
-/// system's place for caches. `None` where there is no such place.
+/// The user's cache folder: `RUSTORCH_CACHE_DIR`, or `rustorch` in the system's cache folder.
 pub fn cache_folder() -> Option<PathBuf> {
     match std::env::var_os("RUSTORCH_CACHE_DIR") {
         Some(folder) if !folder.is_empty() => Some(PathBuf::from(folder)),
@@ -28,8 +27,8 @@ pub fn cache_folder() -> Option<PathBuf> {
     }
 }
 
-/// What devices were measured to do, and which devices those were: another machine, driver or
-/// version of this program makes it invalid.
+/// Measured speeds, and the identities of their devices. Another machine, driver or version of this
+/// program makes it invalid.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Calibration {
     format: u32,
@@ -42,41 +41,41 @@ pub struct Calibration {
 struct Calibrated {
     #[serde(with = "text")]
     device: DeviceType,
-    /// What it said of itself, see [`DeviceInfo::identity`].
+    /// Its identity, see [`DeviceInfo::identity`].
     identity: Vec<(String, String)>,
     costs: Costs,
 }
 
-/// Why a calibration is not used.
+/// The reason why a calibration is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum CalibrationError {
     /// The file cannot be read or written.
     #[error("{path}: {error}")]
     File {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         error: io::Error,
     },
     /// The file is truncated, damaged, or no calibration.
     #[error("{path}: damaged ({}); {CURE}", one_line(error))]
     Damaged {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         error: serde_json::Error,
     },
     /// Made by another version of the program, whose kernels may take other times.
     #[error("made by version {} of this program; {CURE}", one_line(.0))]
     Version(String),
-    /// It tells of another device, driver or setting.
-    #[error("{device} was {}, and is {}; {CURE}", one_line(was), one_line(is))]
+    /// The file is of another device, driver or setting.
+    #[error("{device} was {} and is now {}; {CURE}", one_line(was), one_line(is))]
     Changed {
-        /// By which name.
+        /// Name of the device.
         device: DeviceType,
-        /// What it said of itself then.
+        /// Its identity then.
         was: String,
-        /// What it says now.
+        /// Its identity now.
         is: String,
     },
 }
@@ -85,7 +84,7 @@ impl Calibration {
     /// Measures devices as [`Runtime::measure`] does.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     pub fn measure(
         runtime: &Runtime,
         devices: &[DeviceType],
@@ -98,7 +97,7 @@ impl Calibration {
         ))
     }
 
-    /// What devices of a runtime cost; devices that it does not have are left out.
+    /// The costs of a runtime's devices; other devices are left out.
     pub fn new(runtime: &Runtime, costs: impl IntoIterator<Item = (DeviceType, Costs)>) -> Self {
         let calibrated = |(device, costs)| {
             let info = runtime.devices().find(|info| info.device == device)?;
@@ -120,7 +119,7 @@ impl Calibration {
         self.devices.iter().map(|d| (d.device, &d.costs))
     }
 
-    /// Adds what `older` tells of devices that are not in this one.
+    /// Adds the entries of `older` for missing devices.
     pub fn complete(&mut self, older: Self) {
         for device in older.devices {
             if self.devices.iter().all(|d| d.device != device.device) {
@@ -129,7 +128,7 @@ impl Calibration {
         }
     }
 
-    /// The user's file, in the [`cache_folder`]; `None` where there is no such place.
+    /// The user's file, in the [`cache_folder`]; `None` if there is no such folder.
     pub fn path() -> Option<PathBuf> {
         Some(cache_folder()?.join("calibration.json"))
     }
@@ -137,7 +136,7 @@ impl Calibration {
     /// Reads a file; `None` if there is none.
     ///
     /// # Errors
-    /// It cannot be read, or is damaged.
+    /// Fails if the file cannot be read or is damaged.
     pub fn load(path: &Path) -> Result<Option<Self>, CalibrationError> {
         let file = |error| CalibrationError::File {
             path: path.to_owned(),
@@ -155,10 +154,10 @@ impl Calibration {
         })
     }
 
-    /// Writes a file: under another name first, so that nobody reads half of it.
+    /// Writes a file, first under another name, so that no reader sees half of it.
     ///
     /// # Errors
-    /// The folder takes no files.
+    /// Fails if the folder cannot be written.
     pub fn save(&self, path: &Path) -> Result<(), CalibrationError> {
         let unfinished = path.with_extension(std::process::id().to_string());
         let write = || {
@@ -178,10 +177,10 @@ impl Calibration {
         })
     }
 
-    /// Does it tell of these devices? One that is not here now may come again.
+    /// Does it match these devices?
     ///
     /// # Errors
-    /// It was made by another version of the program, or one of the devices is another one now.
+    /// Fails if another version of the program measured it, or if a device has changed.
     pub fn check<'a>(
         &self,
         devices: impl IntoIterator<Item = &'a DeviceInfo>,
@@ -202,7 +201,7 @@ impl Calibration {
     }
 }
 
-/// What a file says, on one line: control characters are escaped.
+/// A file's text on one line: control characters are escaped.
 fn one_line(text: &impl fmt::Display) -> String {
     let mut line = String::new();
     for c in text.to_string().chars() {
@@ -220,7 +219,7 @@ fn identity(info: &DeviceInfo) -> Vec<(String, String)> {
 }
 
 impl Calibrated {
-    /// What it said of itself then and says now, where that differs.
+    /// Its identities then and now, if they differ.
     fn difference(&self, info: &DeviceInfo) -> Option<(String, String)> {
         let now = identity(info);
         let told = |identity: &[(String, String)], key: &str| match identity
@@ -240,10 +239,10 @@ impl Calibrated {
 }
 
 impl Runtime {
-    /// Knows from now on what a calibration tells of its devices, see [`Runtime::set_costs`].
+    /// Uses a calibration's measurements from now on, see [`Runtime::set_costs`].
     ///
     /// # Errors
-    /// As [`Calibration::check`]; nothing changes then.
+    /// The same errors as [`Calibration::check`]. Nothing changes then.
     pub fn set_calibration(&self, calibration: &Calibration) -> Result<(), CalibrationError> {
         calibration.check(self.devices())?;
         for Calibrated { device, costs, .. } in &calibration.devices {
@@ -252,9 +251,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// Knows from now on what the user's calibration tells, if there is one. If it cannot be
-    /// used, a warning says why, and the rules of the [`DeviceSelector`](crate::DeviceSelector)
-    /// hold.
+    /// Uses the user's calibration from now on, if there is one.
     pub fn use_calibration(&self) {
         let Some(path) = Calibration::path() else {
             return;
@@ -264,7 +261,7 @@ impl Runtime {
             None => Ok(()),
         });
         if let Err(e) = used {
-            tracing::warn!("the calibration is not used: {e}");
+            tracing::warn!("the calibration of this machine is ignored: {e}");
         }
     }
 }

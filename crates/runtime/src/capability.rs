@@ -1,16 +1,16 @@
-//! What a device can do: asked of it, operation by operation.
+//! The capabilities of a device, queried operation by operation.
 
 use rustorch_ir::order::sort_by_key;
 use rustorch_ir::{DType, OpKind, OpType, Role, Signature, TensorType};
 
 use crate::{Backend, DeviceType};
 
-/// What is asked about a tensor before a device is chosen for an operation on it.
+/// A query about a tensor, before a device is chosen for an operation on it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TensorInfo {
     /// Its shape and element type.
     pub ty: TensorType,
-    /// Is it for a user's own kernel?
+    /// Is it for a user-defined kernel?
     pub custom_kernel: bool,
 }
 
@@ -22,18 +22,18 @@ impl TensorInfo {
     }
 }
 
-/// For how many of an operation's examples a device has a kernel.
+/// Support of an operation: the share of its examples that a device has kernels for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Support {
-    /// For all, whatever their dtypes.
+    /// Kernels for all examples, whatever their dtypes.
     Full,
-    /// For some.
+    /// Kernels for some examples.
     Partial,
-    /// For none: made of others where it can be, else left to other devices.
+    /// No kernels: it is composed of others if possible, or runs on other devices.
     None,
 }
 
-/// What a device can do.
+/// A capability of a device.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DeviceCapability {
     /// The device.
@@ -48,18 +48,18 @@ pub struct DeviceCapability {
     pub supports_complex: bool,
     /// Does it communicate with other devices?
     pub supports_distributed: bool,
-    /// Gigabytes (10⁹ bytes) of memory that tensors can use, where it is known.
+    /// Gigabytes (10⁹ bytes) of memory for tensors, if known.
     pub memory_gb: Option<f64>,
-    /// The families that it has kernels of.
+    /// The families that it has kernels for.
     pub operations: Vec<OpType>,
     /// Its kernels, operation by operation; views need none and are not listed.
     pub kernels: Vec<(OpKind, Support)>,
-    /// Types of the operands that some kernel takes: scalars, then blocks.
+    /// Operand types of its kernels: scalars, then blocks.
     pub dtypes: Vec<DType>,
 }
 
 impl DeviceCapability {
-    /// Asks a device for each operation's examples.
+    /// Queries a device for each operation's examples.
     pub fn ask(backend: &dyn Backend) -> Self {
         let info = backend.info();
         let mut found = Self {

@@ -1,4 +1,4 @@
-//! How long a device may keep somebody waiting.
+//! Limit of waiting times for a device.
 
 use std::fmt;
 use std::panic::resume_unwind;
@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use crate::journal::lock;
 
-/// Where the user says how long.
+/// The variable that sets the limit.
 const VARIABLE: &str = "RUSTORCH_DEVICE_TIMEOUT";
 
 /// A kernel of a large product may take a minute where a slow processor is the device.
 const DEFAULT: Duration = Duration::from_secs(300);
 
-/// How long a device may get nothing done of what it was asked for: then it counts as hung, which
-/// is a failure of the class [`Timeout`](crate::FailureClass::Timeout).
+/// Time without progress after which a device counts as hung. This is a failure of the class
+/// [`Timeout`](crate::FailureClass::Timeout).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deadline(Option<Duration>);
 
@@ -31,24 +31,23 @@ impl Default for Deadline {
 /// Why a text is no [`Deadline`].
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "{VARIABLE}={0}: expected the seconds that a device may get nothing done, such as 300 or 0.5; \
-     0 or none for no limit"
+    "{VARIABLE}={0}: expected the seconds without progress after which a device counts as hung, such as 300 or 0.5; 0 or none for no limit"
 )]
 pub struct DeadlineError(String);
 
 impl Deadline {
-    /// Devices are waited for as long as it takes.
+    /// No limit.
     pub const NEVER: Self = Self(None);
 
-    /// Devices may take so long.
+    /// This limit.
     pub fn after(limit: Duration) -> Self {
         Self(Some(limit))
     }
 
-    /// What the variable `RUSTORCH_DEVICE_TIMEOUT` says; five minutes if it is not set.
+    /// The value of the variable `RUSTORCH_DEVICE_TIMEOUT`; five minutes if it is not set.
     ///
     /// # Errors
-    /// It is neither a number of seconds nor `none`.
+    /// Fails for a value that is neither a number of seconds nor `none`.
     pub fn of_environment() -> Result<Self, DeadlineError> {
         match std::env::var_os(VARIABLE) {
             Some(text) if !text.is_empty() => text.to_string_lossy().parse(),
@@ -56,22 +55,21 @@ impl Deadline {
         }
     }
 
-    /// [`Self::of_environment`]; what makes no sense there is a line in the log, and five minutes.
+    /// [`Self::of_environment`]; an invalid value is logged, and means five minutes.
     pub fn of_user() -> Self {
         Self::of_environment().unwrap_or_else(|error| {
-            tracing::warn!("{error}; five minutes are taken");
+            tracing::warn!("{error}; using five minutes");
             Self::default()
         })
     }
 
-    /// How long; `None` for as long as it takes.
+    /// The limit; `None` for no limit.
     pub fn limit(self) -> Option<Duration> {
         self.0
     }
 
-    /// What `call` gives, which may be a call of a driver that never returns; `None` if it has not
-    /// returned in time. It then goes on on a thread of its own, which nobody waits for: what it
-    /// uses has to be its own.
+    /// The result of `call`, which may be a driver call that never returns; `None` if it is not
+    /// ready in time. The call then continues on its own thread, so it must own all its data.
     pub fn watch<T: Send + 'static>(self, call: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let Some(limit) = self.0 else {
             return Some(call());
@@ -117,7 +115,7 @@ impl FromStr for Deadline {
     }
 }
 
-/// As it is told of a device that hangs.
+/// The error of a device that hangs.
 impl fmt::Display for Deadline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {

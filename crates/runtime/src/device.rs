@@ -1,44 +1,44 @@
-//! What is known about a device, and about one that is not there.
+//! Facts about a device, or about a missing one.
 
 use std::fmt;
 
 use rustorch_ir::DeviceType;
 
-/// What computes.
+/// A kind of hardware.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Hardware {
-    /// The machine's processor, whichever driver it is reached through.
+    /// The machine's CPU, through any driver.
     Processor,
-    /// A graphics processor, or an accelerator that is programmed like one.
+    /// A GPU, or an accelerator that is programmed like one.
     Gpu,
-    /// A machine's units for neural networks.
+    /// A machine's neural engine.
     NeuralEngine,
 }
 
-/// What a device says of itself.
+/// The description of a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceInfo {
-    /// Which device it is.
+    /// The device.
     pub device: DeviceType,
-    /// What it is.
+    /// The kind of hardware.
     pub hardware: Hardware,
-    /// Does it compute in the host's memory, so that nothing has to be copied?
+    /// Does it use the host's memory, so that nothing has to be copied?
     pub shares_host_memory: bool,
-    /// Its name, for people: the processor's or driver's own.
+    /// Its readable name, from the CPU or driver.
     pub name: String,
-    /// Bytes of memory that tensors can use, where it is known.
+    /// Bytes of memory for tensors, if known.
     pub memory_bytes: Option<u64>,
-    /// What else it says: instruction sets, driver version, threads.
+    /// Further facts: instruction sets, driver version, threads.
     pub details: Vec<(String, String)>,
 }
 
-/// The key of [`DeviceInfo::details`] for the bytes of one buffer, which some drivers make depend
-/// on the memory that is free.
+/// The key of [`DeviceInfo::details`] for the largest size of one buffer, which some drivers derive from the
+/// free memory.
 pub const LARGEST_BUFFER: &str = "largest buffer";
 
 impl DeviceInfo {
-    /// What stays the same from one start of the program to the next as long as device, driver
-    /// and settings do: the name, and the details but [`LARGEST_BUFFER`], each with its key.
+    /// A text that identifies device, driver and settings between starts of the program: the name,
+    /// and the details except [`LARGEST_BUFFER`].
     pub fn identity(&self) -> impl Iterator<Item = (&str, &str)> {
         let details = self.details.iter().filter(|(key, _)| key != LARGEST_BUFFER);
         let details = details.map(|(key, value)| (key.as_str(), value.as_str()));
@@ -46,19 +46,19 @@ impl DeviceInfo {
     }
 }
 
-/// A kind of device that could be asked for and is not there.
+/// A known kind of device that is missing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Absent {
-    /// What it is asked for by: `cuda`, `metal`, `opencl`, `coreml`.
+    /// The name that selects it: `cuda`, `metal`, `opencl`, `coreml`.
     pub device: String,
-    /// Why it is not there.
+    /// The reason.
     pub reason: String,
-    /// What would bring it, or does without it.
+    /// The remedy, or an alternative.
     pub cure: String,
 }
 
 impl Absent {
-    /// `device` is not there for this reason; `cure` tells what to do.
+    /// `device` is missing for this reason; `cure` is the advice.
     pub fn new(
         device: impl Into<String>,
         reason: impl Into<String>,

@@ -1,4 +1,4 @@
-//! The devices of a program, and what has been learnt about them.
+//! The devices of a program, and knowledge about them.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasherDefault;
@@ -19,13 +19,13 @@ use crate::{
     DeviceType, Storage,
 };
 
-/// The devices and what has been learnt about them.
+/// The devices, and knowledge about them.
 pub(crate) struct Devices {
     slots: Vec<Slot>,
     chain: Chain,
     pub(crate) journal: Arc<Journal>,
     pub(crate) policy: Mutex<Policy>,
-    /// What a device has turned out not to support.
+    /// Operations that a device has turned out not to support.
     unsupported: Mutex<HashSet<(DeviceId, Memo)>>,
     /// Are segments timed?
     pub(crate) profiling: AtomicBool,
@@ -37,13 +37,13 @@ pub(crate) struct Devices {
     pub(crate) waits: AtomicBool,
     /// Numbers that were operands.
     pub(crate) numbers: Mutex<Numbers>,
-    /// What is kept to compute from again.
+    /// The recipes for recomputing.
     pub(crate) sources: Arc<Ledger>,
-    /// What else is kept for later, such as plans.
+    /// Other caches, such as plans.
     reserve: Weak<dyn Reserve>,
 }
 
-/// What is only kept for later, and can be given back.
+/// Caches that can be emptied.
 pub(crate) trait Reserve: Send + Sync {
     fn give_back(&self);
 }
@@ -57,11 +57,11 @@ pub(crate) struct Slot {
     /// Segments that ran here.
     pub(crate) runs: AtomicU64,
     capability: OnceLock<DeviceCapability>,
-    /// What compiling takes, where it takes long.
+    /// The cost of compiling, if it takes long.
     pub(crate) compilation: Option<Compilation>,
-    /// What it was measured to do.
+    /// Its measured speed.
     pub(crate) costs: Mutex<Option<Arc<Costs>>>,
-    /// Was it told that the device's figures of its memory make no sense?
+    /// Has a warning about the device's impossible figures of memory been given?
     doubted: Once,
 }
 
@@ -75,8 +75,8 @@ impl Slot {
         self.backend.info().memory_bytes.filter(|&bytes| bytes > 0)
     }
 
-    /// Bytes that could be taken now, where it is known: as the device tells, or else, and where
-    /// that makes no sense, what tensors leave of its capacity; no more than a limit leaves.
+    /// Bytes that could be taken now, if known: the device's figure. If that is impossible or
+    /// missing, it is the capacity less the tensors' memory. A limit bounds it.
     pub(crate) fn free(&self) -> Option<u64> {
         self.free_beside(0)
     }
@@ -91,8 +91,8 @@ impl Slot {
             self.doubted.call_once(|| {
                 let of = capacity.unwrap_or(0);
                 tracing::warn!(
-                    "{} reports {told} bytes of free memory and {of} bytes of memory in all, which \
-                     cannot be; the memory that RusTorch's tensors leave counts as free",
+                    "{} reports {told} bytes of free memory of {of} bytes in total, which is impossible; \
+                     using the total less the memory of RusTorch's tensors",
                     owner.device
                 );
             });
@@ -102,7 +102,7 @@ impl Slot {
         believed.or(left).into_iter().chain(within).min()
     }
 
-    /// A buffer for a result: that of an earlier run, if nobody else holds it, else a new one.
+    /// A buffer for a result: that of an earlier run, if it has no other handle, else a new one.
     pub(crate) fn room_for(
         &self,
         result: &mut Option<Storage>,
@@ -123,7 +123,7 @@ impl Slot {
     }
 }
 
-/// An operation with its operand types: what support is remembered by.
+/// An operation with its operand types: the key of remembered support.
 pub(crate) type Memo = (Op, SmallVec<[TensorType; 4]>);
 
 pub(crate) fn memo(signature: &Signature) -> Memo {
@@ -132,8 +132,7 @@ pub(crate) fn memo(signature: &Signature) -> Memo {
 }
 
 impl Devices {
-    /// `backends` put into the platform's order; `reserve` is what else [`Self::free_caches`]
-    /// empties.
+    /// `backends` in the platform's order. [`Self::free_caches`] also empties `reserve`.
     pub(crate) fn new(
         backends: impl IntoIterator<Item = Arc<dyn Backend>>,
         reserve: Weak<dyn Reserve>,
@@ -172,7 +171,7 @@ impl Devices {
         self.chain.ids()
     }
 
-    /// What they say of themselves.
+    /// Their descriptions.
     pub(crate) fn chain(&self) -> &Chain {
         &self.chain
     }
@@ -209,7 +208,7 @@ impl Devices {
         slots.filter(move |slot| slot.owner.device == device)
     }
 
-    /// Why `device` may not run an operation, from what it has been seen to do.
+    /// The reason why `device` may not run an operation, from its earlier failures.
     pub(crate) fn forbids(&self, device: DeviceId, signature: &Signature) -> Option<String> {
         if self.slot(device).owner.is_lost() {
             return Some("lost".to_owned());
@@ -219,8 +218,8 @@ impl Devices {
         known.then(|| "failed as unsupported before".to_owned())
     }
 
-    /// Remembers what a device does not support; `false` if that was known, or if `memo` is a
-    /// view, which needs no support.
+    /// Remembers an operation that a device does not support. `false` if that was known, or if
+    /// `memo` is a view, which needs no support.
     pub(crate) fn learn_unsupported(&self, device: DeviceId, memo: Option<&Memo>) -> bool {
         let memo = memo.filter(|(op, ..)| op.def().role() != Role::View);
         let learn = |memo: &Memo| lock(&self.unsupported).insert((device, memo.clone()));

@@ -1,10 +1,9 @@
 //! Updates of states that must not run twice.
 //!
-//! A run that fails is tried again from its inputs. That gives the same as long as the inputs are
-//! as they were, or as long as what was written over them does not matter: an update that writes
-//! what follows from other values may be repeated. One whose state the graph reads first, such as
-//! a counter, may not. All of those come last, so that whatever can fail does so before, and a
-//! failure behind the first of them is the loss of the states.
+//! A failed run is repeated from its inputs. The result is the same if the inputs are unchanged. An
+//! update may be repeated if its new values come from other inputs. It may not if the graph reads
+//! the old state first, as with a counter. The latter come last. So everything that can fail does
+//! so before, and a failure after the first of them loses the states.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,7 +37,7 @@ fn unrepeatable(graph: &Graph) -> Vec<bool> {
 /// A graph whose updates that must not run twice come last.
 pub(crate) struct Ordered {
     pub(crate) graph: Graph,
-    /// One for each node.
+    /// Assignment of each node.
     pub(crate) assignments: Vec<Assignment>,
     /// For each node, is it such an update?
     pub(crate) unrepeatable: Vec<bool>,
@@ -109,6 +108,10 @@ impl Probe for Watch<'_> {
 
     fn took(&self, launches: &Arc<[Nodes]>, first: usize, times: &[LaunchTime]) {
         self.probe.took(launches, first, times);
+    }
+
+    fn update(&self) -> Option<usize> {
+        Some(self.update)
     }
 
     fn watcher(&self) -> Option<Watcher> {

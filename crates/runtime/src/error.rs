@@ -1,4 +1,4 @@
-//! What can go wrong on a device, by what to do about it.
+//! The class of a device's failure, by the runtime's reaction.
 
 use std::fmt;
 use std::panic::Location;
@@ -7,19 +7,20 @@ use rustorch_ir::OpError;
 
 use crate::DeviceType;
 
-/// Why a device did not do what it was asked, by the answer it calls for.
+/// Class of a device's failure, by the runtime's reaction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FailureClass {
-    /// No kernel, or its compilation failed: remembered; the next device does it.
+    /// There is no kernel, or it does not compile. This is remembered, and the next device runs the
+    /// operation.
     Unsupported,
-    /// Memory was refused. Caches are freed and it is tried once more here, unless it can
-    /// never fit; then the next device.
+    /// Memory was refused. Caches are freed and it is tried once more here, unless it can never
+    /// fit. Then the next device runs it.
     OutOfMemory {
         /// More was asked for than the device has at all.
         never_fits: bool,
     },
-    /// The device cannot be trusted any more (sticky error, removed). It is avoided from now on,
-    /// and what only its memory held is gone.
+    /// The device is lost (sticky error, removed). It is not used again, and data that only its
+    /// memory held is lost.
     Lost,
     /// The device did not answer in time ([`Deadline`](crate::Deadline)): it is lost, and may still
     /// use its memory.
@@ -29,7 +30,7 @@ pub enum FailureClass {
 }
 
 impl FailureClass {
-    /// Is the device avoided from now on?
+    /// Is the device not used again?
     pub fn loses_device(self) -> bool {
         matches!(self, Self::Lost | Self::Timeout)
     }
@@ -48,12 +49,12 @@ impl fmt::Display for FailureClass {
     }
 }
 
-/// Where a user called a library that records operations and has them computed later.
+/// The user's call of a library that records operations and computes them later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Call {
     /// The method.
     pub method: &'static str,
-    /// File, line and column of the call, as far as it tells them: formatting does not.
+    /// File, line and column of the call, if known: formatting hides them.
     pub location: Option<&'static Location<'static>>,
 }
 
@@ -70,21 +71,21 @@ impl fmt::Display for Call {
 pub struct DeviceError {
     /// The device.
     pub device: DeviceType,
-    /// What to do about it.
+    /// The class.
     pub class: FailureClass,
-    /// The operation that failed, where one did.
+    /// The failed operation, if known.
     pub op: Option<&'static str>,
-    /// Index of the failed node, where one did: for who compiled a graph in that, for who runs one
-    /// in the graph as it was given.
+    /// Index of the failed node, if there is one. Callers that compile get the index in their
+    /// graph, and callers that run get the index in the original one.
     pub node: Option<usize>,
-    /// The call that recorded the node, if that is known.
+    /// The call that recorded the node, if known.
     pub call: Option<Call>,
-    /// What happened, in the driver's or kernel's words.
+    /// The driver's or kernel's message.
     pub message: String,
 }
 
 impl RunError {
-    /// The same, of which `call` tells the call that recorded the node that failed, if one did.
+    /// The same, with the recording call of the failed node from `call`, if a node failed.
     pub fn by_call(mut self, call: impl FnOnce(Option<usize>) -> Option<Call>) -> Self {
         match &mut self {
             Self::Device(error) => error.call = call(error.node),
@@ -100,7 +101,7 @@ impl RunError {
 }
 
 impl DeviceError {
-    /// A failure of no particular operation.
+    /// A failure that belongs to no operation.
     pub fn new(device: DeviceType, class: FailureClass, message: impl Into<String>) -> Self {
         Self {
             device,
@@ -123,9 +124,9 @@ impl DeviceError {
 /// One failure and where the work went.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fallback {
-    /// What failed, where and why.
+    /// The failed operation, its device and the reason.
     pub error: DeviceError,
-    /// Who does it now; `None` while that is not planned yet, or if nobody can.
+    /// The device that takes over; `None` while that is not planned yet, or if there is none.
     pub to: Option<DeviceType>,
 }
 
@@ -138,10 +139,10 @@ impl fmt::Display for Fallback {
     }
 }
 
-/// Why a graph could not be run.
+/// The reason why a graph could not run.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RunError {
-    /// The graph itself is wrong.
+    /// The graph is invalid.
     #[error(transparent)]
     Op(#[from] OpError),
     /// A device failed, and no other could take over; or the caller made a mistake.
@@ -156,29 +157,29 @@ pub enum RunError {
         node: Option<usize>,
         /// The call that recorded it, if that is known.
         call: Option<Call>,
-        /// Each device with its reason.
+        /// The tried devices, each with its reason.
         tried: String,
     },
-    /// The only copy of an input was in the memory of a device that is lost; or a device failed
-    /// while states were updated from their old values, so that some are new and some are not.
-    /// It has to be made again from its recipe, such as a checkpoint.
+    /// The only copy of an input was on a lost device. Or a device failed while states were updated
+    /// from their old values, so only some are new. The input has to be made again, for example
+    /// from a checkpoint.
     #[error("{}", data_lost(*.input, .during.as_deref()))]
     DataLost {
-        /// Which graph input; of several states the first.
+        /// The graph input; the first of several states.
         input: usize,
-        /// What happened in the middle of an update.
+        /// The failure during the update.
         during: Option<Box<DeviceError>>,
     },
     /// A state buffer is in use by another run, or bound to two inputs.
     #[error("input {input} is in use: a state buffer can serve one run at a time")]
     Busy {
-        /// Which graph input.
+        /// The graph input.
         input: usize,
     },
     /// An input does not have the graph's type.
     #[error("input {input}: expected {expected} bytes, got {got}")]
     WrongInput {
-        /// Which graph input.
+        /// The graph input.
         input: usize,
         /// Bytes of the graph's input.
         expected: usize,
@@ -187,12 +188,12 @@ pub enum RunError {
     },
 }
 
-/// What comes before the words of an error that a call led to.
+/// The prefix of an error's text: the call that led to it.
 fn before(call: Option<Call>) -> String {
     call.map(|call| format!("{call}: ")).unwrap_or_default()
 }
 
-/// What comes before a driver's or kernel's words. A method says more than its operation.
+/// The prefix of a driver's or kernel's message. A method says more than its operation.
 fn where_it_failed(
     device: DeviceType,
     class: FailureClass,
@@ -209,8 +210,8 @@ fn where_it_failed(
 fn data_lost(input: usize, during: Option<&DeviceError>) -> String {
     match during {
         None => format!("the only copy of input {input} was lost with its device"),
-        Some(error) => format!(
-            "input {input} was lost in the middle of its update, which cannot be run again: {error}"
-        ),
+        Some(error) => {
+            format!("input {input} was lost during an update that cannot be repeated: {error}")
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! What is known of devices' times, and where operands are.
+//! The measured times of devices, and the locations of operands.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use crate::devices::Devices;
 use crate::placement::DeviceId;
 use crate::{Costs, Storage};
 
-/// Where something is: a bit for each device, and [`HOST`].
+/// The place of a value: a bit for each device, and [`HOST`].
 pub(crate) type Location = u32;
 
 /// The bit of host memory.
 pub(crate) const HOST: Location = 1 << 31;
 
-/// Wherever it is needed.
+/// Location of a value that is on every device.
 pub(crate) const EVERYWHERE: Location = Location::MAX;
 
 /// Runs that a program is taken to be compiled for, where that takes long.
@@ -24,7 +24,7 @@ const RUNS: f64 = 1000.0;
 /// Bytes of the largest number.
 const NUMBER: usize = 16;
 
-/// Where each of a graph's inputs is; those that are not listed are on the host.
+/// The place of each graph input; those that are not listed are on the host.
 pub(crate) type Locations = SmallVec<[Location; 4]>;
 
 /// The bit of a device's memory.
@@ -44,8 +44,7 @@ struct Known {
 }
 
 impl Measured {
-    /// Those that still work, of the ones that are `allowed`. Where there is but one, there is
-    /// nothing to compare.
+    /// The working devices among the `allowed`. If there is only one, there is nothing to compare.
     pub(crate) fn of(devices: &Devices, allowed: impl Fn(DeviceId) -> bool) -> Self {
         let known = |id| {
             let slot = devices.slot(id);
@@ -70,7 +69,7 @@ impl Measured {
         self.0.iter().map(|known| (known.id, &*known.costs))
     }
 
-    /// What is known of a device, if it was measured.
+    /// The measured speed of a device, if there is one.
     pub(crate) fn get(&self, device: DeviceId) -> Option<&Costs> {
         self.iter().find(|(id, _)| *id == device).map(|(_, c)| c)
     }
@@ -104,7 +103,7 @@ pub(crate) fn duration(seconds: f64) -> Duration {
 }
 
 impl Devices {
-    /// Where storages are.
+    /// The places of storages.
     pub(crate) fn places(&self, storages: &[Storage]) -> Locations {
         let place = |storage: &Storage| {
             let (on_host, owners) = storage.whereabouts();

@@ -1,4 +1,4 @@
-//! Runs graphs, and answers failures.
+//! Runs graphs, and handles failures.
 
 mod compiling;
 mod constants;
@@ -35,13 +35,13 @@ pub use units::PreferredUnits;
 
 /// A graph that is planned once and run often.
 ///
-/// A run that follows others of the same plan takes no memory: buffers are kept, and results
-/// that nobody holds any more are overwritten.
+/// Repeated runs of a plan allocate no memory: buffers are kept, and results without other handles
+/// are overwritten.
 pub struct Executable {
     devices: Arc<Devices>,
     graph: Graph,
     routing: Routing,
-    /// Where its inputs are when it is planned.
+    /// The places of its inputs when it is planned.
     places: Locations,
     /// Are results kept for the next run to overwrite?
     keeps: bool,
@@ -65,8 +65,8 @@ pub struct Executable {
 /// Bytes that a plan takes besides its nodes, about.
 const PLAN_BYTES: usize = 2048;
 
-/// Bytes that planning and compiling take for a node, about: itself in the plan and its segment,
-/// what was decided, and its launch.
+/// Bytes that planning and compiling take for a node or an input, about: itself in the plan and its segment, decisions,
+/// and its launch.
 const NODE_BYTES: usize = 2 * size_of::<Node>() + 1024;
 
 /// Devices in the order in which a graph is offered to them.
@@ -74,7 +74,7 @@ const NODE_BYTES: usize = 2 * size_of::<Node>() + 1024;
 pub struct Preference {
     /// Best first.
     pub devices: Vec<DeviceType>,
-    /// Why the first one is.
+    /// The reason for the first one.
     pub reason: Reason,
 }
 
@@ -83,21 +83,21 @@ struct Prepared {
     epoch: u64,
     plan: Plan,
     stages: Vec<Stage>,
-    /// What its programs were compiled with.
+    /// The constants that its programs were compiled with.
     constants: Constants,
-    /// Which graph inputs are updated as state.
+    /// The graph inputs that are updated as state.
     writes: Arc<[bool]>,
-    /// Where the graph's outputs are.
+    /// The places of the graph's outputs.
     outputs: SmallVec<[Source; 1]>,
-    /// What the stages compute. After a run, what the next one may overwrite.
+    /// The results of the stages. After a run, results that the next one may overwrite.
     results: SmallVec<[Option<Storage>; 1]>,
     /// Buffers of the stage that is running.
     operands: SmallVec<[Arc<dyn DeviceBuffer>; 4]>,
     targets: SmallVec<[Arc<dyn DeviceBuffer>; 1]>,
     profile: Profile,
-    /// What those who look on are told of each stage's launches.
+    /// The observers' description of each stage's launches.
     launches: Vec<Launches>,
-    /// What other devices serve for until it is compiled.
+    /// The stages that other devices run until it is compiled.
     awaited: Vec<Arc<Job>>,
 }
 
@@ -115,8 +115,9 @@ impl Prepared {
     fn footprint(&self) -> usize {
         let kept = self.stages.iter().map(|stage| stage.program.scratch());
         let kept = kept.filter(|scratch| scratch.kept);
-        let nodes = self.plan.graph.nodes().len();
-        PLAN_BYTES + nodes * NODE_BYTES + kept.map(|scratch| scratch.bytes).sum::<usize>()
+        let (nodes, inputs) = (self.plan.graph.nodes(), self.plan.graph.inputs());
+        let count = nodes.len() + inputs.len();
+        PLAN_BYTES + count * NODE_BYTES + kept.map(|scratch| scratch.bytes).sum::<usize>()
     }
 }
 
@@ -124,20 +125,20 @@ impl Prepared {
 struct Stage {
     device: DeviceId,
     program: Compiled,
-    /// What it reads, and whether it updates that as state.
+    /// Its inputs, and whether it updates them as state.
     operands: SmallVec<[(Source, bool); 4]>,
-    /// What it computes: a number among the results, and bytes.
+    /// Its results: a number among the results, and bytes.
     targets: SmallVec<[(usize, usize); 1]>,
     /// Index of its first node in the plan's graph.
     first: usize,
     /// Its first node that must not run twice.
     update: Option<usize>,
     conversions: u64,
-    /// What the program works in, and the host's memory in which values wait.
+    /// The program's working memory, and host memory of offloaded values.
     _scratch: SmallVec<[Lease; 1]>,
 }
 
-/// Where a value is.
+/// The place of a value.
 #[derive(Clone, Copy)]
 enum Source {
     /// A graph input.
@@ -171,9 +172,9 @@ impl Executable {
         }
     }
 
-    /// Runs may return while devices still work, if kernels find no mistakes of the caller's: the
-    /// loss of a device meanwhile shows when somebody reads what it computed, and the caller can
-    /// compute that again.
+    /// Runs may return while devices still work, if kernels find no mistakes of the caller's. A
+    /// loss of the device then shows when its results are read, and the caller can compute them
+    /// again.
     pub(crate) fn running_ahead(mut self, runs_ahead: bool) -> Self {
         self.runs_ahead = runs_ahead;
         self
@@ -201,8 +202,8 @@ impl Executable {
         self.routing
     }
 
-    /// Only the first `count` inputs are new, on the host, in every run. The others stay: that
-    /// they have to be brought to a device once does not count when devices are compared.
+    /// In every run, only the first `count` inputs are new, and on the host. The others stay, so
+    /// copying them to a device once does not count when devices are compared.
     pub fn with_fresh_inputs(mut self, count: usize) -> Self {
         let stay = self.graph.inputs().len().saturating_sub(count);
         self.places = std::iter::repeat_n(HOST, count).collect();
@@ -210,8 +211,8 @@ impl Executable {
         self
     }
 
-    /// The caller checks, before each run, the values that kernels would refuse as a mistake,
-    /// such as indices: runs need not look for them, and [may be queued](Self::is_queued).
+    /// The caller checks the values that kernels would reject, such as indices, before each run. So
+    /// runs need not check them, and [may be queued](Self::is_queued).
     pub fn with_checked_values(mut self) -> Self {
         self.is_checked = true;
         self
@@ -221,7 +222,7 @@ impl Executable {
         &self.places
     }
 
-    /// The devices that the graph is offered to, judged as one product of its size.
+    /// The order of devices for the graph, judged as one product of its size.
     pub fn preference(&self) -> Preference {
         let policy = lock(&self.devices.policy).clone();
         let offer = prefer(&self.graph, &self.request(&policy, &[], &Avoided::new()));
@@ -247,20 +248,19 @@ impl Executable {
     /// Runs the graph. Inputs it updates as state are changed in place; outputs are new.
     ///
     /// # Errors
-    /// [`RunError`]; a failure of a device becomes one only when no device is left to turn
-    /// to, or in strict mode.
+    /// Fails with [`RunError`]. A device's failure becomes one only in strict mode, or if no other
+    /// device is left.
     pub fn run(&self, inputs: &[Storage]) -> Result<Vec<Storage>, RunError> {
         let mut outputs = Vec::with_capacity(self.graph.outputs().len());
         self.run_into(&[inputs], &mut outputs)?;
         Ok(outputs)
     }
 
-    /// [`Executable::run`] for replaying: the inputs are those of the lists, one after the
-    /// other, and `outputs` is cleared and filled. Storages that were the outputs of an
-    /// earlier run, and that nobody else holds, become those of this one.
+    /// [`Executable::run`] for repeated runs: the inputs are concatenated lists, and `outputs` is
+    /// cleared and filled. Storages from an earlier run without another handle are reused.
     ///
     /// # Errors
-    /// As [`Executable::run`]; `outputs` is then empty.
+    /// The same errors as [`Executable::run`]. `outputs` is then empty.
     pub fn run_into(
         &self,
         inputs: &[&[Storage]],
@@ -281,7 +281,7 @@ impl Executable {
         self.persist(|prepared, memory| self.attempt(prepared, inputs, memory, outputs))
     }
 
-    /// Attempts something until it is done or nobody is left to turn to.
+    /// Attempts a step until it is done or no device is left.
     fn persist(
         &self,
         mut attempt: impl FnMut(&mut Option<Prepared>, &RunMemory) -> Result<(), Attempt>,
@@ -300,8 +300,8 @@ impl Executable {
         }
     }
 
-    /// Do runs, as the last one was planned, return while devices still work? What they compute
-    /// can then be the input of further ones before anybody has waited for it.
+    /// With the last plan, do runs return while devices still work? Their results may be inputs of
+    /// later runs before anyone waits for them.
     pub fn is_queued(&self) -> bool {
         let prepared = lock(&self.prepared);
         let stages = prepared.as_ref().map(|p| &p.stages);

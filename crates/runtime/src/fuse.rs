@@ -1,6 +1,5 @@
-//! Chains of elementwise operations become one launch, so that what is between them never
-//! reaches memory. A reduction takes the chain that it reads as its prologue, and the one that reads
-//! it as its epilogue.
+//! Chains of elementwise operations become one launch, so that intermediate results never reach
+//! memory.
 
 use std::mem;
 use std::ops::Range;
@@ -133,8 +132,7 @@ fn candidate(
     find(false).or_else(|| find(true))
 }
 
-/// Is `producer` better repeated by all who read it, and its result not written at all? They read its one operand in place of
-/// that, which is no smaller, or draw random numbers again, and read none.
+/// Is it better that all readers of `producer` repeat it, and its result is not written?
 fn is_repeated(drafts: &[Option<Draft>], users: &[usize], producer: &Step) -> bool {
     let result = producer.output();
     let costs_no_more = match (producer.inputs.as_slice(), producer.parts.as_slice()) {
@@ -154,8 +152,8 @@ fn is_repeated(drafts: &[Option<Draft>], users: &[usize], producer: &Step) -> bo
     producer.reduction.is_none() && costs_no_more && users.iter().all(is_taken)
 }
 
-/// Is there a place in `into` for `producer`? There is one reduction in a step, no random numbers beside it, and nothing but
-/// constants can be put before its epilogue.
+/// Is there a place in `into` for `producer`? A step has one reduction and no random numbers beside it. Only
+/// constants can come before its epilogue.
 fn takes(into: &Step, producer: &Step) -> bool {
     let draws = into.draws() || producer.draws();
     if draws && (into.reduction.is_some() || producer.reduction.is_some()) {
@@ -192,12 +190,12 @@ fn computed(step: &Step) -> usize {
     parts.filter(|part| part.op.kind() != OpKind::Full).count()
 }
 
-/// One number everywhere?
+/// Is it one number everywhere?
 fn is_constant(step: &Step) -> bool {
     step.parts.len() == 1 && step.last().op.kind() == OpKind::Full
 }
 
-/// `into`, which reads step `from`, with what `producer` does in it.
+/// `into`, which reads step `from`, with the operations of `producer` in it.
 fn merge(mut producer: Draft, into: Draft, from: usize) -> Draft {
     let Draft { step, roots, fuses } = &mut producer;
     let (parts, inputs) = (&mut step.parts, &mut step.inputs);

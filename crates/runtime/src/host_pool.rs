@@ -1,4 +1,4 @@
-//! Host memory that is used again.
+//! A pool of host memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -6,29 +6,29 @@ use std::sync::{Arc, Mutex, Weak};
 use crate::HostBuffer;
 use crate::journal::lock;
 
-/// Pieces of host memory that come back when nobody uses them any more, for the next who asks
-/// for about as much.
+/// Pieces of host memory that are kept when they are freed, for the next request of about the same
+/// size.
 ///
 /// Clones share everything.
 #[derive(Clone, Debug)]
 pub struct HostPool(Arc<Mutex<Free>>);
 
-/// What a [`HostPool`] has done.
+/// Statistics of a [`HostPool`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HostPoolCounters {
-    /// How often memory that had come back could be used again.
+    /// Number of requests that reused returned memory.
     pub hits: u64,
-    /// How often the system was asked.
+    /// Number of requests to the system.
     pub misses: u64,
     /// Bytes that are in use.
     pub in_use: usize,
-    /// Bytes that wait to be used again.
+    /// Bytes that are kept for reuse.
     pub kept: usize,
 }
 
 #[derive(Debug)]
 struct Free {
-    /// By their size.
+    /// Buffers by their size.
     buffers: BTreeMap<usize, Vec<HostBuffer>>,
     /// The most bytes that may wait.
     limit: usize,
@@ -36,7 +36,7 @@ struct Free {
 }
 
 impl HostPool {
-    /// An empty pool that keeps at most `limit` bytes for later.
+    /// An empty pool that keeps at most `limit` unused bytes.
     pub fn new(limit: usize) -> Self {
         Self(Arc::new(Mutex::new(Free {
             buffers: BTreeMap::new(),
@@ -45,8 +45,8 @@ impl HostPool {
         })))
     }
 
-    /// Uninitialised memory; `None` if there is not enough. It comes back when its last user
-    /// drops it.
+    /// Uninitialised memory; `None` if there is not enough. It returns to the pool when its last
+    /// user drops it.
     pub fn take(&self, bytes: usize) -> Option<HostBuffer> {
         let memory = match self.reuse(bytes) {
             Some(memory) => memory,
@@ -78,12 +78,12 @@ impl HostPool {
         memory
     }
 
-    /// What it has done.
+    /// The statistics.
     pub fn counters(&self) -> HostPoolCounters {
         lock(&self.0).counters
     }
 
-    /// Gives what waits back to the system.
+    /// Returns unused memory to the system.
     pub fn trim(&self) {
         let mut free = lock(&self.0);
         free.buffers.clear();

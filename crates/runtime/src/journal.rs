@@ -1,4 +1,4 @@
-//! What happens on the devices of a runtime: failures, accesses, bytes that move.
+//! Events on the devices of a runtime: failures, accesses, copies.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,7 +20,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where bytes moved from, and to; the host goes by [`DeviceType::Cpu`].
+/// Source and target of copied bytes; the host goes by [`DeviceType::Cpu`].
 type Way = (DeviceType, DeviceType);
 
 /// Why a graph was planned.
@@ -33,15 +33,14 @@ pub(crate) enum Cause {
     Compiled,
 }
 
-/// What became of the plans of a runtime, by [`Runtime::plans`](crate::Runtime::plans).
+/// Statistics of a runtime's plans, by [`Runtime::plans`](crate::Runtime::plans).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PlanCounters {
     /// Graphs that were planned for the first time.
     pub new: u64,
     /// Plans made again because the first one had been evicted.
     pub evicted: u64,
-    /// Plans made again because routes, rules, measured times or what is known of devices had
-    /// changed.
+    /// Plans made again because routes, rules, measured times or knowledge of devices had changed.
     pub outdated: u64,
     /// Plans made again because a device failed in a run.
     pub failed: u64,
@@ -51,7 +50,7 @@ pub struct PlanCounters {
     pub reused: u64,
     /// Plans that are in the cache.
     pub kept: usize,
-    /// Bytes that they take, about.
+    /// Their size in bytes, about.
     pub bytes: usize,
 }
 
@@ -76,7 +75,7 @@ impl fmt::Display for Summary<'_> {
 #[derive(Debug)]
 pub(crate) struct Journal {
     start: Instant,
-    /// Counts what makes plans outdated.
+    /// Counter of changes that make plans outdated.
     epoch: AtomicU64,
     /// The last of it.
     outdated_by: Mutex<&'static str>,
@@ -88,11 +87,11 @@ pub(crate) struct Journal {
     conversions: AtomicU64,
     /// Operations that were computed.
     computed: AtomicU64,
-    /// Those who are told of all this.
+    /// The observers of all this.
     pub(crate) gallery: Gallery,
 }
 
-/// Bytes that were copied on one way, and in how many copies.
+/// Bytes copied on one route, and number of copies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Moved {
     /// Bytes.
@@ -117,7 +116,7 @@ impl Journal {
         }
     }
 
-    /// The number of what plans are made from.
+    /// The epoch from which plans are made.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
@@ -141,7 +140,7 @@ impl Journal {
         tracing::info!("planned {} again: {why}", Summary(graph));
     }
 
-    /// How many plans were made, and why.
+    /// Number of plans that were made, and the reasons.
     pub(crate) fn plan_counters(&self) -> PlanCounters {
         let of = |cause| self.plans[cause as usize].load(Ordering::Relaxed);
         PlanCounters {
@@ -184,7 +183,7 @@ impl Journal {
         FaultStatistics(faults)
     }
 
-    /// When something begins that somebody looks on at.
+    /// The clock, if an observer needs it.
     pub(crate) fn clock(&self) -> Option<Instant> {
         self.gallery.observers().map(|_| Instant::now())
     }
@@ -280,7 +279,7 @@ impl Owner {
         }
     }
 
-    /// The device could not give back what it holds, which is the device's failure unless that is
+    /// The device could not return its data. It is lost then, unless the data is
     /// [poisoned](crate::DeviceBuffer::is_poisoned).
     pub(crate) fn fail(&self, error: DeviceError) {
         if error.class != FailureClass::Caller && !self.is_lost() {
@@ -326,7 +325,7 @@ impl Owner {
     /// May so much more be taken?
     ///
     /// # Errors
-    /// Out of memory: it is more than the limit leaves.
+    /// Fails as out of memory if the bytes exceed the limit.
     pub(crate) fn admit(&self, bytes: usize) -> Result<(), DeviceError> {
         let (limit, bytes) = (self.limit.load(Ordering::Relaxed), bytes as u64);
         match self.left().filter(|&left| bytes > left) {
@@ -343,7 +342,7 @@ impl Owner {
     /// Counts memory that programs work in, until the lease is dropped.
     ///
     /// # Errors
-    /// As [`Self::admit`].
+    /// The same errors as [`Self::admit`].
     pub(crate) fn lease(self: &Arc<Self>, bytes: usize) -> Result<Lease, DeviceError> {
         self.admit(bytes)?;
         self.scratch.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -369,7 +368,7 @@ impl Owner {
         }
     }
 
-    /// Tells who looks on how much memory of the device is in use.
+    /// Reports the device's memory in use to observers.
     pub(crate) fn tell_memory(&self) {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         self.journal.gallery.tell(|| Event::Memory {
@@ -396,12 +395,12 @@ impl Drop for Lease {
     }
 }
 
-/// How often a device used tensors.
+/// Number of times that a device used tensors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccessCounters {
-    /// Operands and results of the segments that it ran, and reads by the host.
+    /// It counts operands and results of the segments that it ran, and reads by the host.
     pub accesses: u64,
-    /// When the last one was.
+    /// Time of the last access.
     pub last_access: Option<Instant>,
 }
 
@@ -410,7 +409,7 @@ pub struct AccessCounters {
 pub struct FaultStatistics(pub Vec<(DeviceType, FailureClass, u64)>);
 
 impl FaultStatistics {
-    /// All failures.
+    /// Number of all failures.
     pub fn total(&self) -> u64 {
         self.0.iter().map(|(.., count)| count).sum()
     }

@@ -1,4 +1,4 @@
-//! What a graph is lowered to: kernel launches, and the buffers that they work on.
+//! The launches of a lowered graph: kernel launches, and the buffers that they work on.
 
 use rustorch_ir::{DType, Layout, Op, Shape, TensorType};
 use smallvec::SmallVec;
@@ -12,14 +12,14 @@ pub enum Slot {
     Output(usize),
     /// Bytes of a buffer of the arena, from an offset on.
     Arena {
-        /// Which buffer: an index of [`Lowered::arena`], or behind these of [`Lowered::offloaded`].
+        /// The buffer: an index of [`Lowered::arena`], or behind these of [`Lowered::offloaded`].
         buffer: usize,
         /// The offset in bytes.
         at: usize,
     },
 }
 
-/// Where an operand or result lies.
+/// The place of an operand or result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
     /// The buffer.
@@ -37,10 +37,10 @@ pub type Nodes = SmallVec<[usize; 2]>;
 /// or none.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// What is done, in order. The results of the last part are the step's. Of several parts, those
-    /// before a reduction are elementwise operations on the shape that it reduces, its prologue. Those
-    /// behind it, its epilogue, or all where there is none, are such on the result's shape; they read
-    /// nothing of the prologue but constants.
+    /// The steps, in order. The results of the last part are the step's. If there are several parts, those
+    /// before a reduction are its prologue: elementwise operations on the shape that it reduces. Parts after it
+    /// are its epilogue: elementwise operations on the result's shape. So are all parts if there is no
+    /// reduction; they read nothing of the prologue but constants.
     pub parts: SmallVec<[Part; 1]>,
     /// The reduction among the parts.
     pub reduction: Option<Reduction>,
@@ -56,11 +56,11 @@ pub struct Step {
 pub struct Reduction {
     /// The index of the part.
     pub part: usize,
-    /// The shape of what is reduced.
+    /// Shape of the reduced operand.
     pub shape: Shape,
 }
 
-/// One operation of a [`Step`].
+/// An operation of a [`Step`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Part {
     /// Index of the node in the graph that it is for.
@@ -73,7 +73,7 @@ pub struct Part {
     pub dtype: DType,
 }
 
-/// Where a [`Part`] has an operand from.
+/// The source of a [`Part`]'s operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operand {
     /// The step's operand of this index.
@@ -96,8 +96,8 @@ impl Step {
         }
     }
 
-    /// How most of what it reads in its [domain](Self::domain) lies in memory: as an operand of all
-    /// of that shape does.
+    /// Layout of most operands in its [domain](Self::domain): that of an operand of the whole
+    /// shape.
     pub fn domain_layout(&self) -> Layout {
         let domain = self.domain();
         let whole = |layout: &&Layout| {
@@ -116,7 +116,7 @@ impl Step {
         }
     }
 
-    /// Are random numbers among what it computes?
+    /// Does it compute random numbers?
     pub fn draws(&self) -> bool {
         let mut parts = self.parts.iter();
         parts.any(|part| matches!(part.op, Op::Random(_)))
@@ -178,7 +178,7 @@ pub(crate) struct ResultId {
 pub(crate) struct Draft {
     /// In a box, for it is large, and drafts are moved about.
     pub(crate) step: Box<Step>,
-    /// Where each operand is from.
+    /// The source of each operand.
     pub(crate) roots: SmallVec<[Root; 4]>,
     /// May it be fused with its neighbours?
     pub(crate) fuses: bool,

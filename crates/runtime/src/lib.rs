@@ -6,30 +6,29 @@
 //!                    └────────── failure class: memo, free, quarantine ◄─────────┘
 //! ```
 //!
-//! A [`Runtime`] owns the devices in the platform's order. It turns a
-//! [`Graph`](rustorch_ir::Graph) into an [`Executable`], which is planned once, replayed
-//! often, and planned anew when a device fails.
+//! A [`Runtime`] owns the devices in the platform's order. It turns a [`Graph`](rustorch_ir::Graph)
+//! into an [`Executable`], which is planned once, run often, and planned again when a device fails.
 //!
-//! Modules lie in layers, of which each uses those below:
+//! Modules lie in layers; each uses the modules below it:
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! | --- | --- |
-//! | `calibration.rs`, `measure.rs` | measured times in a file, and measuring them |
-//! | `runtime.rs`, `outline.rs`, `plan_cache.rs`, `transfers.rs` | what callers have: known graphs, what moves |
+//! | `calibration.rs`, `measure.rs` | measured speeds in a file, and measuring them |
+//! | `runtime.rs`, `outline.rs`, `plan_cache.rs`, `transfers.rs` | the interface: known graphs, transfers |
 //! | `executor.rs` | running and failing over, loading |
 //! | `trace.rs`, `profile.rs` | plans explained, launches timed |
-//! | `planner.rs`, `segment.rs`, `effects.rs` | who gets a node, cutting, what must not run twice |
+//! | `planner.rs`, `segment.rs`, `effects.rs` | the device of a node, cutting, updates that must not run twice |
 //! | `typical.rs` | the operation that a family is judged by |
-//! | `partition.rs` | what a graph should take on each device, and in parts on several |
-//! | `estimate.rs` | what is known of devices' times, and where operands are |
+//! | `partition.rs` | expected times of a graph on each device, and in parts on several |
+//! | `estimate.rs` | measured speeds of devices, and the places of operands |
 //! | `devices.rs` | the devices, and what has been learnt about them |
 //! | `background.rs` | programs that are compiled while others run |
-//! | `policy.rs`, `placement.rs` | whom to ask first, where and why |
-//! | `costs`, `capability.rs` | what a device was measured to do, and says of itself |
+//! | `policy.rs`, `placement.rs` | order of devices, placements and reasons |
+//! | `costs`, `capability.rs` | measured times of a device, and its capabilities |
 //! | `sources.rs` | storages that are kept to compute from again |
-//! | `storage.rs`, `journal.rs`, `observer.rs` | a tensor's copies, what happened, who is told |
+//! | `storage.rs`, `journal.rs`, `observer.rs` | a tensor's copies, the event log, observers |
 //! | `lower.rs`, `fuse.rs`, `arena.rs`, `launch.rs` | from a segment to launches and their memory |
-//! | `backend.rs`, `memory.rs`, `host_pool.rs` | what a backend offers, memory itself, reused |
+//! | `backend.rs`, `memory.rs`, `host_pool.rs` | the interface of a backend, memory, and its reuse |
 //! | `system_memory.rs` | how much of it the host has |
 //! | `device.rs`, `error.rs` | facts of a device, failure classes |
 //! | `deadline.rs` | how long a device is waited for |

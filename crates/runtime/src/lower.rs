@@ -1,7 +1,4 @@
-//! From a graph to kernel launches on buffers: what every backend needs and none should
-//! write again. Views become layouts, copies are put in where a kernel needs them, chains of
-//! elementwise operations become one launch, and intermediate values share one arena by their
-//! lifetimes.
+//! From a graph to kernel launches on buffers: code that every backend needs.
 
 use std::ops::{Index, IndexMut};
 
@@ -14,7 +11,7 @@ use crate::arena::{Lifetime, arrange};
 use crate::fuse::fuse;
 use crate::launch::{Draft, Lowered, Operand, Part, Place, Reduction, ResultId, Root, Slot, Step};
 
-/// What a backend's kernels are like.
+/// The properties of a backend's kernels.
 pub trait Kernels {
     /// The layouts that the kernel for this reads.
     fn layouts(&self, signature: &Signature) -> Layouts;
@@ -28,20 +25,20 @@ pub trait Kernels {
         usize::MAX
     }
 
-    /// The operand in whose memory the first result may lie, where nobody needs that operand afterwards: the kernel has
-    /// read an element for the last time before it writes in its place. Layouts are then the same.
+    /// The operand in whose memory the first result may lie, if that operand has no later reader. The kernel reads an
+    /// element for the last time before it writes in its place.
     fn writes_over(&self, _signature: &Signature) -> Option<usize> {
         None
     }
 
-    /// The layouts that the kernel for this writes its results in, as the [places](Place) of a step tell it: where
-    /// who reads a result sees it in another order, or joins it with others, it is written as that is wanted.
+    /// The layouts in which the kernel for this can write its results, by the [places](Place) of a step. If a
+    /// reader sees a result in another order, or joins it with others, it is written that way.
     fn result_layouts(&self, _signature: &Signature) -> Layouts {
         Layouts::Contiguous
     }
 
-    /// Do values that are not alive at one time share memory? Else each has its own, which is to find whether
-    /// one of them is written over too early.
+    /// Do values with separate lifetimes share memory? Otherwise each has its own, which helps to
+    /// find values that are overwritten too early.
     fn shares_memory(&self) -> bool {
         true
     }
@@ -58,7 +55,7 @@ struct Builder<'g, K> {
 /// Lowers `graph` to `kernels`.
 ///
 /// # Errors
-/// None for graphs of verified nodes; the types of inserted copies are inferred.
+/// Never fails for graphs of verified nodes. The types of inserted copies are inferred.
 pub fn lower(graph: &Graph, kernels: &impl Kernels) -> Result<Lowered, OpError> {
     let mut builder = Builder {
         graph,
@@ -149,8 +146,8 @@ impl<K: Kernels> Builder<'_, K> {
         }
     }
 
-    /// The layout that readers of a node's result want, if that is another than row-major and the kernel can write it:
-    /// the one that makes the first reordering of its dimensions dense, if all others read it as well.
+    /// The layout that readers of a node's result want, if it is not row-major and the kernel can write it: the
+    /// one that makes the first reordering of its dimensions dense, if all others read it as well.
     fn wanted(&self, index: usize, node: &Node, result: usize) -> Option<Layout> {
         let graph = self.graph;
         let accepted = graph.with_signature(node, |s| self.kernels.result_layouts(s));
@@ -199,12 +196,15 @@ impl<K: Kernels> Builder<'_, K> {
     /// The operands as the kernel reads them; those that it writes over are never copied.
     fn operands(&mut self, index: usize, node: &Node) -> Vec<(Root, Layout, TensorType)> {
         let accepted = self.graph.with_signature(node, |s| self.kernels.layouts(s));
+        let mut is_state = vec![false; node.inputs.len()];
+        for (_, operand) in node.overwrites() {
+            is_state[operand] = true;
+        }
         let mut operands = Vec::with_capacity(node.inputs.len());
-        for (i, &input) in node.inputs.iter().enumerate() {
+        for (&input, is_state) in node.inputs.iter().zip(is_state) {
             let (root, layout) = self.value(input).clone();
             let ty = self.graph.ty(input).clone();
             let readable = accepted.include(&layout, ty.dtype);
-            let is_state = node.overwrites().any(|(_, operand)| operand == i);
             let (root, layout) = match readable || is_state {
                 true => (root, layout),
                 false => self.copy(index, root, layout, ty.clone()),
@@ -318,7 +318,7 @@ fn as_numbers(
 struct PerResult<T>(Vec<SmallVec<[T; 1]>>);
 
 impl<T: Clone> PerResult<T> {
-    /// What a step's results have in common, by the step's index.
+    /// The common properties of a step's results, by the step's index.
     fn new(drafts: &[Draft], of_step: impl Fn(usize) -> T) -> Self {
         let steps = drafts.iter().enumerate();
         let all =
@@ -376,8 +376,8 @@ fn lifetimes(drafts: &[Draft], writers: &[ResultId]) -> Vec<(ResultId, Lifetime)
 /// A result and the value whose memory it takes over.
 type Heir = (ResultId, ResultId);
 
-/// Finds what is joined with others and can be written where it is wanted at once, which leaves the join nothing to do
-/// for it.
+/// Finds results that are joined with others and can be written at their final place. The join then does
+/// nothing for them.
 fn join_in_place(
     drafts: &mut [Draft],
     values: &mut Vec<(ResultId, Lifetime)>,
@@ -428,8 +428,8 @@ fn join_in_place(
     heirs
 }
 
-/// The layout of a result in `part` of `joined`, as which `operand` is joined along `dim`, if its kernel can write it and
-/// nobody else reads it.
+/// The layout of a result in `part` of `joined`, where it is the `operand` that is joined along `dim`. Its
+/// kernel must be able to write it, and nothing else may read it.
 fn in_join(
     drafts: &[Draft],
     id: ResultId,
@@ -517,8 +517,8 @@ fn inherit(
     heirs
 }
 
-/// Finds a buffer for each result: an output, the state that it is written over, or bytes of the
-/// arena that no value alive at that time uses.
+/// Finds a buffer for each result: an output, the state that it overwrites, or bytes of the arena that no live
+/// value uses.
 fn place(
     drafts: Vec<Draft>,
     writers: &[ResultId],

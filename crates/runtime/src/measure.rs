@@ -1,4 +1,4 @@
-//! Measuring what devices can do: the times of the operations of `probes.rs`.
+//! Measuring devices: the times of the operations of `probes.rs`.
 
 mod probes;
 
@@ -22,7 +22,7 @@ const RUNS: [usize; 2] = [5, 50];
 const PATIENCE: u32 = 4;
 /// Bytes that are brought from memory to memory.
 const TRANSFERS: [usize; 3] = [4 << 10, 1 << 20, 32 << 20];
-/// What memory is filled with: small numbers of all types. Untouched pages would all be one.
+/// The contents of memory for measurements: small numbers of all types. Untouched pages would all be one.
 const FILLING: u8 = 0x11;
 
 /// A device that is measured.
@@ -32,15 +32,15 @@ struct Candidate {
 }
 
 impl Runtime {
-    /// Measures what devices can do, beside each other: launches, transfers, and operations at
-    /// several sizes. Each size gets about the time of `effort` on each device; `progress` is
-    /// told how many of how many operations are done.
+    /// Measures the speed of devices: launches, transfers, and operations at several sizes. Each
+    /// size gets about the time of `effort` on each device. `progress` gets the numbers of done and
+    /// of all operations.
     ///
-    /// What a device cannot run is not measured on it. Nothing else changes; see
+    /// Work that a device does not support is not measured on it. Nothing else changes; see
     /// [`Runtime::set_costs`].
     ///
     /// # Errors
-    /// There is no such device, or it does not even run a product.
+    /// Fails if the device does not exist, or cannot even multiply matrices.
     pub fn measure(
         &self,
         devices: &[DeviceType],
@@ -119,7 +119,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// What runs and launches cost that have nothing to do.
+    /// The cost of empty runs and launches.
     fn bare(
         &self,
         device: DeviceType,
@@ -143,7 +143,7 @@ impl Runtime {
         })
     }
 
-    /// What it costs to bring bytes to a device and back.
+    /// The cost of copies to a device and back.
     fn transfers(
         &self,
         candidate: &mut Candidate,
@@ -206,8 +206,8 @@ impl Runtime {
         usual(&mut runs, effort)
     }
 
-    /// A graph that has run once on a device, so that all is compiled and in place, and that
-    /// runs again, and says how long it took.
+    /// A graph that has run once on a device, so that everything is compiled and in place. It runs again and
+    /// returns the time.
     fn prepared(
         &self,
         device: DeviceType,
@@ -230,8 +230,7 @@ impl Runtime {
 /// Something that runs, and says how long it took.
 type Run<'a> = &'a mut dyn FnMut() -> Result<Duration, RunError>;
 
-/// The median of each one's times, in turns, so that what else the machine does adds to all. The
-/// fastest would be too good to be true: of many threads one is mostly late.
+/// The median of each one's times, in turns, so that other work of the machine affects all.
 fn usual(runs: &mut [Option<Run>], effort: Duration) -> Result<Vec<Option<Duration>>, RunError> {
     let mut times: Vec<Vec<Duration>> = vec![Vec::new(); runs.len()];
     let [least, most] = RUNS;
@@ -285,8 +284,8 @@ fn absent(device: DeviceType) -> RunError {
     }
 }
 
-/// Memory that graphs read: a piece for each of their inputs, used again for the next graph,
-/// since to fill memory takes longer than most of what is measured.
+/// Memory that graphs read: a piece for each of their inputs, used again for the next graph. Filling memory
+/// takes longer than most measurements.
 #[derive(Default)]
 struct Operands(Vec<HostBuffer>);
 

@@ -19,15 +19,15 @@ const SCALAR_ALIGNMENT: usize = 8;
 /// Below this size only the processor's vector units and cache lines matter.
 const SMALL: usize = 64 * 1024;
 
-/// Bytes of memory whose pages cost more than what is computed in them, if they are small.
+/// Bytes of memory whose small pages cost more than the computation in them.
 const LARGE: usize = 32 * 1024 * 1024;
 
-/// Bytes of the longest cache line, that of Apple's processors: no two buffers are in one, of
-/// which a device might write to the one while the processor writes to the other.
+/// Bytes of the longest cache line, that of Apple's processors: no two buffers share one. A device might write
+/// to one while the processor writes to the other.
 const CACHE_LINE: usize = 128;
 
-/// Asks the system for large pages where there is nothing yet: a page is made, and filled with zeros,
-/// when it is first written to, and small ones are made one by one. Without them it works as well.
+/// Asks the system for large pages where there is nothing yet: a page is made, and filled with zeros, when it
+/// is first written to. Small ones are made one by one. Without them it works as well.
 fn prefer_huge_pages(start: NonNull<u8>, bytes: usize) {
     #[cfg(target_os = "linux")]
     // SAFETY: whole pages of an allocation, which begins with a page; advice changes no contents.
@@ -49,8 +49,8 @@ pub trait DeviceBuffer: Send + Sync + fmt::Debug {
     /// Nothing writes to the buffer meanwhile.
     ///
     /// # Errors
-    /// The device is lost; the buffer is [poisoned](Self::is_poisoned), as a failure of the
-    /// caller's. The range must lie inside the buffer.
+    /// Fails if the device is lost. Fails as the caller's mistake if the buffer is
+    /// [poisoned](Self::is_poisoned). Fails if the range is not inside the buffer.
     unsafe fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), DeviceError>;
 
     /// Copies bytes from the host to `offset`.
@@ -59,31 +59,31 @@ pub trait DeviceBuffer: Send + Sync + fmt::Debug {
     /// Nothing else uses the buffer meanwhile.
     ///
     /// # Errors
-    /// The device is lost. The range must lie inside the buffer.
+    /// Fails if the device is lost. Fails if the range is not inside the buffer.
     unsafe fn write(&self, offset: usize, from: &[u8]) -> Result<(), DeviceError>;
 
-    /// Begins to copy the first `bytes` to the host, behind all that was queued so far; what is
-    /// queued later does not delay them. `None` where [`DeviceBuffer::read`] does as well.
+    /// Starts a copy of the first `bytes` to the host, after all queued work; later work does not
+    /// delay it.
     ///
     /// # Errors
-    /// The device is lost. The bytes must lie inside the buffer.
+    /// Fails if the device is lost. Fails if the bytes are not inside the buffer.
     fn fetch(&self, bytes: usize) -> Result<Option<Box<dyn Fetch>>, DeviceError> {
         let _ = bytes;
         Ok(None)
     }
 
-    /// The host memory that this buffer is, where device and host share it, with all that the
-    /// device wrote to it; the host may use it until the buffer's next launch.
+    /// The host memory of this buffer, if device and host share it, with all of the device's
+    /// writes. The host may use it until the buffer's next launch.
     ///
     /// Cheap while the device has not written since the last call. It stays the buffer's as long
     /// as the buffer lives, and may be larger than the buffer.
     ///
     /// # Errors
-    /// The device is lost.
+    /// Fails if the device is lost.
     fn host(&self) -> Result<Option<&HostBuffer>, DeviceError>;
 
-    /// Is it known that its contents came of a run that [found a mistake](crate::Program::run_ahead) of the caller's?
-    /// Then it cannot be read.
+    /// Did its contents come from a run that [found a mistake](crate::Program::run_ahead) of the
+    /// caller? Then it cannot be read.
     fn is_poisoned(&self) -> bool {
         false
     }
@@ -91,44 +91,44 @@ pub trait DeviceBuffer: Send + Sync + fmt::Debug {
     /// Waits until it is known whether it is [poisoned](Self::is_poisoned).
     ///
     /// # Errors
-    /// The device is lost.
+    /// Fails if the device is lost.
     fn settle(&self) -> Result<(), DeviceError> {
         Ok(())
     }
 
-    /// Notes that it has been written to, once for each run or copy that wrote. What
-    /// [`HostBuffer::contents`] tells of is counted; other buffers need not.
+    /// Notes that it has been written to, once for each run or copy that wrote. A buffer whose
+    /// [`HostBuffer::contents`] is known counts them; other buffers need not.
     fn wrote(&self) {}
 
     /// For the backend that made the buffer.
     fn as_any(&self) -> &dyn Any;
 }
 
-/// Bytes on their way from a device to the host.
+/// Bytes that are being copied from a device to the host.
 pub trait Fetch: Send {
-    /// Waits until they are in `to`, which has as many as were asked for.
+    /// Waits until the bytes are in `to`, whose length is the number asked for.
     ///
     /// # Errors
-    /// The device is lost.
+    /// Fails if the device is lost.
     fn wait(self: Box<Self>, to: &mut [u8]) -> Result<(), DeviceError>;
 }
 
-/// Takes and gives the memory of one device.
+/// Allocates and frees the memory of one device.
 pub trait DeviceMemory: Send + Sync {
     /// Uninitialised memory.
     ///
     /// # Errors
-    /// Out of memory, or the device is lost.
+    /// Fails if memory runs out, or if the device is lost.
     fn alloc(&self, bytes: usize) -> Result<Arc<dyn DeviceBuffer>, DeviceError>;
 
-    /// Makes host memory usable on the device: the same pages where it can, else a copy.
+    /// Makes host memory usable on the device: in place if possible, else by a copy.
     ///
     /// # Errors
-    /// Out of memory, or the device is lost.
+    /// Fails if memory runs out, or if the device is lost.
     fn adopt(&self, host: &HostBuffer) -> Result<Arc<dyn DeviceBuffer>, DeviceError>;
 
     /// Names devices that copy from one to another without the host: those with the same name.
-    /// `None` if it does not.
+    /// `None` if it does not copy so.
     fn peers(&self) -> Option<TypeId> {
         None
     }
@@ -137,10 +137,10 @@ pub trait DeviceMemory: Send + Sync {
     /// way of the host, as between all that are no [peers](Self::peers).
     ///
     /// # Safety
-    /// Nothing writes to it meanwhile, but what was queued before.
+    /// Only work that was queued before writes to it meanwhile.
     ///
     /// # Errors
-    /// Out of memory, or the device is lost.
+    /// Fails if memory runs out, or if the device is lost.
     unsafe fn copy_of(
         &self,
         other: &dyn DeviceBuffer,
@@ -149,10 +149,10 @@ pub trait DeviceMemory: Send + Sync {
         Ok(None)
     }
 
-    /// Gives cached memory back to the system.
+    /// Returns cached memory to the system.
     fn trim(&self);
 
-    /// Bytes that could be taken now, if the device can tell.
+    /// Bytes that could be allocated now, if the device reports them.
     fn free(&self) -> Option<u64> {
         None
     }
@@ -160,8 +160,8 @@ pub trait DeviceMemory: Send + Sync {
 
 /// A piece of host memory: allocated, or borrowed from an owner such as a mapped file.
 ///
-/// Clones share the same bytes. They are reached through a raw pointer; who may write when
-/// is [`Storage`](crate::Storage)'s concern.
+/// Clones share the same bytes. They are reached through a raw pointer; [`Storage`](crate::Storage)
+/// controls writes.
 #[derive(Clone)]
 pub struct HostBuffer {
     start: NonNull<u8>,
@@ -170,7 +170,7 @@ pub struct HostBuffer {
     memory: Arc<Memory>,
 }
 
-/// What keeps memory alive, and how often it was written to.
+/// The owner of memory, with the number of writes.
 struct Memory<T: ?Sized = dyn Any + Send + Sync> {
     writes: AtomicU64,
     owner: T,
@@ -185,10 +185,9 @@ impl<T> Memory<T> {
     }
 }
 
-/// What is in a piece of memory at a time: the same as long as nobody has written to it since.
+/// A version of the contents of a piece of memory, which the next write changes.
 ///
-/// Whoever has a copy of host memory can tell by it whether that is still what the memory holds.
-/// It does not keep the memory.
+/// The owner of a copy uses it to check whether the copy is current.
 #[derive(Clone)]
 pub struct Contents {
     memory: Weak<Memory>,
@@ -196,7 +195,7 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// What is there behind one more write.
+    /// The version after one more write.
     #[must_use]
     pub fn next(self) -> Self {
         Self {
@@ -255,8 +254,8 @@ impl HostBuffer {
         Self::allocate(bytes, alloc_zeroed)
     }
 
-    /// Aligned by hand, for of larger alignments than malloc's own the standard library writes
-    /// the zeros, which takes time and touches every page.
+    /// Aligned by hand: for larger alignments than malloc's own, the standard library writes the zeros itself.
+    /// Writing takes time and touches every page.
     fn allocate(bytes: usize, how: unsafe fn(Layout) -> *mut u8) -> Option<Self> {
         const MALLOC_ALIGNMENT: usize = 16;
         let granule = match bytes < SMALL {
@@ -343,9 +342,9 @@ impl HostBuffer {
         }
     }
 
-    /// What the memory holds, in a [`Storage`](crate::Storage): each write to that counts, by whatever
-    /// device. Who writes in a run sees the contents before it, and [the next](Contents::next) are those
-    /// behind it.
+    /// The version counter of a [`Storage`](crate::Storage)'s memory: each write counts, on any
+    /// device. A writer in a run sees the contents before it, and [the next](Contents::next) are
+    /// those after it.
     pub fn contents(&self) -> Contents {
         Contents {
             memory: Arc::downgrade(&self.memory),

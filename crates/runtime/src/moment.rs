@@ -1,4 +1,4 @@
-//! When something was recorded, or written over.
+//! Points in time of recordings and writes.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::Call;
 use crate::journal::lock;
 
-/// A point in the order in which a process records operations and writes over memory. Later ones
-/// compare greater; the default one is before all others.
+/// A point in the order of recorded operations and writes in a process. Later ones compare greater;
+/// the default one is before all others.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub struct Moment(u64);
 
 impl Moment {
-    /// A moment behind all that were given before.
+    /// A new moment, after all earlier ones.
     pub fn next() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         Self(LAST.fetch_add(1, Ordering::Relaxed) + 1)

@@ -1,5 +1,5 @@
-//! Who looks on at what a runtime does, such as a profiler: mostly nobody, which costs a load of
-//! one flag wherever something could be told.
+//! Observers of a runtime, such as a profiler. Without observers, each possible event costs a load
+//! of one flag.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,39 +8,39 @@ use std::time::{Duration, Instant};
 
 use crate::{DeviceType, Fallback};
 
-/// What a launch of a plan is, which is the same in every run.
+/// The description of a plan's launch, the same in every run.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LaunchInfo {
-    /// The names of the operations that it computes.
+    /// The names of its operations.
     pub name: String,
     /// Where.
     pub device: DeviceType,
     /// Bytes that it reads and writes, about.
     pub bytes: u64,
-    /// Its multiplications and additions, where it is made of products; else 0.
+    /// Multiplications and additions of its products; 0 if there are none.
     pub flops: u64,
 }
 
-/// Launches of a run that a device has worked on one behind the other: mostly all of a segment, as
-/// telling of each by itself would cost a part of what a short one takes.
+/// Launches of a run that a device has worked on one behind the other: mostly all of a segment, since reporting
+/// each by itself would take a share of a short launch's time.
 #[derive(Clone, Copy, Debug)]
 pub struct LaunchTimes<'a> {
     /// The segment's launches, in the order in which they are made.
     pub launches: &'a Arc<Vec<Arc<LaunchInfo>>>,
-    /// The first of them that is told of.
+    /// The first of the reported launches.
     pub first: usize,
-    /// When the run began.
+    /// Start of the run.
     pub begin: Instant,
     /// Since when and for how long the device worked on that one and those behind it.
     pub times: &'a [LaunchTime],
 }
 
-/// When a device worked on a launch.
+/// Time of a device's work on a launch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LaunchTime {
     /// Since when: nanoseconds since the run began.
     pub since: u64,
-    /// For how many nanoseconds.
+    /// Duration in nanoseconds.
     pub time: u64,
 }
 
@@ -53,7 +53,7 @@ impl LaunchTime {
 }
 
 impl<'a> LaunchTimes<'a> {
-    /// What each was, since when and for how long.
+    /// The launches, each with its start and duration.
     pub fn iter(self) -> impl Iterator<Item = (&'a Arc<LaunchInfo>, Instant, Duration)> {
         let launches = self.launches.iter().skip(self.first);
         let each = launches.zip(self.times);
@@ -64,7 +64,7 @@ impl<'a> LaunchTimes<'a> {
     }
 }
 
-/// Launches that a device makes at once.
+/// Launches that a device receives at once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Replay {
     /// Where.
@@ -74,80 +74,80 @@ pub struct Replay {
     pub launches: Vec<(Arc<LaunchInfo>, Duration)>,
 }
 
-/// What the host is busy with.
+/// The host's activity.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum HostWork {
     /// Choosing devices.
     Plan,
     /// Making a program.
     Compile,
-    /// A run of a graph: of queueing it, where the device then works alone.
+    /// A run of a graph, or its queueing if the device then works alone.
     Run,
-    /// What the caller has [named](crate::Runtime::span).
+    /// A [named](crate::Runtime::span) range of the caller.
     Range,
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// A device has worked on launches.
+    /// A device has executed launches.
     Launched(LaunchTimes<'a>),
-    /// A device has worked on launches that it was given at once.
+    /// A device has executed launches that it received at once.
     Replayed {
-        /// What they were.
+        /// The launches.
         replay: &'a Arc<Replay>,
-        /// Since when.
+        /// Start.
         begin: Instant,
-        /// For how long.
+        /// Duration.
         time: Duration,
     },
-    /// Bytes were copied; the host goes by [`DeviceType::Cpu`].
+    /// Bytes were copied; the host is [`DeviceType::Cpu`].
     Moved {
-        /// From where.
+        /// Source device.
         from: DeviceType,
-        /// To where.
+        /// Target device.
         to: DeviceType,
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
-        /// Since when.
+        /// Start.
         begin: Instant,
         /// For how long the host has waited for it.
         time: Duration,
     },
-    /// This thread begins something, inside of what it has begun before.
+    /// This thread begins a span, inside of the spans it has begun before.
     Begun {
-        /// Of what kind it is.
+        /// The kind.
         work: HostWork,
-        /// What it is.
+        /// The name.
         name: &'a str,
     },
-    /// This thread has ended what it began last.
+    /// This thread has ended its latest span.
     Ended,
-    /// The memory that tensors and programs have of a device has changed.
+    /// The memory of tensors and programs on a device has changed.
     Memory {
-        /// Which device.
+        /// The device.
         device: DeviceType,
         /// Bytes that they have now.
         bytes: u64,
     },
-    /// A device failed, and the runtime went on without.
+    /// A device failed, and the runtime continued without it.
     FellBack(&'a Fallback),
 }
 
-/// Is told what happens, on the thread on which it does.
+/// Receives events, on the threads that cause them.
 pub trait Observer: Send + Sync {
     /// Something happened. The devices wait until this returns.
     fn saw(&self, event: Event<'_>);
 
-    /// Does it want to know of each launch? Devices are then a little slower. Else it is told of
-    /// what the host does.
+    /// Does it want the times of each launch? Devices are then a little slower. Otherwise it gets
+    /// only the host's events.
     fn wants_launches(&self) -> bool {
         true
     }
 }
 
-/// All who look on, at a moment.
+/// All observers, at a moment.
 #[derive(Clone)]
 pub(crate) struct Observers(Arc<[Arc<dyn Observer>]>);
 
@@ -184,7 +184,7 @@ impl fmt::Debug for Gallery {
 }
 
 impl Gallery {
-    /// Those who look on, if there is anybody.
+    /// The observers, if there are any.
     pub(crate) fn observers(&self) -> Option<Observers> {
         if !self.is_taken.load(Ordering::Relaxed) {
             return None;
@@ -193,7 +193,7 @@ impl Gallery {
         Some(observers.unwrap_or_else(PoisonError::into_inner).clone())
     }
 
-    /// Tells who looks on.
+    /// Reports an event to observers.
     pub(crate) fn tell<'a>(&self, event: impl FnOnce() -> Event<'a>) {
         if let Some(observers) = self.observers() {
             observers.saw(event());

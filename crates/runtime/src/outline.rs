@@ -5,8 +5,8 @@ use std::hash::{Hash, Hasher};
 use rustorch_ir::{DeviceType, Graph, Node, Op, OpError, TensorType, ValueId};
 use smallvec::SmallVec;
 
-/// A graph in parts that others hold. It is made only if no equal one is known, so that what is
-/// computed again and again costs no copies of operations and types.
+/// A graph in parts that others hold. It is made only if no equal one is known, so that repeated computations
+/// copy no operations and types.
 #[derive(Default)]
 pub struct Outline<'a> {
     inputs: SmallVec<[&'a TensorType; 4]>,
@@ -21,7 +21,7 @@ pub struct Outline<'a> {
 /// A node.
 struct Part<'a> {
     op: &'a Op,
-    /// How many operands it has.
+    /// Number of its operands.
     operands: usize,
     pin: Option<DeviceType>,
 }
@@ -35,7 +35,7 @@ impl<'a> Outline<'a> {
         }
     }
 
-    /// Makes room for so many nodes, which have so many operands together.
+    /// Makes room for `nodes` nodes, with `operands` operands together.
     pub fn reserve(&mut self, nodes: usize, operands: usize) {
         self.nodes.reserve(nodes);
         self.operands.reserve(operands);
@@ -46,8 +46,7 @@ impl<'a> Outline<'a> {
         self.inputs.len()
     }
 
-    /// Adds an operation of so many results, pinned to a device or not. Returns the first result;
-    /// the others follow it.
+    /// Adds an operation with its number of results, pinned to a device or not.
     pub fn push(
         &mut self,
         op: &'a Op,
@@ -80,7 +79,7 @@ impl<'a> Outline<'a> {
     /// The graph.
     ///
     /// # Errors
-    /// As [`Graph::input`] and [`Graph::push`].
+    /// The same errors as [`Graph::input`] and [`Graph::push`].
     pub fn graph(&self) -> Result<Graph, OpError> {
         let mut graph = Graph::new();
         graph.reserve(self.nodes.len());
@@ -97,7 +96,7 @@ impl<'a> Outline<'a> {
         Ok(graph)
     }
 
-    /// What says of each node which one it is among those on the same values: as a graph's nodes are compared.
+    /// The index of each node among the nodes on the same values: as a graph's nodes are compared.
     #[inline]
     fn nodes(&self) -> impl Iterator<Item = (&Op, &[ValueId], Option<DeviceType>)> {
         let mut rest = &self.operands[..];
@@ -122,7 +121,7 @@ impl<'a> Outline<'a> {
 }
 
 impl Hash for Outline<'_> {
-    /// That of the graph, so that each finds what the other is known by.
+    /// The outline of the graph, so that each finds the other's identity.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.inputs.hash(state);
         self.nodes.len().hash(state);

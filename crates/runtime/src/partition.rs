@@ -1,16 +1,15 @@
-//! Which device each node of a graph should go to, by what devices were measured to take.
+//! Assignment of a graph's nodes to devices, by the measured speed of devices.
 //!
 //! A placement cuts a graph into segments, runs of nodes of one device. It costs
 //!
-//! * what each node takes on its device,
-//! * for each segment, [what it takes to begin one](Measured::start),
+//! * the time of each node on its device,
+//! * for each segment, [the time to begin one](Measured::start),
 //! * bringing operands to devices that do not have them, each once.
 //!
-//! The cheapest placement is looked for by dynamic programming over the nodes in their order: of
-//! all ways to place the nodes so far, the last one on a given device, the cheapest is kept
-//! (Viterbi, 1967). Where a node reads only what the one before it computes, that finds the best
-//! one. Where it reads what is further back, that lies where the kept way has it, which may miss
-//! the best one; what a placement is said to cost is exact by this model in any case.
+//! The cheapest placement is looked for by dynamic programming over the nodes in their order (Viterbi, 1967). For
+//! each device of the last node, the cheapest placement of the nodes so far is kept. The result is the best placement
+//! if each node reads only the one before it. Values from further back lie where the kept placement has them, which
+//! may miss the best one; the cost of a placement is exact in this model in any case.
 
 use rustorch_ir::{Graph, Node, Role, ValueId};
 use smallvec::SmallVec;
@@ -22,16 +21,16 @@ use crate::policy::TIE;
 /// The devices that can run a node, with the seconds that it takes there.
 pub(crate) type Offers = SmallVec<[(DeviceId, f64); 2]>;
 
-/// What a graph should take, whole and in parts.
+/// The expected time of a graph, whole and in parts.
 #[derive(Debug, Default)]
 pub(crate) struct Partition {
-    /// On each measured device; what that cannot run makes a detour to another.
+    /// Time on each measured device; a node that a device cannot run makes a detour to another.
     pub(crate) times: Times,
     /// In parts on several, where that is faster than on any one.
     pub(crate) split: Option<Split>,
 }
 
-/// A graph's nodes with what they take.
+/// A graph's nodes with their times.
 pub(crate) struct Problem<'a> {
     measured: &'a Measured,
     tasks: Vec<Task>,
@@ -62,17 +61,17 @@ struct Value {
 struct Read {
     value: Value,
     bytes: usize,
-    /// Where it is at first, if nothing has read it before.
+    /// The first place of a value that nothing has read before.
     begins: Option<Location>,
 }
 
-/// What a value shows.
+/// The value behind a view.
 #[derive(Clone, Copy)]
 enum Shown {
-    /// What is made wherever it is read.
+    /// Values that are made wherever they are read.
     Constant,
     Input(ValueId),
-    /// What the task with this number computes.
+    /// The results of the task with this number.
     Task(usize),
 }
 
@@ -81,7 +80,7 @@ enum Shown {
 struct Way {
     seconds: f64,
     device: Option<DeviceId>,
-    /// Where the values are that are still to be read.
+    /// The places of values that are still to be read.
     places: SmallVec<[Location; 16]>,
     /// The last of its segments.
     segment: Option<usize>,
@@ -95,8 +94,8 @@ struct Segment {
 }
 
 impl<'a> Problem<'a> {
-    /// `places` tells where the graph's inputs are, `offers` who can run a node. One that nobody
-    /// can run is left out.
+    /// `places` has the places of the graph's inputs, `offers` the devices that can run a node. A
+    /// node without a device is left out.
     pub(crate) fn new(
         graph: &Graph,
         places: &Locations,
@@ -207,7 +206,7 @@ impl<'a> Problem<'a> {
         self.slots = count;
     }
 
-    /// What the graph takes whole and in parts. `splits`: may it be in parts?
+    /// The time of the graph, whole and in parts. `splits`: may it be in parts?
     pub(crate) fn solve(&self, splits: bool) -> Partition {
         let alone = |id: DeviceId| {
             // What it cannot run is left to whom that costs least.
@@ -230,7 +229,7 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// Seconds of the graph with each node on the device that `device` tells by its index.
+    /// Seconds of the graph with each node on the device whose index `device` returns.
     pub(crate) fn seconds(&self, device: impl Fn(usize) -> Option<DeviceId>) -> f64 {
         self.cheapest(|task, id| device(task.node).is_none_or(|there| there == id))
             .seconds
@@ -245,8 +244,8 @@ impl<'a> Problem<'a> {
         start + each.sum::<f64>()
     }
 
-    /// The cheapest placement found with each node on one of the devices that are `allowed`, which
-    /// have to be some of those that can run it.
+    /// The cheapest placement found with each node on one of the `allowed` devices. These have to be among the
+    /// devices that can run it.
     fn cheapest(&self, allowed: impl Fn(&Task, DeviceId) -> bool) -> Placed {
         let mut segments: Vec<Segment> = Vec::new();
         let mut ways: SmallVec<[Way; 4]> = SmallVec::new();

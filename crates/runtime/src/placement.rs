@@ -1,4 +1,4 @@
-//! Where nodes go, and why.
+//! The device of each node, and why.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::{DeviceInfo, DeviceType};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct DeviceId(pub(crate) usize);
 
-/// What a runtime's devices say of themselves, in the platform's order.
+/// The descriptions of a runtime's devices, in the platform's order.
 pub(crate) struct Chain(pub(crate) Vec<DeviceInfo>);
 
 impl Chain {
@@ -25,13 +25,13 @@ impl Chain {
     }
 }
 
-/// What something should take on each measured device.
+/// Expected times on each measured device.
 pub(crate) type Times = SmallVec<[(DeviceId, Duration); 4]>;
 
 /// A graph in parts on several devices.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Split {
-    /// What it should take.
+    /// The expected time.
     pub(crate) time: Duration,
     /// Runs of nodes of one device.
     pub(crate) segments: usize,
@@ -44,43 +44,43 @@ pub(crate) fn is_constant(node: &Node) -> bool {
     node.inputs.is_empty() && node.pin.is_none() && node.op.def().op_type().is_none()
 }
 
-/// Why a node goes to its device.
+/// The reason for a node's device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reason {
     /// The user pinned it there.
     Pinned(DeviceType),
-    /// Its operation, or the family of that, has a route there.
+    /// Its operation, or the operation's family, has a route there.
     Routed(DeviceType),
-    /// The run was asked to go there.
+    /// The run requested this device.
     Asked(DeviceType),
-    /// By a rule for operations of its kind, whatever its neighbours do.
+    /// A rule for operations of its kind, independent of neighbours.
     Rule(&'static str),
-    /// By a rule, which gives way to neighbours.
+    /// A rule that gives way to neighbours.
     Policy(&'static str),
-    /// By what the devices were measured to do.
+    /// By measured times of the devices.
     Measured {
-        /// What the graph should take on this device.
+        /// The graph's expected time on this device.
         here: Duration,
-        /// What it should take on the others.
+        /// The expected times on the others.
         others: Vec<(DeviceType, Duration)>,
     },
-    /// As part of a graph that should take less in segments on several devices than on any one, by
-    /// what they were measured to do.
+    /// Part of a graph that is expected to run faster in segments on several devices than on one.
     Split {
-        /// What the graph should take.
+        /// The graph's expected time.
         time: Duration,
-        /// How many segments.
+        /// Number of segments.
         segments: usize,
-        /// What it should take on one device, best first.
+        /// The expected time on one device, best first.
         alone: Vec<(DeviceType, Duration)>,
     },
     /// The first device of the chain.
     Preferred,
-    /// As its neighbour: a view costs nothing there, and moving data less than elsewhere.
+    /// The same device as its neighbour: a view costs nothing there, and moving data less than
+    /// elsewhere.
     Neighbour,
-    /// It is part of the named operation, which the device has no kernel for.
+    /// It is part of the named operation, which has no kernel on the device.
     Decomposed(&'static str),
-    /// Devices before it in the order declined, with their reasons.
+    /// Earlier devices in the order declined, with their reasons.
     Fallback(String),
 }
 
@@ -111,7 +111,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Lists what something should take on devices.
+/// Lists expected times on devices.
 fn each(times: &[(DeviceType, Duration)], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut times = times.iter();
     times.try_for_each(|(device, time)| write!(f, ", {} on {device}", Time(*time)))
@@ -130,7 +130,7 @@ impl fmt::Display for Time {
     }
 }
 
-/// Where a node goes, and why.
+/// The device of a node, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Assignment {
     pub(crate) device: DeviceId,
@@ -140,7 +140,7 @@ pub(crate) struct Assignment {
     /// Index of the node of the graph as it was given that this is, or is a part of; of several the
     /// first.
     pub(crate) origin: usize,
-    /// Those of all that it was put in place of, if any.
+    /// The kinds of all operations that it replaces, if any.
     pub(crate) parts: Vec<usize>,
 }
 

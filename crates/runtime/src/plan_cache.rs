@@ -8,16 +8,16 @@ use std::sync::Arc;
 
 use crate::PlanCounters;
 
-/// Bytes that plans may take unless somebody says otherwise.
+/// Bytes that plans may take by default.
 const DEFAULT_LIMIT: usize = 128 << 20;
 
-/// Hashes of evicted plans that are remembered, to tell why a graph is planned again.
+/// Hashes of evicted plans that are remembered, to report why a graph is planned again.
 const REMEMBERED: usize = 1 << 14;
 
-/// Plans by the hash of their graph and what else they were made for.
+/// Plans by the hash of their graph and of other conditions.
 ///
-/// What leaves the cache is handed to the caller, who drops it when the cache is not locked any
-/// more, for that may take time.
+/// Evicted plans go to the caller, which drops them after the cache is unlocked, since that may take
+/// time.
 pub(crate) struct PlanCache<T> {
     known: HashMap<u64, usize, BuildHasherDefault<Identity>>,
     slots: Vec<Entry<T>>,
@@ -41,7 +41,7 @@ struct Entry<T> {
     older: Option<usize>,
 }
 
-/// Takes what is a hash already as it is.
+/// Takes a hash as it is.
 #[derive(Default)]
 struct Identity(u64);
 
@@ -121,7 +121,7 @@ impl<T> PlanCache<T> {
         gone
     }
 
-    /// Says what a plan takes, which is known when it was made. Others make room for it.
+    /// Sets the size of a plan, which is known when it was made.
     pub(crate) fn charge(&mut self, hash: u64, plan: &Arc<T>, bytes: usize) -> Vec<Arc<T>> {
         if let Some(&at) = self.known.get(&hash) {
             let slot = &mut self.slots[at];
@@ -137,7 +137,7 @@ impl<T> PlanCache<T> {
         self.evict()
     }
 
-    /// Keeps at most so many bytes from now on; the plan that was used last stays in any case.
+    /// Sets the limit in bytes; the plan that was used last stays in any case.
     pub(crate) fn set_limit(&mut self, bytes: usize) -> Vec<Arc<T>> {
         self.limit = bytes;
         self.evict()
@@ -152,7 +152,7 @@ impl<T> PlanCache<T> {
         gone
     }
 
-    /// Adds what is known here.
+    /// Adds the cache's counts.
     pub(crate) fn count(&self, counters: &mut PlanCounters) {
         counters.reused = self.reused;
         counters.kept = self.known.len();

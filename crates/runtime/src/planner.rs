@@ -36,8 +36,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Index of the node of the graph as it was given that a node of the segment which begins at
-    /// `first` is, or is a part of. Without a node, that of the whole segment, if there is one.
+    /// The index in the original graph of a node in the segment that begins at `first`. The node may be a part
+    /// of it. Without a node, that of the whole segment, if there is one.
     pub(crate) fn origin(&self, first: usize, node: Option<usize>) -> Option<usize> {
         if let Some(node) = node {
             return Some(self.assignments.get(first + node)?.origin);
@@ -48,7 +48,7 @@ impl Plan {
         origins.all(|origin| origin == only).then_some(only)
     }
 
-    /// How many operations a segment computes, fused ones counted by themselves.
+    /// Number of operations that a segment computes, fused ones counted one by one.
     fn operations(&self, segment: &Segment) -> usize {
         let nodes = self.graph.nodes()[segment.nodes()].iter();
         let all = nodes.zip(&self.assignments[segment.nodes()]);
@@ -93,17 +93,17 @@ impl Request<'_> {
 /// Nodes of a graph as it was given that devices are not to run, with the reasons.
 pub(crate) type Avoided = HashMap<(usize, DeviceId), String>;
 
-/// What a plan is made from, besides the graph.
+/// The input of a plan besides the graph.
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) devices: &'a Devices,
     pub(crate) policy: &'a Policy,
     pub(crate) routing: Routing,
-    /// Where the graph's inputs are.
+    /// The places of the graph's inputs.
     pub(crate) places: &'a Locations,
-    /// Devices that ran out of memory in this run, with what they said.
+    /// Devices that ran out of memory in this run, with their messages.
     pub(crate) full: &'a [(DeviceId, String)],
-    /// What is left to other devices.
+    /// Operations that are left to other devices.
     pub(crate) avoided: &'a Avoided,
 }
 
@@ -113,7 +113,7 @@ pub(crate) struct Request<'a> {
 /// that are not worth compiling where that takes long go to the next device.
 ///
 /// # Errors
-/// No device that is offered can run some node.
+/// Fails if none of the offered devices can run some node.
 pub(crate) fn plan(graph: &Graph, request: &Request) -> Result<Plan, RunError> {
     let mut plan = place_all(graph, request)?;
     if request.routing.strict || !request.devices.compile_slowly() {
@@ -137,7 +137,7 @@ pub(crate) fn plan(graph: &Graph, request: &Request) -> Result<Plan, RunError> {
     Ok(plan)
 }
 
-/// Adds what is in segments that are too small for their devices; is there any?
+/// Adds the nodes of segments that are too small for their devices. Are there any?
 fn avoid_small_segments(
     plan: &Plan,
     graph: &Graph,
@@ -251,11 +251,11 @@ pub(crate) fn candidates(graph: &Graph, request: &Request, custom_kernel: bool) 
     able
 }
 
-/// What a graph should take as it is planned, and whole on each measured device; `None` unless
-/// measured times are compared.
+/// The expected time of a graph as planned, and whole on each measured device; `None` unless measured times are
+/// compared.
 ///
 /// # Errors
-/// No device can run some node.
+/// Fails if no device can run some node.
 pub(crate) fn estimate(graph: &Graph, request: &Request) -> Result<Option<Estimate>, RunError> {
     let planner = Planner::new(graph, request);
     let Some(measured) = planner.measured() else {
@@ -292,29 +292,29 @@ struct Planner<'a> {
     source: &'a Graph,
     request: &'a Request<'a>,
     bytes: usize,
-    /// What the whole takes on the devices that were measured, if there are several.
+    /// The expected time of the whole graph on measured devices, if there are several.
     partition: Partition,
     graph: Graph,
     assignments: Vec<Assignment>,
     /// The planned value of each of the source's; `None` for views of graph inputs and for
     /// constants, which are put in where they are read.
     values: Vec<Option<ValueId>>,
-    /// What was put in, by where.
+    /// The inserted nodes, by place.
     put_in: HashMap<(ValueId, DeviceId), ValueId>,
 }
 
-/// What a graph should take by the measured times of devices.
+/// The expected time of a graph, by the measured speed of devices.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Estimate {
-    /// A run as it is planned.
+    /// Expected time of the planned run.
     pub planned: Duration,
-    /// How many segments it is planned in.
+    /// Number of segments in the plan.
     pub segments: usize,
-    /// A run on each measured device, that leaves to others only what it cannot do.
+    /// Time on each measured device alone; only operations that it does not support go elsewhere.
     pub alone: Vec<(DeviceType, Duration)>,
 }
 
-/// How a device can run a node.
+/// Ways in which a device can run a node.
 enum Way {
     Native,
     Decomposed(Graph),
@@ -359,7 +359,7 @@ impl<'a> Planner<'a> {
         (!measured.is_empty()).then_some(measured)
     }
 
-    /// The graph with what its nodes take.
+    /// The graph with its nodes' times.
     fn problem<'m>(&self, measured: &'m Measured) -> Problem<'m> {
         let workload = Workload::new(self.source);
         Problem::new(self.source, self.request.places, measured, |index, node| {
@@ -367,8 +367,7 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// The measured devices that can run a node, with what it takes there. Where the user has sent
-    /// it somewhere, or nobody was measured who can, that is the device that it goes to.
+    /// The measured devices that can run a node, with its time there.
     fn offers(
         &self,
         measured: &Measured,
@@ -421,7 +420,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The planned graph with composites in place of what their devices do better at once.
+    /// The planned graph, in which composites replace operations that a device does better at once.
     fn fused(self) -> Result<(Graph, Vec<Assignment>), RunError> {
         let Self {
             request,
@@ -558,6 +557,8 @@ impl<'a> Planner<'a> {
             match (known, source.node(at)) {
                 (Some(planned), _) => break planned,
                 (None, Some(node)) if is_constant(node) => {
+                    let seen = self.seen(node, &mut chain);
+                    let (at, node) = seen.as_ref().map_or((at, node), |(at, node)| (*at, node));
                     break self.constant(at, node, device)?;
                 }
                 (None, Some(view)) => {
@@ -574,6 +575,27 @@ impl<'a> Planner<'a> {
             self.put_in.insert((value, device), planned);
         }
         Ok(planned)
+    }
+
+    /// A constant with the elements that the innermost views of another one show, if it is no larger.
+    fn seen(
+        &self,
+        node: &Node,
+        chain: &mut SmallVec<[(ValueId, &Node); 4]>,
+    ) -> Option<(ValueId, Node)> {
+        let mut seen: Option<(ValueId, Node)> = None;
+        while let Some(&(value, view)) = chain.last() {
+            let (whole, ty) = (seen.as_ref().map_or(node, |(_, node)| node), view.output());
+            let fits = ty.shape.elements() <= whole.output().shape.elements();
+            let Some(op) = whole.op.def().seen(&view.op, ty).filter(|_| fits) else {
+                break;
+            };
+            let mut node = node.clone();
+            (node.op, node.outputs[0]) = (op, ty.clone());
+            seen = Some((value, node));
+            chain.pop();
+        }
+        seen
     }
 
     /// A constant for a reader on `device`, made there if that has a kernel for it.
@@ -595,7 +617,7 @@ impl<'a> Planner<'a> {
         self.offer_of(node, &self.subject(node))
     }
 
-    /// What the rules look at in a node.
+    /// The facts of a node that the rules look at.
     fn subject(&self, node: &Node) -> Subject<'_> {
         let operands = node.inputs.iter().map(|&v| self.source.ty(v));
         let types: SmallVec<[&TensorType; 5]> = operands.chain(&node.outputs).collect();

@@ -1,8 +1,8 @@
-//! Which devices an operation is offered to, in which order.
+//! The order of devices for an operation.
 //!
-//! The order of reasons: the user's pin, the table of routes, the device asked for, the rules
-//! of the [`DeviceSelector`]. What a device cannot do is found out by the planner, which goes
-//! down the order.
+//! The order of reasons: the user's pin, the table of routes, the requested device, the rules of
+//! the [`DeviceSelector`]. The planner finds unsupported operations, and tries the devices in
+//! order.
 
 mod f32_hybrid;
 mod mac_hybrid;
@@ -19,13 +19,13 @@ use smallvec::SmallVec;
 use crate::placement::{Chain, DeviceId, Reason, Split, Times};
 use crate::{DeviceInfo, DeviceType, Hardware, OpType, TensorInfo};
 
-/// What part the processor plays beside a GPU.
+/// The CPU's part beside a GPU.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum GpuExecutionStrategy {
-    /// GPUs and neural engines. The processor takes what none of them can do, and nothing in
+    /// GPUs and neural engines. The CPU runs operations that none of them supports, and nothing in
     /// strict mode.
     GpuOnly,
-    /// [`DeviceType::Cpu`] alone, whatever else is asked for.
+    /// [`DeviceType::Cpu`] alone, whatever else is requested.
     CpuOnly,
     /// Every device; graphs below a size begin with the CPU.
     Hybrid {
@@ -35,7 +35,7 @@ pub enum GpuExecutionStrategy {
 }
 
 impl GpuExecutionStrategy {
-    /// Every device, and the processor for graphs below 1 MiB.
+    /// Every device, but graphs below 1 MiB begin with the CPU.
     pub const HYBRID: Self = Self::Hybrid {
         gpu_threshold: 1 << 20,
     };
@@ -63,16 +63,16 @@ impl fmt::Display for GpuExecutionStrategy {
 /// The rules by which [`DeviceType::Auto`] chooses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Rules {
-    /// Those of the runtime's [`DeviceSelector`], which judges graphs as a whole.
+    /// The rules of the runtime's [`DeviceSelector`], which judges whole graphs.
     #[default]
     Selector,
-    /// The f32 hybrid's, operation by operation: products above 10 000 elements go to the first
-    /// GPU, which is Metal where there is one, convolutions and activations to Core ML or else
-    /// to that GPU, all else to the CPU.
+    /// The f32 hybrid's, operation by operation: products above 10 000 elements go to the first GPU, which is
+    /// Metal if there is one. Convolutions and activations go to Core ML, or else to that GPU, and everything
+    /// else to the CPU.
     F32Hybrid,
-    /// The Mac's: convolutions and activations go to Core ML, products and RMSNorm to Metal, all else
-    /// where its operands are. Small graphs begin with the CPU and large ones with Metal; measured
-    /// times of the two go before all that.
+    /// The Mac's rules: convolutions and activations go to Core ML, products and RMSNorm to Metal,
+    /// everything else stays with its operands. Small graphs begin with the CPU and large ones with
+    /// Metal; measured times of the two take precedence.
     MacHybrid,
 }
 
@@ -95,24 +95,24 @@ impl Rules {
     }
 }
 
-/// Which devices a graph may use.
+/// The devices that a graph may use.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Routing {
-    /// The device asked for, which overrules the rules; [`DeviceType::Auto`] for the chain.
+    /// The requested device, which overrules the rules; [`DeviceType::Auto`] for the chain.
     pub device: DeviceType,
-    /// What chooses where no device is asked for.
+    /// The rules if no device is requested.
     pub rules: Rules,
-    /// No falling back: what the first device cannot do is an error.
+    /// Is an operation that the first device does not support an error?
     pub strict: bool,
-    /// The processor's part.
+    /// The CPU's part.
     pub strategy: GpuExecutionStrategy,
-    /// May operations be replaced by composites that a device does better, see
+    /// May operations be replaced by composites that run better on a device, see
     /// [`fusion`](rustorch_ir::fusion)?
     pub fuses: bool,
 }
 
 impl Routing {
-    /// The best device for each operation, and the next where it cannot or fails.
+    /// The best device for each operation, and the next one if it lacks the operation or fails.
     pub const AUTO: Self = Self {
         device: DeviceType::Auto,
         rules: Rules::Selector,
@@ -121,7 +121,7 @@ impl Routing {
         fuses: true,
     };
 
-    /// Each operation where the f32 hybrid's rules send it.
+    /// Each operation by the f32 hybrid's rules.
     pub const F32_HYBRID: Self = Self {
         rules: Rules::F32Hybrid,
         ..Self::AUTO
@@ -140,12 +140,12 @@ impl Default for Routing {
     }
 }
 
-/// Operations that are sent to a device of their own.
+/// Routes of operations to devices.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Route {
     /// A family.
     Type(OpType),
-    /// One operation, which goes before its family.
+    /// One operation, which takes precedence over its family.
     Kind(OpKind),
 }
 
@@ -161,20 +161,18 @@ impl From<OpKind> for Route {
     }
 }
 
-/// Devices whose times differ by less are chosen between by the rules, and a graph that would be
-/// faster by less in parts stays whole.
+/// The rules choose between devices whose times differ by less. A graph that would be faster by less in parts
+/// stays whole.
 pub(crate) const TIE: f64 = 1.05;
 
-/// How [`Rules::Selector`] chooses.
+/// The choice of [`Rules::Selector`].
 ///
-/// Devices that were [measured](crate::Runtime::set_costs) are offered a graph in the order of
-/// the times that it should take on them, with bringing its operands there; or its segments each,
-/// where it should take less in several. Where times are about the same, and for devices that were
-/// not measured, the rules below hold.
+/// With [measured](crate::Runtime::set_costs) devices, a graph goes to the device of the least
+/// expected time, transfers included. Its segments go to several devices if that is expected to be
+/// faster. For nearly equal times, and for devices that were not measured, the rules below apply.
 ///
-/// A graph is judged as a whole, by the bytes of its inputs and outputs: a step of a language
-/// model has gigabytes of weights, and must not go back and forth between devices because its
-/// activations are small.
+/// A graph is judged as a whole, by the bytes of its inputs and outputs: a step of a language model has
+/// gigabytes of weights. It must not move between devices just because its activations are small.
 ///
 /// | bytes | order |
 /// | --- | --- |
@@ -182,16 +180,16 @@ pub(crate) const TIE: f64 = 1.05;
 /// | up to `large_bytes` | the chain: Core ML, GPUs, CPU |
 /// | above | GPUs, then the chain |
 ///
-/// Core ML is only offered what it is good for: linear algebra, convolutions and activations
-/// of `f16` and `f32` up to rank 5, reductions and norms up to rank 4, and what only moves
-/// data between those.
+/// Core ML gets only operations that it is good at. The dtypes are `f16` and `f32`. Linear algebra,
+/// convolutions and activations have up to rank 5, reductions and norms up to rank 4. Moves of data
+/// between those are offered, too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeviceSelector {
-    /// Bytes from which on a GPU goes before Core ML.
+    /// Number of bytes of a graph above which a GPU goes before Core ML.
     pub large_bytes: usize,
-    /// Are measured times compared, where there are any?
+    /// Are measured times compared, if there are any?
     pub compares: bool,
-    /// Do GPUs go before Core ML, whatever the size and whatever was measured?
+    /// Do GPUs go before Core ML, at any size and with any measurement?
     pub gpus_first: bool,
 }
 
@@ -206,7 +204,7 @@ impl Default for DeviceSelector {
 }
 
 impl DeviceSelector {
-    /// The default rules, but that GPUs go before Core ML.
+    /// The default rules, but with GPUs before Core ML.
     pub fn gpus_first() -> Self {
         Self {
             gpus_first: true,
@@ -215,22 +213,22 @@ impl DeviceSelector {
     }
 }
 
-/// What the rules look at.
+/// The input of the rules.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {
     pub(crate) kind: Option<OpKind>,
-    /// `None` for what only moves data.
+    /// Family of the operation; `None` for operations that only move data.
     pub(crate) op_type: Option<OpType>,
     /// Type of the result.
     pub(crate) dtype: DType,
     /// The largest of operands and result.
     pub(crate) rank: usize,
-    /// Of the largest of operands and result.
+    /// The size of the largest operand or result.
     pub(crate) elements: usize,
     pub(crate) custom_kernel: bool,
-    /// Of the whole graph.
+    /// The bytes of the whole graph.
     pub(crate) bytes: usize,
-    /// What the whole graph takes on the devices that were measured.
+    /// The expected time of the whole graph on measured devices.
     pub(crate) times: &'a Times,
     /// The graph in parts, if that is better, with the device of this operation.
     pub(crate) split: Option<(&'a Split, DeviceId)>,
@@ -275,8 +273,8 @@ impl DeviceSelector {
     }
 }
 
-/// Puts the devices that were measured in the order of their times, in the places that they
-/// have together. Of a graph in parts, the operation's own device goes before the others.
+/// Puts the devices that were measured in the order of their times, in the places that they have together. In a
+/// graph in parts, the operation's own device goes before the others.
 fn sort_by_time(offer: &mut Offer, routing: Routing, subject: &Subject, all: &Chain) {
     let Subject { times, split, .. } = subject;
     // Of the processor it was said already what it is for.
@@ -330,12 +328,12 @@ fn sort_by_time(offer: &mut Offer, routing: Routing, subject: &Subject, all: &Ch
     };
 }
 
-/// Puts the devices that `is_first` tells of before the others, which keep their order.
+/// Puts the devices of `is_first` before the others, which keep their order.
 fn put_first(ids: &mut [DeviceId], is_first: &dyn Fn(DeviceId) -> bool) {
     sort_by_key(ids, |&id| !is_first(id));
 }
 
-/// Puts the devices that `is_late` tells of behind the last GPU, where they stood before it.
+/// Puts the devices of `is_late` behind the last GPU, if they stood before it.
 fn put_behind_gpus(offer: &mut Offer, is_late: impl Fn(DeviceId) -> bool, all: &Chain) {
     let is_gpu = |&id: &DeviceId| all.info(id).hardware == Hardware::Gpu;
     let Some(last) = offer.ids.iter().rposition(is_gpu) else {
@@ -351,14 +349,13 @@ fn is_coreml(device: DeviceType) -> bool {
     matches!(device, DeviceType::CoreML(_))
 }
 
-/// Is an operation of this family on such a tensor what Core ML is good for? No other is offered
-/// to it, whatever asks for it. A tensor of a user's own kernel never is.
+/// Does Core ML suit an operation of this family on such a tensor?
 pub fn supports_coreml(op_type: OpType, tensor: &TensorInfo) -> bool {
     let ty = &tensor.ty;
     !tensor.custom_kernel && is_for_coreml(Some(op_type), ty.dtype, ty.rank())
 }
 
-/// Is this what Core ML is good for?
+/// Does Core ML suit this operation?
 pub(crate) fn coreml_takes(subject: &Subject) -> bool {
     !subject.custom_kernel && is_for_coreml(subject.op_type, subject.dtype, subject.rank)
 }
@@ -393,7 +390,7 @@ pub(crate) fn place_in_chain(info: &DeviceInfo) -> usize {
     }
 }
 
-/// What users have set, besides a run's [`Routing`].
+/// The user's settings, besides a run's [`Routing`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Policy {
     pub(crate) selector: DeviceSelector,
@@ -407,14 +404,14 @@ pub(crate) struct Policy {
 pub(crate) struct Offer {
     /// Best first.
     pub(crate) ids: SmallVec<[DeviceId; 8]>,
-    /// Why the first one is.
+    /// The reason for the first one.
     pub(crate) reason: Reason,
-    /// What was asked for and cannot be offered, with the reasons.
+    /// The requested devices that cannot be offered, with the reasons.
     pub(crate) passed: Vec<String>,
 }
 
 impl Policy {
-    /// Where an operation is sent, or else its family.
+    /// The route of an operation, or else of its family.
     pub(crate) fn route(
         &self,
         kind: impl Into<Option<OpKind>>,

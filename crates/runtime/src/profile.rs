@@ -1,4 +1,4 @@
-//! How long the launches of a plan take.
+//! Times of a plan's launches.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,9 +12,8 @@ use crate::costs::work::Work;
 use crate::observer::{Event, LaunchInfo, LaunchTime, LaunchTimes, Observers, Replay};
 use crate::{DeviceError, DeviceType, Nodes, Probe, Watcher};
 
-/// Runs of a plan whose launches are made one by one for who looks on, where a device else makes
-/// them at once: the first one, which may be the only one, and the second, which compiles and loads
-/// nothing any more.
+/// Runs of a plan with launches one by one for observers, if the device otherwise makes them at once:
+/// the first one, which may be the only one, and the second, which compiles and loads nothing any more.
 const ONE_BY_ONE: u32 = 2;
 
 /// Times of a plan's launches over its runs.
@@ -26,7 +25,7 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    /// A run of all segments is over.
+    /// Counts a run of all segments that is over.
     pub(crate) fn count_run(&mut self) {
         self.runs += 1;
     }
@@ -40,26 +39,26 @@ impl Profile {
     }
 }
 
-/// What those who look on are told of a segment's launches.
+/// The observers' description of a segment's launches.
 #[derive(Default)]
 pub(crate) struct Launches {
-    /// The nodes of each, as the program has told them, in the order in which they are made.
+    /// The nodes of each, as the program reported them, in the order of the launches.
     nodes: Option<Arc<[Nodes]>>,
-    /// What each is.
+    /// The description of each launch.
     known: Arc<Vec<Arc<LaunchInfo>>>,
-    /// When the device worked on each in the last run that was timed.
+    /// Time of the device on each in the last timed run.
     times: Vec<LaunchTime>,
     timed_runs: u32,
     replay: Option<Arc<Replay>>,
 }
 
 impl Launches {
-    /// Is it time to make them one by one, where that is not what the device does by itself?
+    /// Should they be made one by one, though the device does not do so by itself?
     pub(crate) fn are_to_be_timed(&self) -> bool {
         self.timed_runs < ONE_BY_ONE
     }
 
-    /// Who tells `observers` how long the device works on all of them together.
+    /// Do `observers` want the time of all launches together?
     pub(crate) fn watcher(&mut self, device: DeviceType, observers: &Observers) -> Watcher {
         let replay = self.replay.get_or_insert_with(|| {
             let times = self.times.iter();
@@ -82,7 +81,7 @@ impl Launches {
 pub(crate) struct Timer<'a> {
     /// Index of the segment's first node in the plan's graph.
     first: usize,
-    /// When the run began.
+    /// Start of the run.
     begin: Instant,
     times: Option<RefCell<&'a mut BTreeMap<Nodes, Duration>>>,
     told: Option<RefCell<Telling<'a>>>,
@@ -133,8 +132,8 @@ impl<'a> Timer<'a> {
         Self { told, ..self }
     }
 
-    /// The run is over. `ran` is the number of nodes that it has computed, if it did: if the device
-    /// told nothing of launches, it was one.
+    /// The run is over. `ran` is the number of computed nodes, if there are any. A run without
+    /// reported launches counts as one.
     pub(crate) fn finish(self, ran: Option<usize>) {
         let Some(told) = self.told else { return };
         let mut told = told.into_inner();
@@ -156,7 +155,8 @@ impl<'a> Timer<'a> {
 }
 
 impl Telling<'_> {
-    /// Tells of some of `launches`, of a segment whose first node has the index `segment`, in a run that began then.
+    /// Reports some of `launches`, of a segment whose first node has the index `segment`, in a run that began
+    /// then.
     fn tell(
         &mut self,
         launches: &Arc<[Nodes]>,
@@ -225,7 +225,7 @@ impl Probe for Whole {
     }
 }
 
-/// What a launch of these nodes is. What they hand on to each other does not reach memory.
+/// The description of a launch of these nodes. Values passed between them do not reach memory.
 fn describe(graph: &Graph, nodes: &[usize], device: DeviceType) -> LaunchInfo {
     let all = || nodes.iter().map(|&at| &graph.nodes()[at]);
     let names: SmallVec<[&'static str; 4]> = all().map(|node| node.op.function()).collect();

@@ -1,4 +1,4 @@
-//! What the crate is used through: devices, graphs that are compiled for them, their memory.
+//! The crate's main interface: devices, graphs that are compiled for them, their memory.
 
 use std::hash::{BuildHasher, BuildHasherDefault, Hash};
 use std::sync::atomic::Ordering;
@@ -39,7 +39,7 @@ fn hash_of(key: &impl Hash) -> u64 {
     BuildHasherDefault::<FoldingHasher>::default().hash_one(key)
 }
 
-/// What a graph computed, in the order of its outputs: mostly one.
+/// The results of a graph, in the order of its outputs.
 pub type Results = SmallVec<[Storage; 1]>;
 
 /// Bytes that recipes may keep at first, where a device runs ahead.
@@ -50,7 +50,7 @@ struct Asked<I, M> {
     hash: u64,
     is_it: I,
     make: M,
-    /// As [`Executable::running_ahead`].
+    /// The same as [`Executable::running_ahead`].
     runs_ahead: bool,
 }
 
@@ -64,9 +64,9 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// A runtime of these devices. They are put into the platform's order: Core ML, Metal,
-    /// CUDA, OpenCL, CPU, the processor through other drivers, the reference; those of one
-    /// kind stay as they are given.
+    /// A runtime with these devices. They are put into the platform's order: Core ML, Metal, CUDA,
+    /// OpenCL, CPU, the processor through other drivers, the reference; those of one kind stay as
+    /// they are given.
     pub fn new(backends: impl IntoIterator<Item = Arc<dyn Backend>>) -> Self {
         let cache = Arc::<Mutex<Cache>>::default();
         let reserve: Weak<Mutex<Cache>> = Arc::downgrade(&cache);
@@ -81,7 +81,7 @@ impl Runtime {
         runtime
     }
 
-    /// What each device says of itself, in the platform's order.
+    /// The description of each device, in the platform's order.
     pub fn devices(&self) -> impl Iterator<Item = &DeviceInfo> {
         self.devices.slots().iter().map(|s| s.backend.info())
     }
@@ -92,13 +92,13 @@ impl Runtime {
         slot.map_or(0, |slot| slot.backend.streams())
     }
 
-    /// What each device can do. The devices are asked once.
+    /// The capabilities of each device. The devices are queried only once.
     pub fn capabilities(&self) -> impl Iterator<Item = &DeviceCapability> {
         let ids = self.devices.ids();
         ids.map(|id| self.devices.capability(id))
     }
 
-    /// The devices that have run something, with the number of segments.
+    /// The devices that have run segments, with their numbers.
     pub fn used_devices(&self) -> Vec<(DeviceType, u64)> {
         let slots = self.devices.slots().iter();
         slots
@@ -117,13 +117,13 @@ impl Runtime {
         self.devices.journal.fallbacks()
     }
 
-    /// What is in the devices' memory, and what moved between them.
+    /// The contents of the devices' memory, and transfers between them.
     pub fn memory(&self) -> MemoryManager {
         MemoryManager::new(self.devices.clone())
     }
 
-    /// Sends an operation, or a family of them, to a device from now on. Pins go before
-    /// routes, routes before the device that a run asks for.
+    /// Sends an operation, or a family of them, to a device from now on. Pins take precedence over
+    /// routes, and routes over the device that a run requests.
     pub fn set_route(&self, route: impl Into<Route>, device: DeviceType) {
         let route = route.into();
         self.change_policy(|policy| {
@@ -131,31 +131,30 @@ impl Runtime {
         });
     }
 
-    /// Takes all routes back.
+    /// Removes all routes.
     pub fn clear_routes(&self) {
         self.change_policy(|policy| policy.routes.clear());
     }
 
-    /// From now on `rule` is tried, before those that are known: it finds what a
-    /// [`Composite`](rustorch_ir::ops::Composite) can be put in place of, wherever a device
-    /// supports that.
+    /// Adds a rule before the known ones. It finds operations that a
+    /// [`Composite`](rustorch_ir::ops::Composite) can replace, on devices that support it.
     pub fn add_fusion(&self, rule: Rule) {
         self.change_policy(|policy| policy.fusions.push(rule));
     }
 
-    /// Replaces the rules by which [`DeviceType::Auto`] chooses.
+    /// Replaces the rules of [`DeviceType::Auto`].
     pub fn set_selector(&self, selector: DeviceSelector) {
         self.change_policy(|policy| policy.selector = selector);
     }
 
-    /// What a device was measured to do; `None` if it was not.
+    /// The measured speed of a device; `None` if it was not measured.
     pub fn costs(&self, device: DeviceType) -> Option<Arc<Costs>> {
         self.devices.named(device).find_map(Slot::costs)
     }
 
-    /// From now on `device` is known to take these times, as [`Runtime::measure`] finds them:
-    /// [`Explanation::expected`](crate::Explanation) tells them, and as soon as two devices are
-    /// known, the [`DeviceSelector`] compares them. `None` forgets them.
+    /// Sets the measured times of `device`, as [`Runtime::measure`] finds them.
+    /// [`Explanation::expected`](crate::Explanation) reports them. If two devices have times, the
+    /// [`DeviceSelector`] compares them. `None` removes them.
     pub fn set_costs(&self, device: DeviceType, costs: Option<Costs>) {
         let costs = costs.map(Arc::new);
         for slot in self.devices.named(device) {
@@ -172,33 +171,32 @@ impl Runtime {
         self.devices.journal.outdate("routes or rules were changed");
     }
 
-    /// Waits until nothing is compiled in the background any more, see
-    /// [`Backend::compilation`](crate::Backend::compilation): the next runs use what was compiled.
+    /// Waits until nothing is compiled in the background, see
+    /// [`Backend::compilation`](crate::Backend::compilation): the next runs use the compiled
+    /// programs.
     pub fn wait_for_compilation(&self) {
         self.devices.compiler.wait();
     }
 
-    /// Are programs that take long to compile made in the background, while other devices serve? That
-    /// is so at first. Who measures devices, or checks them, would rather wait for their programs.
+    /// Are programs that take long to compile made in the background, while other devices serve? The default is yes.
+    /// Measurements and checks of devices should switch it off, so that they wait for programs.
     pub fn set_background_compilation(&self, on: bool) {
         self.devices.waits.store(!on, Ordering::Relaxed);
     }
 
-    /// Should runs be timed, for [`Executable::explain`] to tell? They are then a little
-    /// slower.
+    /// Sets whether runs are timed for [`Executable::explain`].
     pub fn set_profiling(&self, on: bool) {
         self.devices.profiling.store(on, Ordering::Relaxed);
     }
 
-    /// From now on `observer` is told what happens, besides those that are told already. It is to
-    /// be [removed](Self::remove_observer) again.
+    /// Adds `observer`, which receives events from now on.
     pub fn add_observer(&self, observer: Arc<dyn Observer>) {
         self.devices.journal.gallery.add(observer);
         let slots = self.devices.slots().iter();
         slots.for_each(|slot| slot.owner.tell_memory());
     }
 
-    /// Waits for what devices were given, of which `observer` is told, and tells it no more.
+    /// Waits for queued work, reports it to `observer`, and removes the observer.
     pub fn remove_observer(&self, observer: &Arc<dyn Observer>) {
         for slot in self.devices.slots() {
             // Whom a failure concerns will find it.
@@ -207,18 +205,18 @@ impl Runtime {
         self.devices.journal.gallery.remove(observer);
     }
 
-    /// Tells those who look on that this thread begins something, which it ends when the guard is
-    /// dropped. It costs next to nothing where nobody does.
+    /// Reports a span of this thread to observers. The span ends when the guard is dropped. Without
+    /// observers it costs almost nothing.
     pub fn span(&self, name: &str) -> Span {
         (self.devices.journal.gallery).begin(HostWork::Range, || name)
     }
 
-    /// The devices that an operation of a family on such a tensor would be tried on, best first,
-    /// if it were a graph of its own: what the planner does with a typical one, which is a product
-    /// with a matrix that is no larger, a convolution of 3 × 3 to as many channels, ReLU (or a sum
-    /// of two of what is not floating-point), a sum along the last dimension, softmax along that, a
-    /// product of two complex tensors, normal numbers. Empty where the family has none for the
-    /// tensor, or no device can run it.
+    /// The devices that would be tried for an operation of a family on such a tensor, best first.
+    /// The operation is a separate graph. The planner decides by a typical operation. One is a
+    /// product with a matrix that is no larger. One is a convolution of 3 × 3 to as many channels.
+    /// One is ReLU, or for integers a sum of two. Others are a sum or softmax along the last
+    /// dimension, a product of two complex tensors, and normal numbers. Empty if the family has
+    /// none for the tensor, or no device can run it.
     pub fn candidates(
         &self,
         op_type: OpType,
@@ -231,9 +229,8 @@ impl Runtime {
         self.able(graph, routing, tensor.custom_kernel)
     }
 
-    /// The devices that an operation on operands of these types would be tried on, best first, if
-    /// it were a graph of its own: what the planner does. Empty where the operation is not defined
-    /// for them, or no device can run it.
+    /// The devices that the planner would try for an operation on operands of these types, best first. The operation
+    /// is a separate graph. Empty if it is not defined for them, or no device can run it.
     pub fn candidates_of(
         &self,
         op: &Op,
@@ -255,17 +252,17 @@ impl Runtime {
         gpus.filter(|s| !s.owner.is_lost()).count() > 0
     }
 
-    /// Prepares `graph` to be run often. Planning happens with the first run, and takes the
-    /// inputs to be on the host; see [`Executable::with_fresh_inputs`].
+    /// Prepares `graph` to be run often. Planning happens with the first run, and assumes inputs on
+    /// the host; see [`Executable::with_fresh_inputs`].
     pub fn prepare(&self, graph: Graph, routing: Routing) -> Executable {
         Executable::new(self.devices.clone(), graph, routing, Locations::new(), true)
     }
 
-    /// Where each operation of `graph` would go if it were run on these inputs now, and why. `note` tells what
-    /// else is known of a node, by its index.
+    /// The device of each operation of `graph` if it were run on these inputs now, and why. `note` adds
+    /// information about a node, by its index.
     ///
     /// # Errors
-    /// No device can run some operation.
+    /// Fails if no device can run some operation.
     pub fn explain(
         &self,
         graph: Graph,
@@ -278,7 +275,7 @@ impl Runtime {
         executable.explain_known(&self.devices.places(inputs), note)
     }
 
-    /// Runs `graph` once; its program is remembered for graphs that are equal.
+    /// Runs `graph` once; its program is kept for equal graphs.
     ///
     /// # Errors
     /// See [`Executable::run`].
@@ -299,12 +296,12 @@ impl Runtime {
         Ok(outputs)
     }
 
-    /// [`Runtime::run`] of a graph that is made only if it is not known yet. If it `runs_ahead`,
-    /// as is right for callers who can compute lost results again, it may return while devices
-    /// still work: what fails then shows when results are read, as the loss of the device.
+    /// [`Runtime::run`] of a graph that is made only if it is not known yet. With `runs_ahead`, it
+    /// may return while devices still work. This suits callers who can compute lost results again.
+    /// Later failures show when results are read, as a loss of the device.
     ///
     /// # Errors
-    /// As [`Runtime::run`]; those of [`Outline::graph`].
+    /// The same errors as [`Runtime::run`]. Also the errors of [`Outline::graph`].
     pub fn run_outline(
         &self,
         outline: &Outline,
@@ -355,7 +352,7 @@ impl Runtime {
         ran
     }
 
-    /// Where the operands are, which decides only where there is something to choose between.
+    /// The operands' device, which decides only if there is a choice.
     fn places(&self, inputs: &[Storage]) -> Locations {
         match self.devices.compares.load(Ordering::Relaxed) {
             true => self.devices.places(inputs),
@@ -377,11 +374,11 @@ impl Runtime {
         executable
     }
 
-    /// A number as an operand, of a dtype that is not a block format: only to be read. Those that
-    /// come again find the copies that devices have made of them.
+    /// A number as an operand, of a dtype that is not a block format: only to be read. Repeated
+    /// inputs use the copies that devices have made of them.
     ///
     /// # Errors
-    /// The host is out of memory.
+    /// Fails if the host is out of memory.
     pub fn number(&self, number: Scalar, dtype: DType) -> Result<Storage, RunError> {
         let mut numbers = lock(&self.devices.numbers);
         if let Some(storage) = numbers.get(&(number, dtype)) {
@@ -399,33 +396,33 @@ impl Runtime {
         Ok(storage)
     }
 
-    /// Operations that devices have computed, views and fused ones counted by themselves.
+    /// Number of operations that devices have computed, including views and fused ones.
     pub fn computed(&self) -> u64 {
         self.devices.journal.computed()
     }
 
-    /// How often graphs were planned, and why, and what their plans take.
+    /// Numbers of planned graphs with reasons, and the size of their plans.
     pub fn plans(&self) -> PlanCounters {
         let mut counters = self.devices.journal.plan_counters();
         lock(&self.cache).count(&mut counters);
         counters
     }
 
-    /// Plans of graphs that are [run](Self::run) by themselves take at most about so many bytes
-    /// from now on; those that were used least recently go first. The last one stays in any case.
+    /// Sets the limit in bytes for plans of graphs that are [run](Self::run) by themselves. Plans
+    /// that were used least recently go first.
     pub fn set_plan_limit(&self, bytes: usize) {
         let evicted = lock(&self.cache).set_limit(bytes);
         drop(evicted);
     }
 
-    /// From now on, tensors that are computed remember how, so that they survive the loss of the
-    /// device which has their only copy: they are computed again. What that needs of the host's
-    /// memory is kept, up to about so many bytes that nobody else holds; 0 for nothing of all this.
-    /// Each operation takes about a kilobyte besides. At first it is 256 MiB where a device
-    /// [runs ahead](crate::Backend::runs_ahead), and else 0.
+    /// Makes computed tensors remember their recipes from now on. So they survive the loss of the
+    /// device with their only copy: they are computed again. Host memory that recipes need is kept,
+    /// up to about `bytes` otherwise unused bytes; 0 disables recipes. Each operation takes about a
+    /// kilobyte besides. The default is 256 MiB if a device
+    /// [runs ahead](crate::Backend::runs_ahead), else 0.
     ///
-    /// The limit is kept whenever something is computed. Beyond it those go first that were kept
-    /// longest; what was computed from them is then lost with its device.
+    /// The limit is enforced at every evaluation. Beyond it the oldest recipes are dropped; tensors
+    /// computed from them are then lost with their device.
     pub fn set_recipe_limit(&self, bytes: u64) {
         self.devices.sources.set_limit(bytes);
     }
@@ -446,26 +443,27 @@ impl Runtime {
         self.devices.sources.keep(storage)
     }
 
-    /// Gives up what is [kept](Self::keep) beyond the limit.
+    /// Drops [kept](Self::keep) storages beyond the limit.
     pub fn bound_recipes(&self) {
         self.devices.sources.settle();
     }
 
-    /// The device whose memory a storage is in: [`DeviceType::Cpu`] if it is only the host's.
+    /// The device whose memory holds a storage: [`DeviceType::Cpu`] if only the host's does.
     pub fn device_of(&self, storage: &Storage) -> DeviceType {
         let devices = storage.devices();
         devices.first().copied().unwrap_or(DeviceType::Cpu)
     }
 
-    /// Has a device a copy of a storage's bytes?
+    /// Does a device have a copy of a storage's bytes?
     pub fn has_copy(&self, storage: &Storage, device: DeviceType) -> bool {
         storage.devices().contains(&device)
     }
 
-    /// Brings a storage's bytes to a device, whose operations then find them there.
+    /// Copies a storage's bytes to a device for later operations.
     ///
     /// # Errors
-    /// There is no such device; it fails; the only copy was on a device that is lost.
+    /// Fails if the device does not exist or fails. Also fails if the only copy was on a lost
+    /// device.
     pub fn place(&self, storage: &Storage, device: DeviceType) -> Result<(), RunError> {
         let Some(slot) = self.devices.named(device).next() else {
             return Err(RunError::NoDevice {
@@ -495,22 +493,21 @@ impl Runtime {
         }
     }
 
-    /// Makes what a device wrote to a storage visible to the host: by a copy only if the device
-    /// has memory of its own.
+    /// Makes a device's writes to a storage visible to the host: by a copy only if the device has
+    /// its own memory.
     ///
     /// # Errors
-    /// The only copy was on a device that is lost; the host is out of memory.
+    /// Fails if the only copy was on a lost device, or if the host is out of memory.
     pub fn synchronize(&self, storage: &Storage) -> Result<(), RunError> {
         let result = storage.synchronize();
         result.map_err(|e| e.into_run_error(DeviceType::Cpu))
     }
 
-    /// The host's memory that a storage's bytes are in, with what a device has written there; `None` where only
-    /// memory of a device's own has them. It shows what is written over the storage later only as long as that happens
-    /// in this memory.
+    /// The host's memory with a storage's bytes, and a device's writes in it. `None` if only a device's own memory has
+    /// them. Later writes over the storage show only as long as they happen in this memory.
     ///
     /// # Errors
-    /// The only copy was on a device that is lost.
+    /// Fails if the only copy was on a lost device.
     pub fn host_memory(&self, storage: &Storage) -> Result<Option<HostBuffer>, RunError> {
         let memory = storage.host_memory();
         memory.map_err(|e| e.into_run_error(DeviceType::Cpu))
@@ -519,14 +516,14 @@ impl Runtime {
     /// Copies a storage's bytes from `offset` on to the host.
     ///
     /// # Errors
-    /// The only copy was on a device that is lost. The range must lie inside the storage.
+    /// Fails if the only copy was on a lost device. Fails if the range is not inside the storage.
     pub fn read(&self, storage: &Storage, offset: usize, to: &mut [u8]) -> Result<(), RunError> {
         let result = storage.read(offset, to);
         result.map_err(|e| e.into_run_error(DeviceType::Cpu))
     }
 
-    /// Begins to copy a storage's bytes to the host, behind all that was queued so far. Where the
-    /// device can, runs that are queued later do not delay them.
+    /// Begins to copy a storage's bytes to the host, behind all that was queued so far. Later runs do not delay
+    /// them, if the device can do that.
     pub fn fetch(&self, storage: &Storage) -> Fetched {
         storage.fetch()
     }
@@ -534,7 +531,7 @@ impl Runtime {
     /// Replaces a storage's bytes.
     ///
     /// # Errors
-    /// The host is out of memory.
+    /// Fails if the host is out of memory.
     pub fn write(&self, storage: &Storage, from: &[u8]) -> Result<(), RunError> {
         let result = storage.write(from);
         result.map_err(|e| e.into_run_error(DeviceType::Cpu))

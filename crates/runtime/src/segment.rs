@@ -1,4 +1,4 @@
-//! Runs of nodes of one device, as graphs of their own.
+//! Runs of nodes of one device, as their own graphs.
 
 use std::ops::Range;
 
@@ -60,8 +60,7 @@ impl Segment {
     }
 }
 
-/// Cuts the nodes into runs of one device. What a run computes and a later one, or the
-/// caller, needs is its output.
+/// Cuts the nodes into runs of one device. A result that a later run or the caller needs is its output.
 pub(crate) fn cut(graph: &Graph, assignments: &[Assignment]) -> Result<Vec<Segment>, OpError> {
     if let [first, rest @ ..] = assignments
         && rest.iter().all(|other| other.device == first.device)
@@ -89,7 +88,7 @@ pub(crate) fn cut(graph: &Graph, assignments: &[Assignment]) -> Result<Vec<Segme
     Ok(segments)
 }
 
-/// All of a graph, where that is what [`segment`] makes of it: inputs are read in their order, outputs
+/// The whole graph, if [`segment`] would make the same of it: inputs are read in their order, outputs
 /// computed in theirs, and nothing is written over.
 fn whole(graph: &Graph, device: DeviceId) -> Option<Segment> {
     let inputs = graph.inputs().len();

@@ -1,4 +1,4 @@
-//! Storages that are kept so that what was computed from them can be computed again.
+//! Storages that are kept so that lost tensors can be computed from them again.
 
 use rustorch_ir::order::sort_by_key;
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ impl Source {
     }
 }
 
-/// What all sources of a storage have in common.
+/// The common state of all sources of a storage.
 #[derive(Debug)]
 struct Kept {
     /// `None` once it was given up.
@@ -48,7 +48,7 @@ impl Drop for Kept {
 pub(crate) struct Ledger {
     /// 0 for none.
     limit: AtomicU64,
-    /// By the storage's id.
+    /// Kept storages, by their ids.
     kept: Mutex<HashMap<usize, Weak<Kept>>>,
     next: AtomicU64,
 }
@@ -102,12 +102,12 @@ impl Ledger {
         }
     }
 
-    /// Bytes of those that nobody else holds.
+    /// Bytes of those without other handles.
     pub(crate) fn bytes(&self) -> u64 {
         self.all().iter().map(|kept| kept.own_bytes()).sum()
     }
 
-    /// Gives up as many of those that nobody else holds as the limit demands, the oldest first.
+    /// Drops storages without other handles until the limit holds, the oldest first.
     pub(crate) fn settle(&self) {
         if lock(&self.kept).is_empty() {
             return;

@@ -21,10 +21,10 @@ use crate::{
 /// Bytes of a copy that is kept for the next one.
 const SMALL: usize = 64 << 10;
 
-/// The elements of a tensor, wherever they are: on the host, on devices, or both.
+/// The elements of a tensor, on the host, on devices, or both.
 ///
-/// Clones are handles on the same bytes. Copies on further devices are made when they are
-/// first needed there; a write leaves one valid copy, and those that are the same memory.
+/// Clones are handles on the same bytes. A device gets a copy when it first needs one. A write
+/// leaves one valid copy, and those in the same memory.
 #[derive(Clone, Debug)]
 pub struct Storage(Arc<Inner>);
 
@@ -34,11 +34,11 @@ struct Inner {
     copies: Mutex<Copies>,
     /// Number of runs that read; −1 while one writes.
     users: AtomicIsize,
-    /// When it was last written over.
+    /// Moment of the last write over it.
     overwritten: Latest,
-    /// When a write was last recorded, be it done or not.
+    /// Moment of the last recorded write, done or not.
     announced: Latest,
-    /// How often it was written to since it was made.
+    /// Number of writes to it since it was made.
     version: AtomicU64,
 }
 
@@ -51,7 +51,7 @@ struct Copies {
     outdated: SmallVec<[Copy; 2]>,
     /// The device that wrote last, until the host was shown what.
     unseen: Option<Arc<Owner>>,
-    /// Who wrote last; `None` for the host.
+    /// The last writer; `None` for the host.
     writer: Option<DeviceType>,
 }
 
@@ -92,7 +92,7 @@ impl Copy {
         }
     }
 
-    /// Can nobody have the bytes from here any more?
+    /// Are the bytes lost for good?
     fn is_lost(&self) -> bool {
         self.owner.is_lost() || self.buffer.is_poisoned()
     }
@@ -109,24 +109,24 @@ impl Drop for Copy {
 pub struct WeakStorage(Weak<Inner>);
 
 impl WeakStorage {
-    /// The storage, if somebody still has it.
+    /// The storage, if it still has a handle.
     pub fn upgrade(&self) -> Option<Storage> {
         self.0.upgrade().map(Storage)
     }
 }
 
-/// A [`Storage`]'s bytes on their way to the host, as [`Runtime::fetch`](crate::Runtime::fetch)
-/// sends them.
+/// A [`Storage`]'s bytes that are being copied to the host by
+/// [`Runtime::fetch`](crate::Runtime::fetch).
 pub struct Fetched {
     storage: Storage,
     way: Option<(Arc<Owner>, Box<dyn Fetch>)>,
 }
 
 impl Fetched {
-    /// Waits for the bytes, of which `to` takes all.
+    /// Waits for the bytes, and writes them to `to`.
     ///
     /// # Errors
-    /// As [`Runtime::read`](crate::Runtime::read).
+    /// The same errors as [`Runtime::read`](crate::Runtime::read).
     pub fn read(self, to: &mut [u8]) -> Result<(), RunError> {
         if let Some((owner, fetch)) = self.way {
             let begin = owner.journal.clock();
@@ -184,31 +184,30 @@ impl Storage {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// A number that tells this storage from any other while a handle on it lives.
+    /// A number that identifies this storage while a handle on it lives.
     pub fn id(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
     }
 
-    /// Where the host has the bytes, if it has.
+    /// The bytes on the host, if they are there.
     pub fn host_address(&self) -> Option<usize> {
         let host = &self.copies().host;
         host.as_ref().map(|host| host.memory.as_ptr().addr())
     }
 
-    /// The devices that can use the bytes as they are now, without a copy and without waiting
-    /// for what another one wrote; the host goes by [`DeviceType::Cpu`]. None if the bytes were
-    /// lost with a device.
+    /// The devices that can use the bytes now, without a copy and without waiting for another device's write;
+    /// the host is [`DeviceType::Cpu`]. Empty if the bytes were lost with a device.
     pub fn valid_on(&self) -> SmallVec<[DeviceType; 2]> {
         self.copies().valid_on()
     }
 
-    /// Waits until it is known whether the bytes came of a mistake that a device [found
-    /// later](crate::Program::run_ahead). Then they are lost.
+    /// Waits until it is known whether a mistake spoiled the bytes. A device may [find it
+    /// late](crate::Program::run_ahead). If so, the bytes are lost.
     pub fn settle(&self) {
         self.copies().settle();
     }
 
-    /// Who wrote the bytes last; the host goes by [`DeviceType::Cpu`].
+    /// The last writer of the bytes; the host is [`DeviceType::Cpu`].
     pub fn last_writer(&self) -> DeviceType {
         self.copies().writer.unwrap_or(DeviceType::Cpu)
     }
@@ -218,17 +217,17 @@ impl Storage {
         WeakStorage(Arc::downgrade(&self.0))
     }
 
-    /// When it was last written over, as [`Storage::overwrite_at`] was told.
+    /// Moment of the last write, as given to [`Storage::overwrite_at`].
     pub fn overwritten(&self) -> Moment {
         self.0.overwritten.get()
     }
 
-    /// Notes that the bytes are written over at a moment, by a call: what was recorded before means others.
+    /// Notes a write at a moment, by a call. Earlier recordings mean the old bytes.
     pub fn overwrite_at(&self, moment: Moment, by: Option<Call>) {
         self.0.overwritten.raise(moment, by);
     }
 
-    /// The call that wrote over it last, or recorded that.
+    /// The call that wrote last, or recorded the write.
     pub fn last_write(&self) -> Option<Call> {
         let (done, recorded) = (&self.0.overwritten, &self.0.announced);
         match done.get() < recorded.get() {
@@ -237,7 +236,7 @@ impl Storage {
         }
     }
 
-    /// When a write over it was last recorded, as [`Storage::announce_overwrite`] was told.
+    /// Moment of the last recorded write over it, as given to [`Storage::announce_overwrite`].
     pub fn announced(&self) -> Moment {
         self.0.announced.get()
     }
@@ -263,14 +262,14 @@ impl Storage {
         copies.host.is_some() && copies.unseen.is_none()
     }
 
-    /// The host memory that has the bytes, if nobody can write to it.
+    /// The host memory that has the bytes, if it is read-only.
     pub(crate) fn constant(&self) -> Option<HostBuffer> {
         let copies = self.copies();
         let host = copies.host.as_ref().filter(|_| copies.unseen.is_none())?;
         (!host.memory.is_writable()).then(|| host.memory.clone())
     }
 
-    /// Number of handles on these bytes, this one among them.
+    /// Number of handles on these bytes, including this one.
     pub fn handles(&self) -> usize {
         Arc::strong_count(&self.0)
     }
@@ -312,7 +311,7 @@ impl Storage {
             .is_ok()
     }
 
-    /// Ends what [`Storage::acquire`] began.
+    /// Ends the access of [`Storage::acquire`].
     pub(crate) fn release(&self, write: bool) {
         let change = if write { 1 } else { -1 };
         self.0.users.fetch_add(change, Ordering::Release);
@@ -344,7 +343,7 @@ impl Storage {
         self.copies().keep_only(owner);
     }
 
-    /// Drops all copies: what they hold is wrong.
+    /// Drops all copies: their contents are wrong.
     pub(crate) fn lose(&self) {
         self.change();
         *self.copies() = Copies::default();
@@ -378,8 +377,8 @@ impl Storage {
         }
     }
 
-    /// Makes the host's copy valid: where a device shares the host's memory by showing what it
-    /// wrote there, else by a copy.
+    /// Makes the host's copy valid. A device that shares the host's memory shows its writes there;
+    /// others copy.
     pub(crate) fn synchronize(&self) -> Result<(), StorageError> {
         while !self.acquire(false) {
             std::thread::yield_now();
@@ -412,13 +411,13 @@ impl Storage {
 }
 
 impl Copies {
-    /// A device is going to write.
+    /// Notes that a device is going to write.
     fn wrote(&mut self, owner: &Arc<Owner>) {
         self.unseen = Some(owner.clone());
         self.writer = Some(owner.device);
     }
 
-    /// Waits until it is known what is poisoned.
+    /// Waits until poisoned copies are known.
     fn settle(&self) {
         for copy in &self.devices {
             if let Err(e) = copy.buffer.settle() {
@@ -427,7 +426,7 @@ impl Copies {
         }
     }
 
-    /// Forgets what was in the memory of lost devices, and what is poisoned.
+    /// Drops copies in the memory of lost devices, and poisoned ones.
     fn drop_lost(&mut self) {
         if self.devices.iter().all(|c| !c.is_lost()) {
             return;
@@ -449,8 +448,8 @@ impl Copies {
         self.outdated.retain(|c| !c.owner.is_lost());
     }
 
-    /// Makes what devices wrote to shared memory visible to the host, and what the host or
-    /// another device then writes to them. `but`: the device that is going to use it.
+    /// Makes device writes to shared memory visible to the host. Devices see later writes of the host or another
+    /// device. `but`: the device that is going to use it.
     fn show_host(&mut self, bytes: usize, but: Option<&Arc<Owner>>) {
         self.drop_lost();
         for copy in &mut self.devices {
@@ -557,7 +556,7 @@ impl Copies {
         Ok(Copy::new(owner, buffer, in_host))
     }
 
-    /// The bytes of a device with memory of its own, brought to the host.
+    /// The bytes of a device with its own memory, brought to the host.
     fn stage(&mut self, bytes: usize) -> Result<HostBuffer, StorageError> {
         let host = HostBuffer::zeroed(bytes).ok_or(StorageError::NoHostMemory)?;
         // SAFETY: nobody else has the new memory, which was initialised.
@@ -599,7 +598,7 @@ impl Copies {
         Err(StorageError::Gone)
     }
 
-    /// Drops what a write to a device's copy makes outdated.
+    /// Drops copies that a write to a device's copy makes outdated.
     fn keep_only(&mut self, owner: &Arc<Owner>) {
         let is_owner = |c: &Copy| Arc::ptr_eq(&c.owner, owner);
         let in_host = self.devices.iter().any(|c| is_owner(c) && c.in_host);
@@ -649,7 +648,7 @@ impl Copies {
         Ok(())
     }
 
-    /// Who can use the bytes as they are now.
+    /// The devices that can use the bytes as they are now.
     fn valid_on(&mut self) -> SmallVec<[DeviceType; 2]> {
         self.drop_lost();
         if let Some(writer) = &self.unseen {
@@ -673,14 +672,14 @@ impl Copies {
     }
 }
 
-/// Why bytes could not be had.
+/// Reasons for which bytes are not available.
 #[derive(Debug)]
 pub(crate) enum StorageError {
     /// No copy is left.
     Gone,
-    /// The host has no memory for one.
+    /// The host has too little memory for a copy.
     NoHostMemory,
-    /// The device that they are wanted on failed.
+    /// The target device failed.
     Device(DeviceError),
 }
 
@@ -691,7 +690,7 @@ impl From<DeviceError> for StorageError {
 }
 
 impl StorageError {
-    /// As an error of a run on `device`, where it is the only input.
+    /// The error of a run on `device`, if it is the only input.
     pub(crate) fn into_run_error(self, device: DeviceType) -> RunError {
         match self.on_device(device) {
             Some(e) => RunError::Device(e),
@@ -702,7 +701,7 @@ impl StorageError {
         }
     }
 
-    /// As an error of `device`; `None` says that nothing is left.
+    /// The error of `device`; `None` says that nothing is left.
     pub(crate) fn on_device(self, device: DeviceType) -> Option<DeviceError> {
         match self {
             Self::Gone => None,

@@ -1,17 +1,16 @@
-//! The host's memory, as its system tells.
+//! The host's memory, as its system reports it.
 
 /// Bytes of the host's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SystemMemory {
-    /// What there is for this process.
+    /// The memory of this process.
     pub total: u64,
-    /// What could be taken now, with what the system would drop from its caches.
+    /// Memory that could be allocated now, including caches that the system would drop.
     pub free: u64,
 }
 
 impl SystemMemory {
-    /// As it is now; `None` where the system does not tell. On Linux no more than the control
-    /// groups that the process is in may take, as in a container.
+    /// The current state; `None` if the system does not report it.
     pub fn now() -> Option<Self> {
         let memory = Self::of_system()?;
         #[cfg(target_os = "linux")]
@@ -19,7 +18,7 @@ impl SystemMemory {
         (memory.total > 0).then_some(memory)
     }
 
-    /// By `/proc/meminfo` (`man 5 proc_meminfo`).
+    /// Reads `/proc/meminfo` (`man 5 proc_meminfo`).
     #[cfg(target_os = "linux")]
     fn of_system() -> Option<Self> {
         let text = std::fs::read_to_string("/proc/meminfo").ok()?;
@@ -68,9 +67,9 @@ mod cgroups {
 
     /// The files of a version of control groups.
     struct Version {
-        /// What `/proc/self/cgroup` calls the controller.
+        /// The controller's name in `/proc/self/cgroup`.
         controller: &'static str,
-        /// Where they are mounted.
+        /// The mount points.
         mount: &'static str,
         limit: &'static str,
         usage: &'static str,
@@ -96,8 +95,8 @@ mod cgroups {
         },
     ];
 
-    /// What each group of this process, and each that they are in, may take, with the file
-    /// system's root at `root`. In a container its own group may be all that is seen of them.
+    /// The limit of each group of this process, and of their parents, with the file system's root at `root`. In
+    /// a container its own group may be all that is seen of them.
     pub(super) fn left(root: &Path) -> Vec<SystemMemory> {
         let groups = read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
         let mut left = Vec::new();
@@ -117,7 +116,7 @@ mod cgroups {
     }
 
     impl Version {
-        /// What a group may take; `None` where it has no limit.
+        /// The limit of a group; `None` where it has no limit.
         fn left(&self, folder: &Path) -> Option<SystemMemory> {
             let read = |file| read_to_string(folder.join(file)).ok();
             let number = |file| read(file)?.trim().parse::<u64>().ok();
@@ -153,7 +152,7 @@ mod tests {
 
         const MIB: u64 = 1 << 20;
 
-        /// What is left to a process of `groups` on a system with these files.
+        /// The free memory of a process of `groups` on a system with these files.
         fn left(groups: &str, files: &[(&str, &str)]) -> SystemMemory {
             let root = tempfile::tempdir().unwrap();
             let all = files.iter().copied().chain([("proc/self/cgroup", groups)]);

@@ -1,4 +1,4 @@
-//! What ran where, and why.
+//! The device of each operation, and why.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -19,27 +19,27 @@ use crate::{Costs, DeviceType, Nodes, TransferMethod};
 /// A row of `explain`: operations that go to one device for one reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
-    /// What is computed, by PyTorch's name, behind that of the method which recorded it, if that has another and
-    /// is known; all that one launch was seen to compute.
+    /// The operation, by PyTorch's name. It comes after the name of the method that recorded it, if that has
+    /// another and is known; all that one launch was seen to compute.
     pub op: String,
-    /// How many nodes of the plan, or launches of several.
+    /// Number of the plan's nodes, or of several launches.
     pub count: usize,
-    /// Where they go.
+    /// The devices.
     pub device: DeviceType,
     /// Why there.
     pub reason: String,
-    /// The operations that each was put in place of, by [fusion](rustorch_ir::fusion); empty for
-    /// those of the caller's graph.
+    /// The operations that each replaced by [fusion](rustorch_ir::fusion); empty for those of the
+    /// caller's graph.
     pub replaces: String,
     /// Bytes that they write.
     pub bytes: usize,
     /// Operands that have to be copied to the device's memory, each value once for each device.
     pub copies: Vec<Copied>,
-    /// The time that they should take together; `None` unless the device was measured, see
+    /// Their expected total time; `None` unless the device was measured, see
     /// [`Runtime::set_costs`](crate::Runtime::set_costs).
     pub expected: Option<Duration>,
-    /// The time that the device worked on them together, in the mean of the runs; `None` if none
-    /// was timed, or the device does not tell.
+    /// The device's total time on them, as the mean of the runs. `None` if no run was timed, or the
+    /// device does not report times.
     pub measured: Option<Duration>,
 }
 
@@ -68,11 +68,11 @@ impl fmt::Display for Explanation {
 /// An operand that has to be copied to the device of an operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Copied {
-    /// Which operand, counted from 0.
+    /// The operand's index, from 0.
     pub operand: usize,
-    /// Shape and dtype of what is copied: of a view, those of what it shows.
+    /// Shape and dtype of the copied bytes: for a view, those of its base.
     pub ty: TensorType,
-    /// Where it is, or is computed.
+    /// The location of the operand.
     pub from: DeviceType,
 }
 
@@ -83,22 +83,22 @@ impl fmt::Display for Copied {
     }
 }
 
-/// What is known of a node by who made its graph.
+/// Facts about a node from the caller.
 #[derive(Clone, Default, Debug)]
 pub struct NodeNote {
     /// The method that recorded it.
     pub method: Option<&'static str>,
-    /// Why it is pinned, if it is.
+    /// The reason why it is pinned, if it is.
     pub pinned: Option<String>,
 }
 
-/// What is known of a plan besides.
+/// Further facts of a plan.
 pub(crate) struct Known<'a> {
-    /// What was timed. Nodes that are launched together are known of that.
+    /// The timed launches. Nodes that are launched together are known of that.
     pub(crate) profile: Option<&'a Profile>,
-    /// Where the graph's inputs are.
+    /// The places of the graph's inputs.
     pub(crate) places: &'a Locations,
-    /// What is known of a node of the graph as it was given, by its index.
+    /// Facts of a node of the original graph, by its index.
     pub(crate) note: &'a dyn Fn(usize) -> NodeNote,
 }
 
@@ -165,7 +165,7 @@ pub(crate) fn explain(plan: &Plan, devices: &Devices, known: &Known) -> Vec<Expl
     rows
 }
 
-/// The nodes of each launch, with its time; in the order of what comes last in them. Views are none.
+/// The nodes of each launch, with its time, in the order of their last nodes.
 fn launches(plan: &Plan, profile: Option<&Profile>) -> Vec<(Nodes, Option<Duration>)> {
     let timed = profile.into_iter().flat_map(Profile::launches);
     let mut all: Vec<(Nodes, Option<Duration>)> = timed
@@ -183,7 +183,7 @@ fn launches(plan: &Plan, profile: Option<&Profile>) -> Vec<(Nodes, Option<Durati
     all
 }
 
-/// What is known of both together.
+/// The combined facts of both.
 fn sum(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a + b),
@@ -191,7 +191,7 @@ fn sum(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
     }
 }
 
-/// Finds what has to be copied, each value once for each device.
+/// Finds the necessary copies, each value once for each device.
 struct Moves<'a> {
     plan: &'a Plan,
     devices: &'a Devices,
@@ -235,7 +235,7 @@ impl<'a> Moves<'a> {
         copies
     }
 
-    /// Where a node finds one of the graph's inputs.
+    /// The place of a graph input that a node reads.
     fn place(&self, input: usize, assignment: &Assignment) -> DeviceType {
         let place = self.places.get(input).copied().unwrap_or(HOST);
         let holds = |id: &DeviceId| place & bit(*id) != 0;

@@ -1,4 +1,4 @@
-//! What is in the devices' memory, and what moves between them.
+//! The contents of the devices' memory, and transfers between them.
 
 use rustorch_ir::order::sort_by_key;
 use std::fmt;
@@ -8,42 +8,41 @@ use crate::DeviceType;
 use crate::devices::{Devices, Slot};
 use crate::journal::{AccessCounters, FaultStatistics, Moved};
 
-/// How bytes get from one device to another.
+/// Routes of copies between devices.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TransferMethod {
-    /// Not at all: both use the same memory.
+    /// No copy: both devices use the same memory.
     ZeroCopy,
-    /// Over the host's memory, since each has its own and neither reaches the other's.
+    /// Through the host's memory, since neither device reaches the other's memory.
     HostStaging,
-    /// In one copy.
+    /// One copy.
     Standard,
 }
 
-/// The memory that tensors take of one device.
+/// The memory of tensors on one device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PoolUsage {
     /// The device.
     pub device: DeviceType,
-    /// Bytes that tensors have there now. Memory of the host that the device uses in place
-    /// is not counted.
+    /// Bytes that tensors have there now. Host memory that the device uses in place does not count.
     pub in_use: u64,
-    /// The most that they have had.
+    /// The peak so far.
     pub peak: u64,
-    /// Bytes that there are, where it is known.
+    /// Total bytes, if known.
     pub capacity: Option<u64>,
-    /// Bytes that could be taken now, where it is known: as the device tells, or else, and where
-    /// that makes no sense, what tensors leave of its capacity; no more than a limit leaves.
+    /// Bytes available now, if known: the device's figure. If that is impossible or
+    /// missing, it is the capacity less the tensors' memory. A limit bounds it.
     pub free: Option<u64>,
 }
 
 /// Bytes that were copied from one device to another; the host is [`DeviceType::Cpu`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RouteTraffic {
-    /// From where.
+    /// Source device.
     pub from: DeviceType,
-    /// To where.
+    /// Target device.
     pub to: DeviceType,
-    /// How much, and how often.
+    /// Bytes and number of copies.
     pub moved: Moved,
 }
 
@@ -58,8 +57,7 @@ impl fmt::Display for RouteTraffic {
     }
 }
 
-/// The memory of a runtime's devices: pools, ways between them, and counters of what really
-/// happened.
+/// The memory of a runtime's devices: pools, routes between them, and counters of copies.
 #[derive(Clone)]
 pub struct MemoryManager {
     devices: Arc<Devices>,
@@ -85,27 +83,26 @@ impl MemoryManager {
         self.devices.slots().iter().map(pool).collect()
     }
 
-    /// From now on tensors and programs take no more than `bytes` of a device's memory: what
-    /// does not fit fails there as out of memory. Memory of the host that the device uses in
-    /// place does not count.
+    /// Limits the memory of tensors and programs on a device to `bytes`. Allocations beyond it fail
+    /// as out of memory.
     pub fn set_limit(&self, device: DeviceType, bytes: u64) {
         let slots = self.devices.named(device);
         slots.for_each(|slot| slot.owner.set_limit(bytes));
     }
 
-    /// Gives memory that is kept for later use back to the system.
+    /// Returns unused memory of the pools to the system.
     pub fn trim(&self) {
         self.devices
             .ids()
             .for_each(|id| self.devices.free_caches(id));
     }
 
-    /// How bytes get from one device to another.
+    /// The route of copies from one device to another.
     pub fn optimize_transfer(&self, from: DeviceType, to: DeviceType) -> TransferMethod {
         self.devices.transfer_method(from, to)
     }
 
-    /// How often a device used tensors, and when last.
+    /// Number of times that a device used tensors, and the time of the last.
     pub fn accesses(&self, device: DeviceType) -> Option<AccessCounters> {
         let slot = self.devices.named(device).next();
         slot.map(|slot| slot.owner.accesses())
@@ -142,20 +139,19 @@ impl MemoryManager {
         })
     }
 
-    /// Tensors that were written with the elements of another one in another type: by casts,
-    /// asked for or part of what an operation was made of, and by updates of a state of another
-    /// type, such as an `f16` cache of `f32` keys.
+    /// Tensors that were converted from another element type. Casts do that, explicit ones or parts
+    /// of an operation. So do updates of a state of another type, such as an `f16` cache of `f32`
+    /// keys.
     ///
-    /// What an operation does within itself is not counted: weights in `f16` or blocks that it
-    /// reads, and activations that a product with blocks rounds to 8 bits in working memory of its
-    /// own. No tensor has that type.
+    /// Conversions within an operation are not counted: it may read weights in `f16` or blocks, and round activations
+    /// to 8 bits in its working memory. No tensor has that type.
     pub fn conversions(&self) -> u64 {
         self.devices.journal.conversions()
     }
 }
 
 impl Devices {
-    /// How bytes get from one device to another.
+    /// The route of copies from one device to another.
     pub(crate) fn transfer_method(&self, from: DeviceType, to: DeviceType) -> TransferMethod {
         let in_host_memory = |device: DeviceType| {
             let info = self.named(device).next().map(|slot| slot.backend.info());

@@ -58,7 +58,7 @@ pub(crate) fn typical(op_type: OpType, tensor: &TensorType) -> Option<Graph> {
 /// A graph of one operation on inputs of these types.
 ///
 /// # Errors
-/// It is not defined for them.
+/// Fails if the operation is not defined for these types.
 pub(crate) fn alone(op: Op, inputs: &[TensorType]) -> Result<Graph, OpError> {
     let mut graph = Graph::new();
     let mut values = Vec::with_capacity(inputs.len());
@@ -70,7 +70,7 @@ pub(crate) fn alone(op: Op, inputs: &[TensorType]) -> Result<Graph, OpError> {
     Ok(graph)
 }
 
-/// The tensor with dimensions of size 1 in front, for so many of them at least.
+/// The tensor with dimensions of size 1 in front, up to `rank` dimensions at least.
 fn at_least(rank: usize, tensor: &TensorType) -> TensorType {
     let missing = rank.saturating_sub(tensor.rank());
     let ones = std::iter::repeat_n(1, missing);

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Seconds by amount of work, at the amounts that were measured.
+/// Seconds by amount of work, at the measured amounts.
 ///
-/// Between two of them it is a straight line, below the first one through the origin, and
-/// beyond the last one it goes on at that one's rate.
+/// The curve is a straight line between two points, and passes through the origin below the first. Beyond the
+/// last point, the rate is constant.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(try_from = "Vec<(f64, f64)>", into = "Vec<(f64, f64)>")]
 pub struct Curve(Vec<(f64, f64)>);
 
-/// Points that are no curve.
+/// The points form no curve.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a curve's points need increasing amounts above 0, and finite times that are not negative")]
 pub struct NoCurve;
@@ -45,7 +45,7 @@ impl Curve {
         &self.0
     }
 
-    /// The seconds that so much work takes; none where nothing was measured.
+    /// The seconds that this much work takes; `None` if nothing was measured.
     pub fn seconds(&self, work: f64) -> f64 {
         let after = self.0.partition_point(|&(at, _)| at < work);
         let before = match after {

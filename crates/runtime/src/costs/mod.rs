@@ -1,6 +1,6 @@
-//! What a device was measured to do, and what operations should therefore take on it.
+//! The measured speed of a device, and the estimated times of operations.
 //!
-//! `curve.rs` lies between what was measured, `work.rs` tells how much of that a graph is.
+//! `curve.rs` interpolates between measurements; `work.rs` counts the work of a graph.
 
 mod curve;
 pub(crate) mod work;
@@ -16,24 +16,24 @@ pub use curve::{Curve, NoCurve};
 
 use work::Work;
 
-/// A device's measured times. What is between the measured sizes is interpolated.
+/// A device's measured times. Times between the measured sizes are interpolated.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Costs {
-    /// Starting a run and waiting for its end.
+    /// Start and end of a run, in seconds.
     #[serde(rename = "sync_seconds", with = "seconds")]
     pub sync: Duration,
-    /// One operation on next to nothing within a run.
+    /// One operation without data, within a run.
     #[serde(rename = "launch_seconds", with = "seconds")]
     pub launch: Duration,
-    /// Bringing bytes from the host to the device.
+    /// Copies from the host to the device.
     pub upload: Curve,
-    /// Bringing bytes from the device to the host.
+    /// Copies from the device to the host.
     pub download: Curve,
-    /// What operations take beyond their launch.
+    /// The time of operations without their launch.
     pub operations: Vec<OpCost>,
 }
 
-/// What takes an operation's time.
+/// The variable that bounds an operation's time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Bound {
@@ -49,13 +49,13 @@ pub struct OpCost {
     /// The operation.
     #[serde(with = "op_name")]
     pub op: OpKind,
-    /// The one that was measured, with its parameters as Rust prints them. The first of an
-    /// operation stands for those that were not.
+    /// The measured operation, with its parameters in Rust's debug form. Unmeasured variants use
+    /// the first entry of their operation.
     pub example: String,
-    /// Element type of its operands; of a product's weights.
+    /// Element type of its operands; for a product, of its weights.
     #[serde(with = "text")]
     pub dtype: DType,
-    /// What the curve goes by.
+    /// The curve's variable.
     pub bound: Bound,
     /// The time by bytes, or by MACs.
     pub curve: Curve,
@@ -64,8 +64,8 @@ pub struct OpCost {
 impl Costs {
     /// Seconds of some work beyond its launch.
     ///
-    /// A product of few rows is bound by the bytes of its weights, one of many by its
-    /// multiplications, as convolutions of few and of many channels are: the slower of the two counts.
+    /// A product of few rows is bound by the bytes of its weights, one of many by its multiplications.
+    /// Convolutions of few and of many channels are alike: the slower of the two counts.
     pub(crate) fn seconds(&self, work: &Work) -> f64 {
         let by_bytes = || self.curve(work, Bound::Bytes, work.kind);
         let bytes = |curve: &Curve| curve.seconds(work.bytes);
@@ -152,7 +152,7 @@ mod op_name {
         let name = String::deserialize(deserializer)?;
         let mut all = OpKind::ALL.iter().copied();
         let found = all.find(|op| op.name() == name);
-        found.ok_or_else(|| de::Error::custom(format!("no operation is called {name:?}")))
+        found.ok_or_else(|| de::Error::custom(format!("unknown operation {name:?}")))
     }
 }
 

@@ -1,4 +1,4 @@
-//! How much work the nodes of a graph are.
+//! Work of the nodes of a graph.
 
 use rustorch_ir::{DType, Graph, Node, OpKind, OpType, Role};
 
@@ -7,7 +7,7 @@ use super::Costs;
 /// Products of fewer rows than this read each weight about once.
 pub(crate) const FEW_ROWS: f64 = 2.0;
 
-/// What is to be done for a node.
+/// The work of a node.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Work {
     pub(crate) kind: OpKind,
@@ -63,20 +63,18 @@ pub(crate) fn traffic(graph: &Graph, node: &Node) -> usize {
     if def.role() == Role::View {
         return 0;
     }
-    let written = graph.with_signature(node, |s| def.written(s));
     let moves = def.op_type().is_none();
-    let read = node
-        .inputs
-        .iter()
-        .enumerate()
-        .map(|(i, &v)| match graph.ty(v).bytes() {
+    graph.with_signature(node, |s| {
+        let written = def.written(s);
+        let read = (0..s.inputs.len()).map(|i| match def.read(s, i) {
             // What is moved into a state does not read it.
             _ if moves && node.overwrites().any(|(_, operand)| operand == i) => 0,
             // What is taken out of a table is as much as comes out.
             table if moves => table.min(written),
             operand => operand,
         });
-    read.fold(written, usize::saturating_add)
+        read.fold(written, usize::saturating_add)
+    })
 }
 
 /// The work of a graph's nodes, beside each other.

@@ -1,4 +1,4 @@
-//! Programs of a plan: made, and, where one takes long to compile, other devices serve until it is there.
+//! Programs of a plan. If one takes long to compile, other devices serve until it is ready.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl Deref for Compiled {
 }
 
 impl Executable {
-    /// Plans, and makes the programs of what is planned.
+    /// Plans, and compiles the plan's programs.
     pub(super) fn compile(
         &self,
         epoch: u64,
@@ -130,8 +130,8 @@ impl Executable {
         })
     }
 
-    /// Counts the host's memory in which values of a segment wait. Where there is too little they stay on their device, as if
-    /// that could not move them.
+    /// Counts the host's memory in which values of a segment wait. If host memory is short they stay on their
+    /// device, as if it did not support offloading.
     fn lease_of_host(&self, segment: &Segment, bytes: usize) -> Result<Option<Lease>, DeviceError> {
         let is_host = |id: &DeviceId| self.devices.info(*id).device == DeviceType::Cpu;
         let host = self.devices.ids().find(is_host).filter(|_| bytes > 0);
@@ -147,7 +147,7 @@ impl Executable {
         })
     }
 
-    /// The plan for the next run, with what is compiled meanwhile: as [`Self::plan`], but that
+    /// The plan for the next run, with compilation in the background: as [`Self::plan`], but
     /// segments whose program is not ready go to the next device.
     pub(super) fn plan_to_run(
         &self,
@@ -240,7 +240,8 @@ impl Executable {
         job.cloned()
     }
 
-    /// Begins what a plan needs and nobody has begun; what of its needs is not ready.
+    /// Starts the compilations that a plan needs and that were not started. Returns those that are
+    /// not ready.
     fn begin(&self, plan: &Plan, inputs: Inputs) -> Vec<Arc<Job>> {
         let mut needed = Vec::new();
         for segment in &plan.segments {
@@ -271,8 +272,8 @@ impl Executable {
         needed
     }
 
-    /// Failures to compile that are new, of which devices learn: each reason once, for whatever keeps
-    /// one program from being compiled may keep all.
+    /// New failures to compile, which devices remember. Each reason comes once, since one cause may
+    /// keep all programs from being compiled.
     fn failures(&self) -> Vec<DeviceError> {
         let mut new: Vec<DeviceError> = Vec::new();
         for job in lock(&self.jobs).iter() {

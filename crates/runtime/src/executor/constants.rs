@@ -29,8 +29,8 @@ impl Constants {
 }
 
 impl Executable {
-    /// Of each of a segment's inputs the memory, if it is an input of the graph that nobody can
-    /// write to; nothing where the device has no use for it.
+    /// The memory of each of a segment's inputs, if it is a graph input that nothing can write to; nothing
+    /// where the device has no use for it.
     pub(super) fn constants(&self, segment: &Segment, inputs: Inputs) -> Vec<Option<HostBuffer>> {
         let takes = self.devices.backend(segment.device).takes_constants();
         if !takes || self.has_varied.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! What follows from failures: another attempt, by another plan.
+//! The reaction to failures: another attempt with another plan.
 
 use rustorch_ir::Node;
 use smallvec::SmallVec;
@@ -9,7 +9,7 @@ use crate::placement::DeviceId;
 use crate::planner::Plan;
 use crate::{DeviceError, DeviceType, FailureClass, Fallback, RunError};
 
-/// A failure while planning or running, with what it happened to.
+/// A failure while planning or running, with its place.
 pub(super) enum Attempt {
     Final(RunError),
     Failed(Box<Failure>),
@@ -29,17 +29,17 @@ impl From<RunError> for Attempt {
     }
 }
 
-/// What a run learns of devices that are full. A plan made with it is kept.
+/// The devices that a run found full. A plan made with it is kept.
 #[derive(Default)]
 pub(super) struct RunMemory {
     /// Devices that were out of memory once: they have been asked to free some.
     pub(super) trimmed: SmallVec<[DeviceId; 2]>,
-    /// Devices that were out of memory again, with what they said.
+    /// Devices that were out of memory again, with their messages.
     pub(super) full: Vec<(DeviceId, String)>,
 }
 
 impl Executable {
-    /// A failure of a segment, of which `first` is the first node.
+    /// A failure of a segment, whose first node is `first`.
     pub(super) fn failed(
         &self,
         plan: &Plan,
@@ -98,7 +98,7 @@ impl Executable {
         Ok(())
     }
 
-    /// Where what failed goes now, by the new plan.
+    /// The next device of the failed operation, by the new plan.
     fn next_device(&self, failed: Option<&Memo>, memory: &RunMemory) -> Option<DeviceType> {
         let plan = self.plan(&memory.full).ok()?;
         let is_it = |node: &Node| {

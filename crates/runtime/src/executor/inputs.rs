@@ -26,7 +26,7 @@ impl<'a> Inputs<'a> {
 pub(super) struct Held<'a> {
     inputs: Inputs<'a>,
     writes: &'a [bool],
-    /// How many of them are registered.
+    /// Number of registered ones.
     count: usize,
 }
 

@@ -5,27 +5,27 @@ use rustorch_ir::order::sort_by_key;
 use super::{Attempt, Executable, Inputs, Prepared, RunMemory, Source, Stage, WorkingMemory};
 use crate::{DeviceError, FailureClass, RunError, Storage};
 
-/// An input that is at its place.
+/// An input that is loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct Loaded<'a> {
     /// The input.
     pub storage: &'a Storage,
-    /// Was it copied to memory of the device's own? Else it is used where it is on the host.
+    /// Was it copied to the device's own memory? Otherwise it is used in place on the host.
     pub is_copied: bool,
-    /// Bytes of the inputs that are at their place so far.
+    /// Bytes of the loaded inputs so far.
     pub done: u64,
-    /// Bytes of all of them.
+    /// Bytes of all inputs.
     pub total: u64,
 }
 
 impl Executable {
-    /// Plans and compiles, and brings the inputs behind the first `fresh` ones, which are
-    /// different in every run, to the devices that read or update them, in the order in which
-    /// the host has them in memory. Runs would do the same when they come to them. `each` hears
-    /// of every input that is there, perhaps again if a device fails.
+    /// Plans and compiles, and copies the inputs after the first `fresh` ones to the devices that
+    /// use them. The first ones differ in every run. The order is that of the host's memory.
+    /// Without this call, the first runs do the same. `each` is called for every loaded input,
+    /// perhaps again if a device fails.
     ///
     /// # Errors
-    /// As [`Executable::run_into`].
+    /// The same errors as [`Executable::run_into`].
     pub fn load(
         &self,
         inputs: &[&[Storage]],
@@ -37,12 +37,12 @@ impl Executable {
         self.persist(|prepared, memory| self.bring(prepared, inputs, fresh, memory, &mut each))
     }
 
-    /// [`Executable::load`] for runs that are to have room for what they work in: a device that has less free is
-    /// out of memory, so that the next one is asked. What devices work in already, and these runs may use as well,
-    /// is `held`.
+    /// [`Executable::load`] that also reserves working memory: a device with too little free memory
+    /// is out of memory, and the next one is tried. `held` is working memory that devices have
+    /// already, which these runs may use as well.
     ///
     /// # Errors
-    /// As [`Executable::load`].
+    /// The same errors as [`Executable::load`].
     pub fn load_with_room(
         &self,
         inputs: &[&[Storage]],

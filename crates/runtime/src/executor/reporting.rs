@@ -1,4 +1,4 @@
-//! What is told of a graph and its plan: where operations go and why, how long they take, what they work in.
+//! Descriptions of a graph and its plan: devices of operations with reasons, times, and working memory.
 
 use std::collections::HashSet;
 
@@ -12,26 +12,26 @@ use crate::planner::{Avoided, Estimate, Plan, estimate};
 use crate::trace::{Known, explain};
 use crate::{DeviceType, Explanation, NodeNote, RunError};
 
-/// What the runs of a graph work in on a device, besides the graph's inputs.
+/// The working memory of a graph's runs on a device, besides the graph's inputs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WorkingMemory {
     /// The device.
     pub device: DeviceType,
-    /// How much.
+    /// Number of bytes.
     pub bytes: usize,
     /// Bytes of the host's memory in which values of the device wait until they are read again.
     pub offloaded: usize,
-    /// Bytes that could be taken there now, where it is known, with those that are set aside for these runs but
-    /// not taken yet.
+    /// Bytes that are free there now, if known. They include bytes that are reserved for these
+    /// runs.
     pub free: Option<u64>,
 }
 
 impl Executable {
-    /// Where each operation would go now, and why; with the times of the runs so far, if
+    /// The current device of each operation, and why; with the times of the runs so far, if
     /// [`Runtime::set_profiling`](crate::Runtime::set_profiling) was on.
     ///
     /// # Errors
-    /// No device can run some operation.
+    /// Fails if no device can run some operation.
     pub fn explain(&self) -> Result<Vec<Explanation>, RunError> {
         self.explain_known(&self.places, &|_| NodeNote::default())
     }
@@ -57,20 +57,20 @@ impl Executable {
         }
     }
 
-    /// What a run should take as it would be planned now, by the measured times of devices; `None`
+    /// The expected time of a run with the current plan, by the measured speed of devices; `None`
     /// unless those are compared, see [`Runtime::set_costs`](crate::Runtime::set_costs).
     ///
     /// # Errors
-    /// No device can run some operation.
+    /// Fails if no device can run some operation.
     pub fn estimate(&self) -> Result<Option<Estimate>, RunError> {
         let policy = lock(&self.devices.policy).clone();
         estimate(&self.graph, &self.request(&policy, &[], &Avoided::new()))
     }
 
-    /// The graph as it would be run now, after decompositions, and the device of each node.
+    /// The graph after decompositions, and the device of each node.
     ///
     /// # Errors
-    /// No device can run some operation.
+    /// Fails if no device can run some operation.
     pub fn placement(&self) -> Result<(Graph, Vec<DeviceType>), RunError> {
         let Plan {
             graph, assignments, ..
@@ -80,23 +80,22 @@ impl Executable {
         Ok((graph, devices))
     }
 
-    /// Bytes that runs work in, on all devices: the sum of [`Executable::working_memory`]. `None` before it is
-    /// planned.
+    /// Bytes of working memory on all devices: the sum of [`Executable::working_memory`]. `None`
+    /// before it is planned.
     pub fn working_bytes(&self) -> Option<usize> {
         let working = self.working_memory()?;
         Some(working.iter().map(|working| working.bytes).sum())
     }
 
-    /// What runs work in on each device: intermediate values, and the results that segments hand on or
-    /// return, which are kept for the next run to overwrite. `None` before the first run, or
-    /// [`load`](Executable::load).
+    /// The working memory of runs on each device: intermediate values, and results of segments,
+    /// which the next run overwrites. `None` before the first run, or [`load`](Executable::load).
     pub fn working_memory(&self) -> Option<Vec<WorkingMemory>> {
         let prepared = lock(&self.prepared);
         let working = self.working_memory_of(&prepared.as_ref()?.stages);
         Some(working.into_iter().map(|(_, working)| working).collect())
     }
 
-    /// What stages work in on each device.
+    /// The working memory of stages on each device.
     pub(super) fn working_memory_of(&self, stages: &[Stage]) -> Vec<(DeviceId, WorkingMemory)> {
         let mut working: Vec<(DeviceId, usize, u64, usize)> = Vec::new();
         // Of scratch memory from a pool, each size once.

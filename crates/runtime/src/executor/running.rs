@@ -11,12 +11,12 @@ use crate::profile::{Timer, Whole};
 use crate::storage::StorageError;
 use crate::{HostWork, NoProbe, Probe, RunError};
 
-/// Who looks on at a run.
+/// The observers of a run.
 #[derive(Clone, Copy)]
 struct Onlookers<'a> {
     /// Are launches timed for [`Executable::explain`]?
     profiling: bool,
-    /// Those who want to know of each launch.
+    /// The observers of single launches.
     observers: Option<&'a Observers>,
 }
 
@@ -143,7 +143,7 @@ impl Executable {
         Ok(())
     }
 
-    /// Brings a stage's operands to its device, and makes room for what it computes.
+    /// Brings a stage's operands to its device, and makes room for its results.
     fn gather(&self, prepared: &mut Prepared, index: usize, inputs: Inputs) -> Result<(), Attempt> {
         let Prepared {
             plan,
@@ -186,8 +186,8 @@ impl Executable {
         Ok(())
     }
 
-    /// Makes room for what all stages compute, so that none fails for want of it behind an update
-    /// that must not run twice.
+    /// Allocates the results of all stages. So none fails for lack of memory after an update that must not run
+    /// twice.
     fn reserve(&self, prepared: &mut Prepared) -> Result<(), Attempt> {
         let plan = &prepared.plan;
         for (stage, segment) in prepared.stages.iter().zip(&plan.segments) {
@@ -201,8 +201,7 @@ impl Executable {
         Ok(())
     }
 
-    /// What a failure is behind the first update that must not run twice: the loss of all states
-    /// that the graph updates.
+    /// A failure after the first update that must not run twice: the loss of all states that the graph updates.
     fn lose_states(&self, inputs: Inputs, writes: &[bool], failed: Attempt) -> Attempt {
         let during = match failed {
             Attempt::Failed(failure) => {

@@ -1,4 +1,4 @@
-//! What devices that choose from several units say they prefer.
+//! The preferred units of devices with several units.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use super::Executable;
 use crate::DeviceType;
 use crate::journal::lock;
 
-/// What a device says it prefers. That is no word about what ran where.
+/// The preference of a device. It does not prove where operations ran.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PreferredUnits {
     /// The device.
     pub device: DeviceType,
-    /// One of its units, by its name; `None` for operations of which it does not tell.
+    /// One of its units, by its name; `None` for operations without a report.
     pub unit: Option<String>,
-    /// How many operations of the device's own it is preferred for.
+    /// Number of the device's own operations that prefer it.
     pub operations: usize,
 }
 
@@ -25,15 +25,18 @@ impl fmt::Display for PreferredUnits {
                 f,
                 "{device} prefers {unit} for {count} operations of its own"
             ),
-            None => write!(f, "{device} tells nothing of {count} operations of its own"),
+            None => write!(
+                f,
+                "{device} reports no preference for {count} operations of its own"
+            ),
         }
     }
 }
 
 impl Executable {
-    /// Of devices that choose from several units by themselves, what they say they prefer for the
-    /// programs of the last run, see [`Program::preferred_units`](crate::Program::preferred_units); those are asked now, which may
-    /// take as long as loading them did.
+    /// The preferred units for the programs of the last run, on devices with several units, see
+    /// [`Program::preferred_units`](crate::Program::preferred_units). The programs are queried now,
+    /// which may take as long as loading them did.
     pub fn preferred_units(&self) -> Vec<PreferredUnits> {
         let prepared = lock(&self.prepared);
         let stages = prepared.iter().flat_map(|p| &p.stages);

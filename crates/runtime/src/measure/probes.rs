@@ -9,7 +9,7 @@ use rustorch_ir::{BlockFormat, DType, Graph, OpError, TensorType, ValueId};
 
 use crate::Bound;
 
-/// Elements of a row of what is not a product.
+/// Elements of a row, for operations other than products.
 const ROW: usize = 1024;
 /// Rows of the tables that are looked into, and the bound of all indices.
 pub(super) const TABLE: usize = 256;
@@ -23,11 +23,11 @@ type Build = fn(&mut Graph, usize, DType) -> Result<ValueId, OpError>;
 
 /// An operation that is measured at several sizes.
 pub(super) struct Probe {
-    /// What its time goes by.
+    /// The variable of its time.
     pub(super) bound: Bound,
-    /// Of its operands; of a product's weights.
+    /// The bytes of its operands; of a product's weights.
     pub(super) dtype: DType,
-    /// From small to large.
+    /// Sizes, from small to large.
     sizes: &'static [usize],
     build: Build,
 }
@@ -48,12 +48,11 @@ impl Probe {
 const STREAM: &[usize] = &[1, 64, 1024, 8192];
 /// Rows where that would take long.
 const SHORT: &[usize] = &[1, 64, 1024];
-/// Inputs, and outputs, of products: from what takes as long as it takes threads to share it. Weights in blocks have to be
-/// multiples of a block.
+/// Inputs, and outputs, of products. The least takes as long as threads take to share it.
 const SQUARE: &[usize] = &[64, 256, 1024, 2048, 4096];
 const SQUARE_OF_BLOCKS: &[usize] = &[256, 1024, 2048, 4096];
 
-/// All of them. The first of an operation stands for the element types that are not here.
+/// All probes.
 pub(super) fn all() -> Vec<Probe> {
     let probe = |bound, dtype, sizes, build| Probe {
         bound,
@@ -299,6 +298,7 @@ fn attention(g: &mut Graph, queries: usize, keys: usize, dtype: DType) -> Result
         soft_cap: None,
         mask: false,
         past: false,
+        window: None,
         log_sum_exp: false,
     };
     g.push(op, &[q, k, v])

@@ -18,8 +18,8 @@ pub(super) const LARGE_PRODUCT: usize = 10_000;
 /// | convolution, activation | Core ML, GPUs, then the chain |
 /// | all else | CPU, then the chain |
 ///
-/// Metal is the first of the GPUs. Where there is none, the processor through another driver
-/// counts as one: who asks for a hybrid gets one wherever there are two devices.
+/// Metal is the first of the GPUs. Without one, the processor through another driver counts as one. So there
+/// is a hybrid wherever there are two devices.
 pub(super) fn sort(offer: &mut Offer, subject: &Subject, all: &Chain) {
     let device = |id| all.info(id).device;
     let is_coreml = |id| is_coreml(device(id));
@@ -30,7 +30,7 @@ pub(super) fn sort(offer: &mut Offer, subject: &Subject, all: &Chain) {
         .retain(|&mut id| !is_coreml(id) || coreml_takes(subject));
     match subject.op_type {
         _ if subject.kind == Some(OpKind::UpdateSlice) => {
-            offer.reason = Reason::Rule("f32 hybrid: state is where products read it");
+            offer.reason = Reason::Rule("f32 hybrid: state stays where products read it");
             put_first(&mut offer.ids, &is_gpu);
         }
         Some(OpType::LinearAlgebra) if subject.elements > LARGE_PRODUCT => {
@@ -43,7 +43,7 @@ pub(super) fn sort(offer: &mut Offer, subject: &Subject, all: &Chain) {
             put_first(&mut offer.ids, &is_coreml);
         }
         _ => {
-            offer.reason = Reason::Policy("f32 hybrid: all else is the CPU's");
+            offer.reason = Reason::Policy("f32 hybrid: everything else runs on the CPU");
             put_first(&mut offer.ids, &|id| device(id) == DeviceType::Cpu);
         }
     }

@@ -1,4 +1,4 @@
-//! The rules of the Mac's hybrid: Core ML and Metal share the work by what each is good at.
+//! The rules of the Mac's hybrid: Core ML and Metal share the work by their strengths.
 
 use rustorch_ir::OpKind;
 
@@ -13,8 +13,8 @@ enum Side {
     Metal,
 }
 
-/// Where the rules send an operation, whatever its operands are; `None` of one that goes where its
-/// first operand is computed.
+/// The rules' device for an operation, whatever its operands are; `None` of one that goes where its first
+/// operand is computed.
 fn side(subject: &Subject) -> Option<Side> {
     match (subject.kind, subject.op_type) {
         (Some(OpKind::RmsNorm | OpKind::AddRmsNorm), _) | (_, Some(OpType::LinearAlgebra)) => {
@@ -40,7 +40,7 @@ pub(super) fn follows(subject: &Subject) -> bool {
 /// | | all else | where its first operand is computed, else as products |
 /// | above | | GPUs, then the chain |
 ///
-/// Where both were measured, the times decide that the graph, or its segments, should take on them.
+/// If both were measured, the expected times of the graph, or its segments, decide.
 pub(super) fn sort(
     selector: &DeviceSelector,
     offer: &mut Offer,

@@ -41,7 +41,7 @@ fn two_operations() -> Graph {
     })
 }
 
-/// Where the sum of four numbers was computed, which is right.
+/// The device that computed the sum of four numbers, which is right.
 fn run(runtime: &Runtime, executable: &Executable) -> DeviceType {
     let outputs = executable.run(&[storage(&[1.0, 2.0, 3.0, 4.0])]).unwrap();
     assert_eq!(values(runtime, &outputs[0]), [-10.0]);

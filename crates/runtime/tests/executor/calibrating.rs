@@ -118,7 +118,7 @@ fn what_a_damaged_file_names_stays_on_one_line() {
     fs::write(&path, text.replace("\"driver\"", r#""dri\nver""#)).unwrap();
     let damaged = Calibration::load(&path).unwrap().unwrap();
     let line = problem(&damaged, &Runtime::new([cpu(), driver("1.0")]));
-    assert!(line.contains(r"and is without dri\nver; "), "{line}");
+    assert!(line.contains(r"and is now without dri\nver; "), "{line}");
 }
 
 #[test]
@@ -127,15 +127,15 @@ fn another_driver_or_machine_makes_it_invalid() {
     let newer = Runtime::new([cpu(), driver("1.1")]);
     let line = problem(&calibration, &newer);
     assert!(
-        line.starts_with("opencl:0 was driver 1.0, and is driver 1.1; "),
+        line.starts_with("opencl:0 was driver 1.0 and is now driver 1.1; "),
         "{line}"
     );
     let unknown = Runtime::new([cpu(), Fake::gpu(GPU).backend()]);
     let line = problem(&calibration, &unknown);
-    assert!(line.contains("and is without driver"), "{line}");
+    assert!(line.contains("and is now without driver"), "{line}");
     let other = Fake::new(CPU, rustorch_runtime::Hardware::Processor).backend();
     let line = problem(&calibration, &Runtime::new([other]));
-    assert!(line.contains("and is a made-up cpu; "), "{line}");
+    assert!(line.contains("and is now a made-up cpu; "), "{line}");
     // What depends on the memory that is free just now is no difference.
     let smaller = Fake::gpu(GPU).with_detail("driver", "1.0");
     let smaller = smaller.with_detail(rustorch_runtime::LARGEST_BUFFER, "1 MiB");

@@ -1,4 +1,4 @@
-//! Which device an operation goes to, and the reason that is given.
+//! Choice of an operation's device, and the reason given.
 
 use rustorch_ir::ops::{Conv2d, Distribution, Linear, Random, RmsNorm, UnaryOp, UpdateSlice};
 use rustorch_ir::{DType, GpuDevice, Graph, OpKind, TensorType};
@@ -285,7 +285,8 @@ fn the_f32_hybrid_keeps_state_where_products_read_it() {
     assert_eq!(places, expected);
 }
 
-/// What a network does: `x` is convolved and summed, multiplied with `w`, normalised and negated.
+/// Operations of a network: `x` is convolved and summed, multiplied with `w`, normalised and
+/// negated.
 fn network(elements: usize) -> Graph {
     let mut g = Graph::new();
     let x = TensorType::new([1, 1, 4, elements / 4], DType::F32);

@@ -21,8 +21,8 @@ fn rate(seconds: f64) -> Curve {
     Curve::try_from(vec![(1.0, seconds)]).unwrap()
 }
 
-/// A device that takes `start` microseconds for a run, and nanoseconds for 1000 bytes of
-/// elementwise operations, and for 1000 bytes brought to it or back.
+/// Costs of a device: `start` microseconds for a run, and nanoseconds for 1000 bytes of elementwise
+/// operations or of transfers.
 fn costs(start: u64, compute: f64, transfer: f64) -> Costs {
     let cost = |op, bound| OpCost {
         op,
@@ -53,7 +53,7 @@ fn measured(transfer: f64) -> Runtime {
     runtime
 }
 
-/// What a graph should take on each device.
+/// The expected time of a graph on each device.
 fn times(runtime: &Runtime, graph: Graph) -> HashMap<DeviceType, Duration> {
     let executable = runtime.prepare(graph, Routing::AUTO);
     let Preference { devices, reason } = executable.preference();

@@ -28,7 +28,7 @@ pub(crate) struct Fake {
     pub(crate) state: Arc<State>,
 }
 
-/// What tests look at and command.
+/// State that tests inspect and set.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     /// Failures of the next runs.
@@ -51,7 +51,7 @@ pub(crate) struct State {
     pub(crate) after_run: Mutex<bool>,
     pub(crate) trims: AtomicUsize,
     pub(crate) runs: AtomicUsize,
-    /// What it says of its free memory.
+    /// Free memory that the device reports.
     pub(crate) free: Mutex<Option<u64>>,
     device: Option<DeviceType>,
 }
@@ -168,7 +168,7 @@ impl Fake {
         self
     }
 
-    /// Where kernels are missing, they are in this feature.
+    /// Missing kernels are in this feature.
     pub(crate) fn without_feature(mut self, feature: &'static str) -> Self {
         self.feature = Some(feature);
         self

@@ -167,6 +167,7 @@ fn attention(
         soft_cap: None,
         mask: false,
         past: false,
+        window: None,
         log_sum_exp: false,
     };
     let y = g.push(op, &[q, k, v]).unwrap();

@@ -1,4 +1,4 @@
-//! What devices say of their memory, and what is believed of it.
+//! Reports of devices about their memory, and which of them are believed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

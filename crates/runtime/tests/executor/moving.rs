@@ -163,7 +163,7 @@ fn the_method_follows_from_the_memory() {
     }
 }
 
-/// What was said of a way is what storages do on it.
+/// The predicted method of a transfer is the method that storages use.
 #[test]
 fn bytes_move_by_the_method_that_was_told() {
     let cpu_device = DeviceType::Cpu;

@@ -15,15 +15,15 @@ use crate::{GPU, explain, graph, graphs, neg, on, storage, values};
 
 const CPU: DeviceType = DeviceType::Cpu;
 
-/// What a split or another device has to be better by.
+/// Factor by which a split or another device has to be better.
 const TIE: f64 = 1.05;
 
 fn rate(seconds: f64) -> Curve {
     Curve::try_from(vec![(1.0, seconds)]).unwrap()
 }
 
-/// A device that takes `start` microseconds for a run, for each byte brought to it or back
-/// `transfer` picoseconds, and what `operations` tells in picoseconds.
+/// Costs of a device: `start` microseconds for a run, `transfer` picoseconds for each byte moved to
+/// it or back, and `operations` in picoseconds.
 fn costs(start: u64, transfer: f64, operations: &[(OpKind, Bound, f64)]) -> Costs {
     let cost = |&(op, bound, seconds): &(OpKind, Bound, f64)| OpCost {
         op,

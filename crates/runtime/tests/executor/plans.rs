@@ -1,6 +1,7 @@
 //! The cache of plans: what is planned again, and why.
 
-use rustorch_ir::ops::UnaryOp;
+use rustorch_ir::ops::{Concat, UnaryOp};
+use rustorch_ir::{DType, Graph, TensorType, ValueId};
 use rustorch_runtime::{DeviceType, FailureClass, PlanCounters, Routing, Runtime};
 
 use crate::fake::{Fake, cpu};
@@ -100,4 +101,23 @@ fn what_programs_keep_counts() {
     };
     let (small, large) = (bytes(16), bytes(1 << 16));
     assert!(large >= small + 4 * ((1 << 16) - 64), "{small} {large}");
+}
+
+#[test]
+fn inputs_count_as_operations_do() {
+    let runtime = Runtime::new([cpu()]);
+    let bytes = |count| {
+        let mut graph = Graph::new();
+        let ty = TensorType::new([1], DType::F32);
+        let inputs = (0..count).map(|_| graph.input(ty.clone()).unwrap());
+        let inputs: Vec<ValueId> = inputs.collect();
+        let joined = graph.push(Concat { dim: 0 }, &inputs).unwrap();
+        graph.output(joined);
+        let before = runtime.plans().bytes;
+        let storages = vec![storage(&[1.0]); count];
+        runtime.run(&graph, &storages, Routing::AUTO).unwrap();
+        runtime.plans().bytes - before
+    };
+    let (few, many) = (bytes(2), bytes(102));
+    assert!(many >= few + 100 * 1024, "{few} {many}");
 }

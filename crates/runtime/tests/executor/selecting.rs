@@ -1,4 +1,4 @@
-//! What is answered about devices is what the planner does.
+//! Answers about devices agree with the planner.
 
 use rustorch_ir::ops::{
     Activation, ActivationKind, Binary, BinaryOp, Conv2d, Matmul, Reduce, ReduceOp, Softmax,
@@ -46,8 +46,9 @@ fn machine() -> Runtime {
     ])
 }
 
-/// Where the planner places an operation that is a graph of its own; `said` of one that only views its operand, as some do
-/// where there are no elements, and `None` where it is not defined, or no device can run it.
+/// The device on which the planner places an operation that is a graph of its own. It is `said` if the operation only
+/// views its operand, as some do without elements. It is `None` if the operation is not defined, or no device can run
+/// it.
 fn planned(
     runtime: &Runtime,
     op: &Op,
