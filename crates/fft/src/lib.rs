@@ -19,25 +19,25 @@ pub trait Float: FftNum + Pod {
     /// `y[k] = Σ x[j] exp(∓2πi jk / n)` of `n` complex numbers: minus, or plus if `inverse`.
     fn complex(n: usize, inverse: bool) -> ComplexPlan<Self>;
 
-    /// The first `n / 2 + 1` of the forward transform of `n` real numbers.
+    /// The first `n / 2 + 1` results of the forward transform of `n` real numbers.
     fn real(n: usize) -> RealPlan<Self>;
 
-    /// The inverse transform to `n` real numbers, of their first `n / 2 + 1` complex ones.
+    /// The inverse transform to `n` real numbers, from their first `n / 2 + 1` complex ones.
     fn inverse_real(n: usize) -> InverseRealPlan<Self>;
 
-    /// Calls `f` with memory of this thread for `len` numbers, which are any.
+    /// Calls `f` with this thread's memory for `len` numbers, of any values.
     #[doc(hidden)]
     fn with_scratch(len: usize, f: impl FnOnce(&mut [Complex<Self>]));
 }
 
-/// How complex numbers are transformed.
+/// Transform of complex numbers.
 pub struct ComplexPlan<T>(Arc<dyn Fft<T>>);
 
 impl<T: Float> ComplexPlan<T> {
     /// Transforms a line.
     ///
     /// # Panics
-    /// If a length is not the plan's.
+    /// Panics if a length differs from the plan's.
     pub fn transform(&self, x: &[Complex<T>], y: &mut [Complex<T>]) {
         let Self(plan) = self;
         T::with_scratch(plan.get_immutable_scratch_len(), |scratch| {
@@ -46,7 +46,7 @@ impl<T: Float> ComplexPlan<T> {
     }
 }
 
-/// How real numbers are transformed.
+/// Transform of real numbers.
 pub enum RealPlan<T> {
     /// An even number of them.
     Pairs(PairsPlan<T>),
@@ -58,7 +58,7 @@ impl<T: Float> RealPlan<T> {
     /// Transforms a line.
     ///
     /// # Panics
-    /// If a length is not the plan's.
+    /// Panics if a length differs from the plan's.
     pub fn transform(&self, x: &[T], y: &mut [Complex<T>]) {
         match self {
             Self::Pairs(plan) => {
@@ -70,14 +70,14 @@ impl<T: Float> RealPlan<T> {
     }
 }
 
-/// How an odd number of reals is transformed.
+/// Transform of an odd number of reals.
 pub struct OddPlan<T>(Arc<dyn RealToComplex<T>>);
 
 impl<T: Float> OddPlan<T> {
     /// Transforms a line.
     ///
     /// # Panics
-    /// If a length is not the plan's.
+    /// Panics if a length differs from the plan's.
     pub fn transform(&self, x: &[T], y: &mut [Complex<T>]) {
         if let Err(error) = self.0.process(&mut x.to_vec(), y) {
             panic!("{error}");
@@ -85,9 +85,9 @@ impl<T: Float> OddPlan<T> {
     }
 }
 
-/// How an even number `n` of reals is transformed: neighbours as complex numbers, half as many. Their transform
-/// is `Z[k] = E[k] + i O[k]`, with `E` and `O` those of the reals at even and at odd places, and what is wanted is
-/// `E[k] + w^k O[k]` with `w = exp(-2πi / n)`.
+/// The transform of an even number `n` of reals: neighbours as complex numbers, half as many. Their transform is
+/// `Z[k] = E[k] + i O[k]`, with `E` and `O` those of the reals at even and at odd places. The result is `E[k] +
+/// w^k O[k]` with `w = exp(-2πi / n)`.
 pub struct PairsPlan<T> {
     half: ComplexPlan<T>,
     /// `w^k / 2` of each `k` from 1 on that is less than `n / 4`.
@@ -102,7 +102,7 @@ impl<T: Float> PairsPlan<T> {
     /// Writes `Z`, which has one element less than the result: [`Self::separate`] does the rest.
     ///
     /// # Panics
-    /// If a length is not the plan's.
+    /// Panics if a length differs from the plan's.
     pub fn transform(&self, x: &[T], y: &mut [Complex<T>]) {
         let half = x.len() / 2;
         self.half.transform(cast_slice(x), &mut y[..half]);
@@ -111,7 +111,7 @@ impl<T: Float> PairsPlan<T> {
     /// Makes the result of `Z`. It is inlined, for whoever calls it with more instructions than are everywhere.
     ///
     /// # Panics
-    /// If there are no elements.
+    /// Panics if there are no elements.
     #[inline(always)]
     pub fn separate(&self, y: &mut [Complex<T>]) {
         let half = y.len() - 1;
@@ -154,14 +154,14 @@ fn factors<T: Float>(n: usize) -> Arc<[Complex<T>]> {
     (1..n.div_ceil(4)).map(factor).collect()
 }
 
-/// How complex numbers become real ones.
+/// Transform from complex numbers to real ones.
 pub struct InverseRealPlan<T>(Arc<dyn ComplexToReal<T>>);
 
 impl<T: Float> InverseRealPlan<T> {
     /// Transforms a line. Imaginary parts that must be 0, for the result to be real, do not count.
     ///
     /// # Panics
-    /// If a length is not the plan's.
+    /// Panics if a length differs from the plan's.
     pub fn transform(&self, x: &[Complex<T>], y: &mut [T]) {
         let mut x = x.to_vec();
         let middle = y.len().is_multiple_of(2).then_some(y.len() / 2);
@@ -174,11 +174,11 @@ impl<T: Float> InverseRealPlan<T> {
     }
 }
 
-/// Times that plans are asked for before all are made again, so that lengths that do not come again
-/// take no memory for ever.
+/// Number of requests for plans after which all are made again. So lengths that do not come again
+/// do not take memory for ever.
 const KEPT: usize = 4096;
 
-/// What makes and keeps the plans of one type.
+/// Maker and keeper of the plans of one type.
 struct Planners<T: FftNum> {
     complex: FftPlanner<T>,
     real: RealFftPlanner<T>,

@@ -45,7 +45,7 @@ pub(crate) fn hermitian<T: Number>(
     Ok(Eigen { values, vectors })
 }
 
-/// How faer finds the eigenvalues of a matrix.
+/// faer's function for the eigenvalues of a matrix.
 type Solver<T> = fn(MatRef<'_, T>) -> Result<solvers::Eigen<f64>, EvdError>;
 
 pub(crate) fn general<T: Number>(

@@ -28,7 +28,7 @@ impl<T: Number> Triangle<'_, T> {
         self.a[i * self.n + j] = x;
     }
 
-    /// What a transposed element is.
+    /// Value of a transposed element.
     fn turned(&self, x: T) -> T {
         match self.hermitian {
             true => T::conj_impl(&x),
@@ -36,7 +36,7 @@ impl<T: Number> Triangle<'_, T> {
         }
     }
 
-    /// An element of the diagonal, of Hermitian matrices without what imaginary part there may be.
+    /// An element of the diagonal; for Hermitian matrices without an imaginary part.
     fn diagonal(&self, i: usize) -> T {
         match self.hermitian {
             true => T::from_real_impl(&T::real_part_impl(&self.at(i, i))),
@@ -74,7 +74,7 @@ impl<T: Number> Triangle<'_, T> {
         })
     }
 
-    /// Exchanges rows and columns `i < j` of what is left from column `k` on.
+    /// Exchanges rows and columns `i < j` of the rest from column `k` on.
     fn exchange(&mut self, k: usize, i: usize, j: usize) {
         for row in j + 1..self.n {
             self.a.swap(row * self.n + i, row * self.n + j);
@@ -93,7 +93,7 @@ impl<T: Number> Triangle<'_, T> {
         }
     }
 
-    /// Takes a pivot of one element out of what is left.
+    /// Takes a pivot of one element out of the rest.
     fn eliminate(&mut self, k: usize) {
         let pivot = self.diagonal(k);
         self.set(k, k, pivot);
@@ -110,7 +110,7 @@ impl<T: Number> Triangle<'_, T> {
         }
     }
 
-    /// Takes a block of 2 × 2 out of what is left.
+    /// Takes a block of 2 × 2 out of the rest.
     fn eliminate_block(&mut self, k: usize) {
         for i in [k, k + 1] {
             self.set(i, i, self.diagonal(i));

@@ -1,8 +1,8 @@
 //! Factorisations of dense matrices, in double precision, through [faer](https://docs.rs/faer).
 //!
-//! Matrices are slices in row-major order. What mathematics leaves open (signs of reflections, phases
-//! of vectors, order of eigenvalues) is settled here, as LAPACK does where it has a rule, so that the
-//! answers can be compared.
+//! Matrices are slices in row-major order. Mathematics leaves some things open: signs of reflections,
+//! phases of vectors, order of eigenvalues. They are settled here, as in LAPACK if it has a rule, so
+//! that answers can be compared.
 
 mod eigen;
 mod exponential;
@@ -26,18 +26,18 @@ use num_traits::NumAssign;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoConvergence;
 
-/// Which factors are wanted beside the values.
+/// Factors to compute beside the values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Vectors {
     /// None.
     No,
-    /// As many as there are values.
+    /// One for each value.
     Reduced,
     /// A whole basis.
     Full,
 }
 
-/// The triangle of a matrix that counts.
+/// The triangle of a matrix that is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Triangle {
     /// The upper, not the lower one?
@@ -46,11 +46,11 @@ pub struct Triangle {
     pub unit: bool,
 }
 
-/// What says, with the factors, how a symmetric or Hermitian matrix was factorised.
+/// Pivots of the factorisation of a symmetric or Hermitian matrix.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ldl {
-    /// For each row that, from 1, which it was exchanged with; for both rows of a block of 2 × 2 the
-    /// negative of that which the second was.
+    /// For each row, the 0-based row that it was exchanged with; both rows of a block of 2 × 2 have
+    /// the negative of the second's.
     pub pivots: Vec<i32>,
     /// The first block that is 0, from 0.
     pub zero: Option<usize>,
@@ -78,17 +78,16 @@ pub struct Eigen<W, V> {
 
 /// The numbers that matrices are made of: `f64` and `Complex64`.
 pub trait Field: Copy + Send + Sync + 'static {
-    /// The lower factor `L` of `A = L·Lᴴ`, in place of `A` `[n, n]`, of which only the lower triangle
-    /// is read. If a leading minor is not positive, its order, and the factor is of no use.
+    /// The lower factor `L` of `A = L·Lᴴ`, in place of `A` `[n, n]`. Only the lower triangle is read.
     fn cholesky(a: &mut [Self], n: usize) -> Option<usize>;
 
     /// `P·A = L·U` by partial pivoting, `L` (without its diagonal of 1) and `U` in place of `A`
     /// `[m, n]`; of singular matrices, too. Gives the row, from 0, that each row was exchanged with.
     fn lu(a: &mut [Self], m: usize, n: usize) -> Vec<usize>;
 
-    /// `P·A·Pᵀ = L·D·Lᵀ` of a symmetric `A` `[n, n]`, or `L·D·Lᴴ` of a Hermitian one, of which only the
-    /// lower triangle is read: `L` (without its diagonal of 1) and `D`, of blocks of 1 × 1 and 2 × 2,
-    /// in place of that, above it 0.
+    /// `P·A·Pᵀ = L·D·Lᵀ` of a symmetric `A` `[n, n]`, or `L·D·Lᴴ` of a Hermitian one. Only the lower
+    /// triangle is read. `L` (without its diagonal of 1) and `D` take its place, with 0 above; `D` has
+    /// blocks of 1 × 1 and 2 × 2.
     fn ldl(a: &mut [Self], n: usize, hermitian: bool) -> Ldl;
 
     /// Solves `A·X = B` in place of `B` `[n, k]`, by the factors and pivots that [`Field::ldl`] gives
@@ -105,33 +104,32 @@ pub trait Field: Copy + Send + Sync + 'static {
     /// `[k, n]`, where `k` is the smaller size, or `m` if the basis is to be complete.
     fn qr(a: &[Self], m: usize, n: usize, complete: bool) -> (Vec<Self>, Vec<Self>);
 
-    /// Householder's reflections of `A` `[m, n]` as LAPACK's `geqrf` has them: `R` in the upper
-    /// triangle, below it the vectors; gives their factors `τ`, as many as the smaller size.
+    /// Householder's reflections of `A` `[m, n]` as in LAPACK's `geqrf`: `R` in the upper triangle,
+    /// below it the vectors. Returns their factors `τ`, as many as the smaller size.
     fn reflections(a: &mut [Self], m: usize, n: usize) -> Vec<Self>;
 
-    /// The first `n` columns of the product of the reflections whose vectors are below the diagonal
-    /// of `a` `[m, n]`, in place of it; there are no more factors `tau` than columns.
+    /// The first `n` columns of a product of reflections, in place of `a` `[m, n]`. The vectors of
+    /// the reflections are below the diagonal of `a`. There are no more factors `tau` than columns.
     fn product_of_reflections(a: &mut [Self], m: usize, n: usize, tau: &[Self]);
 
-    /// The singular value decomposition of `A` `[m, n]`. Of each pair of vectors the left one has a
+    /// The singular value decomposition of `A` `[m, n]`. In each pair of vectors the left one has a
     /// [leading element](crate) that is real and positive.
     ///
     /// # Errors
-    /// An element is not finite.
+    /// Fails if an element is not finite.
     fn svd(a: &[Self], m: usize, n: usize, vectors: Vectors) -> Result<Svd<Self>, NoConvergence>;
 
-    /// Eigenvalues, smallest first, of a Hermitian matrix `[n, n]`, of which only the lower triangle
-    /// is read.
+    /// Eigenvalues, smallest first, of a Hermitian matrix `[n, n]`. Only the lower triangle is read.
     ///
     /// # Errors
-    /// An element is not finite.
+    /// Fails if an element is not finite.
     fn eigh(a: &[Self], n: usize, vectors: bool) -> Result<Eigen<f64, Self>, NoConvergence>;
 
     /// Eigenvalues of any square matrix `[n, n]`, by their real, then their imaginary part; of a
     /// real matrix's conjugate pairs that with the positive imaginary part first.
     ///
     /// # Errors
-    /// An element is not finite.
+    /// Fails if an element is not finite.
     fn eig(
         a: &[Self],
         n: usize,
@@ -219,7 +217,7 @@ fields! {
     Complex64, faer::linalg::solvers::Eigen::new, reflections::qr;
 }
 
-/// What algorithms need of a [`Field`].
+/// Operations that the algorithms need of a [`Field`].
 trait Number: ComplexField<Real = f64> + NumAssign + Neg<Output = Self> + Copy {}
 
 impl<T: ComplexField<Real = f64> + NumAssign + Neg<Output = Self> + Copy> Number for T {}

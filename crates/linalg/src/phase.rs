@@ -3,7 +3,7 @@
 use crate::Number;
 
 /// The factor that makes a vector's leading element real and positive: the first one whose modulus is
-/// at least half the largest, so that rounding does not choose between two that are equal.
+/// at least half the largest. So rounding does not choose between two that are equal.
 pub(crate) fn factor<T: Number>(vector: impl Iterator<Item = T> + Clone) -> T {
     let square = |x: &T| T::abs2_impl(x);
     let largest = vector.clone().map(|x| square(&x)).fold(0.0, f64::max);

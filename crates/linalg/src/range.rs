@@ -3,8 +3,8 @@
 
 use crate::Number;
 
-/// The sizes of elements that algorithms take as they are: far from numbers whose squares, or the
-/// products of a few of them, are infinite or 0.
+/// The sizes of elements that algorithms take without scaling. Squares and products of a few such
+/// numbers are neither infinite nor 0.
 const TAME: std::ops::RangeInclusive<f64> = 1e-60..=1e60;
 
 /// A power of two that brings a size to between ½ and 4; the nearest one for those below the normal

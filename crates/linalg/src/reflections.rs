@@ -1,6 +1,6 @@
-//! Householder's reflections, one by one, as LAPACK's `geqr2` and `org2r` define them
-//! ([LAPACK Users' Guide](https://netlib.org/lapack/lug/node69.html)): `H = 1 − τ·v·vᴴ`, where the first
-//! element of `v` is 1, and `Hᴴ` brings a column to a real number `β` and zeros.
+//! Householder's reflections, one by one, as LAPACK's `geqr2` and `org2r` define them ([LAPACK Users'
+//! Guide](https://netlib.org/lapack/lug/node69.html)): `H = 1 − τ·v·vᴴ`, where the first element of `v`
+//! is 1. `Hᴴ` turns a column into a real number `β` and zeros.
 
 use crate::{Number, range};
 

@@ -1,4 +1,4 @@
-//! What factors are multiplied together again is the matrix.
+//! The product of the factors is the matrix.
 
 use num_complex::Complex64;
 use rustorch_linalg::{Field, Triangle, Vectors};

@@ -1,10 +1,10 @@
 //! The K formats with minima: `Q2_K`, `Q4_K`, `Q5_K`.
 //!
-//! To quantise, every group gets the scale and the minimum of least weighted error; those of all
-//! groups are then rounded to a few bits, and the values are coded anew with what the rounding has
-//! left. Source of the method: `make_qkx2_quants` and its callers in ggml-quants.c.
+//! Quantising gives every group the scale and the minimum of least weighted error; those of all
+//! groups are then rounded to a few bits. The values are coded again with the rounded ones. Source
+//! of the method: `make_qkx2_quants` and its callers in ggml-quants.c.
 
-use crate::numerics::{nearest_int, nearest_level, transpose};
+use crate::numerics::{multiples, nearest_int, nearest_level, transpose};
 use half::f16;
 use std::array::from_fn;
 
@@ -17,26 +17,7 @@ pub(crate) struct Affine<const GROUP: usize, const GROUPS: usize> {
     pub(crate) codes: [[u8; GROUP]; GROUPS],
 }
 
-impl<const GROUP: usize, const GROUPS: usize> Affine<GROUP, GROUPS> {
-    /// A group's scale and minimum.
-    #[inline(always)]
-    fn group(&self, g: usize) -> (f32, f32) {
-        let scale = self.d.to_f32() * f32::from(self.scales[g]);
-        let min = self.dmin.to_f32() * f32::from(self.mins[g]);
-        (scale, min)
-    }
-
-    /// Writes the block's values.
-    #[inline(always)]
-    pub(crate) fn dequantize(&self, out: &mut [[f32; GROUP]; GROUPS]) {
-        for (g, out) in out.iter_mut().enumerate() {
-            let (scale, min) = self.group(g);
-            *out = self.codes[g].map(|code| scale * f32::from(code) - min);
-        }
-    }
-}
-
-/// What distinguishes the formats.
+/// The differences between the formats.
 pub(crate) struct Search<W, E> {
     /// The largest code.
     pub(crate) max_code: u8,
@@ -73,8 +54,9 @@ impl<W, E: Fn(f32) -> f32> Search<W, E> {
             codes,
         };
         let max_code = i32::from(self.max_code);
+        let (scales, mins) = (multiples(d, &scales), multiples(dmin, &mins));
         for (g, x) in x.iter().enumerate() {
-            let (scale, min) = block.group(g);
+            let (scale, min) = (scales[g], mins[g]);
             if scale != 0.0 {
                 let code = |x| nearest_int((x + min) / scale).clamp(0, max_code) as u8;
                 block.codes[g] = x.map(code);
@@ -83,9 +65,9 @@ impl<W, E: Fn(f32) -> f32> Search<W, E> {
         block
     }
 
-    /// Searches the scales and minima (negated, as blocks store them) with the codes they give:
-    /// those of the group's range to begin with, then for every candidate scale the weighted
-    /// least-squares fit to the codes that it gives.
+    /// Searches the scales and minima (negated, as blocks store them) with the codes they give: the candidates
+    /// begin with the group's range. Then every scale is the weighted least-squares fit to the codes that it
+    /// gives.
     fn fit<const GROUP: usize, const GROUPS: usize>(
         &self,
         groups: &[[f32; GROUP]; GROUPS],

@@ -1,8 +1,8 @@
 //! Bit fields in planes, the one layout that all formats use for their codes.
 //!
-//! A chunk of `STRIDE` bytes holds `8 / BITS` planes of `STRIDE` codes each: the lowest bits of all
-//! bytes are the first `STRIDE` codes in order, the bits above them the next `STRIDE` codes, and so
-//! on. A vector unit unpacks a plane with one shift and one mask.
+//! A chunk of `STRIDE` bytes holds `8 / BITS` planes of `STRIDE` codes each: the lowest bits of all bytes are
+//! the first `STRIDE` codes in order. The bits above them are the next `STRIDE` codes, and so on. A vector unit
+//! unpacks a plane with one shift and one mask.
 
 /// Adds the fields of `packed`, shifted left by `at`, to `codes`.
 #[inline(always)]
@@ -43,6 +43,14 @@ pub(crate) fn pack<const BITS: usize, const STRIDE: usize>(
                 *byte |= ((code >> at) & mask::<BITS>()) << (plane * BITS);
             }
         }
+    }
+}
+
+/// Makes codes bytes in two's complement, around a zero point.
+#[inline(always)]
+pub(crate) fn centre<const ZERO: u8>(codes: &mut [u8]) {
+    for code in codes {
+        *code = code.wrapping_sub(ZERO);
     }
 }
 

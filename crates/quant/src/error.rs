@@ -1,8 +1,8 @@
-//! What can go wrong between values and blocks.
+//! Errors of values and blocks.
 
 use crate::BlockFormat;
 
-/// Why a conversion was refused.
+/// The reason why a conversion was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantError {
     /// The number of values does not fill whole blocks.
@@ -30,8 +30,22 @@ pub enum QuantError {
         /// The bytes given.
         bytes: usize,
     },
+    /// The values and the scales or minima describe different numbers of groups.
+    #[error(
+        "{elements} values in {format} have {groups} groups, not {given}: pass a scale and a minimum for each"
+    )]
+    Groups {
+        /// The format asked for.
+        format: BlockFormat,
+        /// The number of values given.
+        elements: usize,
+        /// The groups that so many values have.
+        groups: usize,
+        /// The scales or minima given.
+        given: usize,
+    },
     /// No block format has this name.
-    #[error("`{name}` is no block format: use one of {}", names())]
+    #[error("unknown block format `{name}`: use one of {}", names())]
     UnknownFormat {
         /// The name as it was given.
         name: String,

@@ -1,6 +1,7 @@
 //! The run-time view: one table of all formats, from which everything else is derived.
 
 mod block;
+mod mxfp4;
 mod q2_k;
 mod q3_k;
 mod q4_0;
@@ -15,11 +16,12 @@ mod q8_1;
 mod q8_k;
 
 use crate::QuantError;
-use block::{dequantize_blocks, quantize_blocks};
+use block::{dequantize_blocks, quantize_blocks, unpack_blocks};
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-pub use block::Block;
+pub use block::{Block, LEAST_GROUP, MOST_VALUES, Parts};
 
 macro_rules! formats {
     ($d:tt $($(#[$doc:meta])* $variant:ident = $name:literal, $module:ident::$block:ident;)+) => {
@@ -43,9 +45,9 @@ macro_rules! formats {
             }
         }
 
-        /// Hands all formats to a macro, which makes a table of its own from them: to
-        /// `for_each_format!(table)` that is `table! { Q4_0 q4_0 BlockQ4_0, … }`, of each the name
-        /// in [`BlockFormat`], the file's and the block's.
+        /// Passes all formats to a macro, which builds a table from them. `for_each_format!(table)`
+        /// is `table! { Q4_0 q4_0 BlockQ4_0, … }`, with the names in [`BlockFormat`], of the file
+        /// and of the block.
         #[macro_export]
         macro_rules! for_each_format {
             ($d table:ident) => { $d table! { $($variant $module $block),+ } };
@@ -80,13 +82,19 @@ formats! {
     /// 256 values of 8 bits, an f32 scale and sums of 16, for dot products with the other K
     /// formats: 9.125 bits a value.
     Q8K = "Q8_K", q8_k::BlockQ8K;
+    /// 32 values of FP4 with a power of two as their scale: 4.25 bits a value.
+    Mxfp4 = "MXFP4", mxfp4::BlockMxfp4;
 }
 
-/// What the table derives from a block type.
+/// Facts that the table derives from a block type.
 struct Codec {
     name: &'static str,
     block_len: usize,
     block_bytes: usize,
+    group_len: usize,
+    codes: RangeInclusive<i8>,
+    has_minima: bool,
+    unpack: fn(&[u8], Parts<'_>),
     dequantize: fn(&[u8], &mut [f32]),
     quantize: fn(&[f32], &mut [u8]),
 }
@@ -97,6 +105,10 @@ impl Codec {
             name,
             block_len: B::LEN,
             block_bytes: size_of::<B>(),
+            group_len: B::GROUP,
+            codes: B::CODES,
+            has_minima: B::HAS_MINIMA,
+            unpack: unpack_blocks::<B>,
             dequantize: dequantize_blocks::<B>,
             quantize: quantize_blocks::<B>,
         }
@@ -126,6 +138,43 @@ impl BlockFormat {
         } else {
             None
         }
+    }
+
+    /// Values of a block that share a scale, and a minimum if there are any.
+    pub const fn group_len(self) -> usize {
+        self.codec().group_len
+    }
+
+    /// The range of the codes.
+    pub const fn codes(self) -> &'static RangeInclusive<i8> {
+        &self.codec().codes
+    }
+
+    /// Do groups have a minimum? Then codes are not negative.
+    pub const fn has_minima(self) -> bool {
+        self.codec().has_minima
+    }
+
+    /// Writes the codes, scales and minima of the blocks `src`, which may have any alignment, to zeroed `parts`.
+    ///
+    /// # Errors
+    /// [`QuantError`] unless the codes fill whole blocks and `src` has exactly their bytes. Each
+    /// group also needs a scale and a minimum.
+    pub fn unpack(self, src: &[u8], parts: Parts<'_>) -> Result<(), QuantError> {
+        self.check(parts.codes.len(), src.len())?;
+        let groups = parts.codes.len() / self.group_len();
+        for given in [parts.scales.len(), parts.minima.len()] {
+            if given != groups {
+                return Err(QuantError::Groups {
+                    format: self,
+                    elements: parts.codes.len(),
+                    groups,
+                    given,
+                });
+            }
+        }
+        (self.codec().unpack)(src, parts);
+        Ok(())
     }
 
     /// Writes the values of the blocks `src`, which may have any alignment, to `dst`.

@@ -1,13 +1,13 @@
 //! Block-quantised number formats: layout, quantise, dequantise.
 //!
-//! The formats are those of [ggml](https://github.com/ggml-org/ggml), which GGUF files hold. Each
-//! lives in its own file with its block as a plain struct whose bytes are those in a GGUF file.
+//! The formats are those of [ggml](https://github.com/ggml-org/ggml), which GGUF files hold. Each has its own
+//! file with its block as a plain struct. The struct's bytes are those in a GGUF file.
 //! [`BlockFormat`] names them at run time and converts rows, [`Block`] does so at compile time.
 //!
-//! Quantising gives the bytes of ggml's reference quantisers (`quantize_row_*_ref`, no importance
-//! matrix), dequantising the values of the Python package `gguf`, bit for bit: f32 arithmetic in
-//! the same order, no product fused with a sum. That is what ggml's C code means and its x86 builds
-//! do; a build whose compiler fuses them, as on ARM, may differ in a last bit.
+//! Quantising gives the bytes of ggml's reference quantisers (`quantize_row_*_ref`, no importance matrix).
+//! Dequantising gives the values of the Python package `gguf`, bit for bit: f32 arithmetic in the same order,
+//! no product fused with a sum. ggml's C code means that, and its x86 builds do it; a build whose compiler
+//! fuses them, as on ARM, may differ in a last bit.
 //!
 //! ```
 //! use rustorch_quant::BlockFormat;

@@ -1,5 +1,6 @@
 //! Rounding as ggml does it, on which the bytes of its files depend.
 
+use half::f16;
 use std::array::from_fn;
 
 /// Groups whose largest magnitude is below this become zero (ggml's `GROUP_MAX_EPS`).
@@ -85,6 +86,16 @@ pub(crate) fn range<const N: usize>(x: &[f32; N]) -> (f32, f32) {
 #[inline(always)]
 pub(crate) fn inverse(x: f32) -> f32 {
     if x == 0.0 { 0.0 } else { 1.0 / x }
+}
+
+/// Multiples of a scale.
+#[inline(always)]
+pub(crate) fn multiples<N: Copy + Into<f32>, const GROUPS: usize>(
+    scale: f16,
+    numbers: &[N; GROUPS],
+) -> [f32; GROUPS] {
+    let scale = scale.to_f32();
+    numbers.map(|number| scale * number.into())
 }
 
 /// Groups of values to the groups' first values, second values, and so on.

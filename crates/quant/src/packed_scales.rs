@@ -2,9 +2,9 @@
 
 /// Unpacks the scales and the minima, each below 64, of the groups of a `Q4_K` or `Q5_K` block.
 ///
-/// Bytes 0 to 3 hold scales 0 to 3 in their low six bits, bytes 4 to 7 likewise minima 0 to 3.
-/// Bytes 8 to 11 hold the low four bits of scales 4 to 7 and, above them, of minima 4 to 7, whose
-/// high two bits are on top of bytes 0 to 7.
+/// Bytes 0 to 3 hold scales 0 to 3 in their low six bits. Bytes 4 to 7 hold minima 0 to 3 likewise.
+/// Bytes 8 to 11 hold the low four bits of scales 4 to 7. Above them are those of minima 4 to 7.
+/// Their high two bits are on top of bytes 0 to 7.
 #[inline]
 pub fn unpack_scales_mins(packed: &[u8; 12]) -> ([u8; 8], [u8; 8]) {
     let (mut scales, mut mins) = ([0; 8], [0; 8]);

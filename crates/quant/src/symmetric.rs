@@ -1,6 +1,6 @@
 //! The K formats without minima: `Q3_K`, `Q6_K`.
 
-use crate::numerics::nearest_int;
+use crate::numerics::{multiples, nearest_int};
 use half::f16;
 
 /// A block unpacked: value = d × scale × (code − `HALF`).
@@ -11,26 +11,12 @@ pub(crate) struct Symmetric<const HALF: i8> {
 }
 
 impl<const HALF: i8> Symmetric<HALF> {
-    /// A group's scale.
-    #[inline(always)]
-    fn group(&self, g: usize) -> f32 {
-        self.d.to_f32() * f32::from(self.scales[g])
-    }
-
-    /// Writes the block's values.
-    #[inline(always)]
-    pub(crate) fn dequantize(&self, out: &mut [[f32; 16]; 16]) {
-        for (g, out) in out.iter_mut().enumerate() {
-            let scale = self.group(g);
-            *out = self.codes[g].map(|code| scale * f32::from(code as i8 - HALF));
-        }
-    }
-
     /// Codes the values anew with what the rounding of the scales has left, except where that is 0.
     pub(crate) fn recode(&mut self, x: &[[f32; 16]; 16]) {
         let half = i32::from(HALF);
+        let scales = multiples(self.d, &self.scales);
         for (g, x) in x.iter().enumerate() {
-            let scale = self.group(g);
+            let scale = scales[g];
             if scale != 0.0 {
                 let code = |x| (nearest_int(x / scale).clamp(-half, half - 1) + half) as u8;
                 self.codes[g] = x.map(code);

@@ -1,7 +1,7 @@
 //! Wrong lengths are errors; no bytes and no values make a conversion panic.
 
 use proptest::prelude::*;
-use rustorch_quant::{BlockFormat, QuantError};
+use rustorch_quant::{BlockFormat, Parts, QuantError};
 
 #[test]
 fn values_must_fill_blocks() {
@@ -50,6 +50,40 @@ fn bytes_must_match_values() {
     }
 }
 
+/// The error of unpacking two blocks to parts of these lengths.
+fn unpacked(format: BlockFormat, codes: usize, groups: [usize; 2]) -> Option<QuantError> {
+    let [mut scales, mut minima] = groups.map(|groups| vec![0.0; groups]);
+    let parts = Parts {
+        codes: &mut vec![0; codes],
+        scales: &mut scales,
+        minima: &mut minima,
+    };
+    let bytes = vec![0; 2 * format.block_bytes()];
+    format.unpack(&bytes, parts).err()
+}
+
+#[test]
+fn parts_must_match_bytes() {
+    for &format in BlockFormat::ALL {
+        let elements = 2 * format.block_len();
+        let groups = elements / format.group_len();
+        assert_eq!(unpacked(format, elements, [groups; 2]), None);
+        let partial = unpacked(format, elements - 1, [groups; 2]);
+        assert!(matches!(partial, Some(QuantError::PartialBlock { .. })));
+        for given in [[groups + 1, groups], [groups, groups - 1]] {
+            let error = unpacked(format, elements, given).unwrap();
+            let wrong = given.into_iter().find(|&given| given != groups).unwrap();
+            let expected = QuantError::Groups {
+                format,
+                elements,
+                groups,
+                given: wrong,
+            };
+            assert_eq!(error, expected);
+        }
+    }
+}
+
 #[test]
 fn no_values_are_no_bytes() {
     for &format in BlockFormat::ALL {
@@ -73,12 +107,26 @@ fn errors_say_what_to_do() {
     assert_eq!(length.to_string(), text);
     let unknown = "Q9_Z".parse::<BlockFormat>().unwrap_err().to_string();
     assert!(
-        unknown.starts_with("`Q9_Z` is no block format: use one of Q4_0, Q4_1,"),
+        unknown.starts_with("unknown block format `Q9_Z`: use one of Q4_0, Q4_1,"),
         "{unknown}"
     );
 }
 
 proptest! {
+    #[test]
+    fn codes_are_those_of_the_format(bytes in proptest::collection::vec(any::<u8>(), 292)) {
+        for &format in BlockFormat::ALL {
+            let mut codes = vec![0; format.block_len()];
+            let groups = format.block_len() / format.group_len();
+            let [mut scales, mut minima] = [(); 2].map(|()| vec![0.0; groups]);
+            let parts = Parts { codes: &mut codes, scales: &mut scales, minima: &mut minima };
+            prop_assert!(format.unpack(&bytes[..format.block_bytes()], parts).is_ok());
+            let are_known = codes.iter().all(|&code| format.codes().contains(&(code as i8)));
+            prop_assert!(are_known, "{format}");
+            prop_assert!(format.has_minima() || minima.iter().all(|&minimum| minimum == 0.0));
+        }
+    }
+
     #[test]
     fn any_bytes_dequantise(bytes in proptest::collection::vec(any::<u8>(), 292), at in 0..4_usize) {
         for &format in BlockFormat::ALL {

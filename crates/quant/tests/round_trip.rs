@@ -25,6 +25,7 @@ fn error_is_within_llama_cpps_limits() {
             let limit = match format {
                 BlockFormat::Q2K => 0.0075,
                 BlockFormat::Q3K => 0.0040,
+                BlockFormat::Mxfp4 => 0.0030,
                 _ => 0.002,
             };
             let error = round_trip_error(format, &x);

@@ -1,4 +1,4 @@
-//! What the parameters of an operation are bound to.
+//! Bindings of an operation's parameters.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

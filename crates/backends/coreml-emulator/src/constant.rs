@@ -87,14 +87,14 @@ fn packed(data_type: DataType, bytes: &[u8]) -> Result<Data, String> {
     })
 }
 
-/// Numbers of so many bits, which follow each other from the lowest bit on.
+/// Numbers of `bits` bits, which follow each other from the lowest bit on.
 fn fields(bytes: &[u8], bits: usize) -> Vec<i64> {
     let bit = |at: usize| i64::from(bytes[at / 8] >> (at % 8) & 1);
     let field = |i: usize| (0..bits).map(|b| bit(i * bits + b) << b).sum();
     (0..8 * bytes.len() / bits).map(field).collect()
 }
 
-/// The bytes of a blob: 64 bytes of metadata at `at` tell where they are.
+/// The bytes of a blob: 64 bytes of metadata at `at` have their place.
 fn blob(file: &[u8], at: u64, data_type: DataType) -> Result<&[u8], String> {
     let damaged = || format!("no blob at byte {at} of the weights");
     let at = usize::try_from(at).map_err(|_| damaged())?;

@@ -1,4 +1,4 @@
-//! The calls to Core ML, emulated: adversarial where Apple's documents leave room.
+//! The calls to Core ML, emulated: adversarial if Apple's documents leave room.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -24,7 +24,7 @@ pub enum Call {
     Load,
     /// [`Api::array`].
     Array,
-    /// [`Api::wait`], which evaluates the program: nothing happens before somebody waits.
+    /// [`Api::wait`], which evaluates the program: nothing happens before a wait.
     Predict,
     /// [`Api::read`].
     Read,
@@ -32,24 +32,24 @@ pub enum Call {
     Fill,
 }
 
-/// What becomes of a call that does not succeed.
+/// Outcome of a failing call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// It fails with this code.
+    /// The call fails with this code.
     Code(isize),
     /// Memory is refused.
     OutOfMemory,
-    /// It never ends.
+    /// The call never ends.
     Hang,
-    /// It ends the process.
+    /// The call ends the process.
     Abort,
 }
 
 /// A Core ML that evaluates programs by itself.
 pub struct Emulated {
     properties: Properties,
-    /// Elements between the rows of arrays of its own, in which it then gives all outputs. `None`
-    /// if it uses what it is offered.
+    /// Elements between the rows of its own arrays, in which it then gives all outputs. `None` if
+    /// it uses offered memory.
     gap: Option<usize>,
     state: Mutex<State>,
     /// Told when calls are held no more.
@@ -63,13 +63,13 @@ struct State {
     units: Option<ComputeUnits>,
     /// Calls of this kind do not go on.
     held: Option<Call>,
-    /// Where the memory of arrays begins.
+    /// Starts of arrays' memory.
     arrays: BTreeSet<usize>,
     /// Surfaces that were made.
     surfaces: usize,
 }
 
-/// An array: memory, and where in it the elements are.
+/// An array: memory, and the positions of the elements in it.
 #[derive(Clone, Debug)]
 pub struct Array {
     memory: HostBuffer,
@@ -78,7 +78,7 @@ pub struct Array {
     elements: ArrayDataType,
 }
 
-/// A prediction that nobody has waited for.
+/// A prediction without a wait so far.
 pub struct Pending {
     model: Arc<Model>,
     inputs: Vec<(String, Array)>,
@@ -86,7 +86,7 @@ pub struct Pending {
     states: Option<States>,
 }
 
-/// What a model keeps, by the names of its states.
+/// State of a model, by name.
 pub type States = Arc<Mutex<BTreeMap<String, Tensor>>>;
 
 impl Emulated {
@@ -95,7 +95,7 @@ impl Emulated {
         Self::with_processor("an emulated Mac", macos)
     }
 
-    /// One with this processor, whose system tells of a Neural Engine from macOS 14 on.
+    /// A machine with this processor, whose system reports a Neural Engine from macOS 14 on.
     pub fn with_processor(processor: &str, macos: u32) -> Self {
         Self {
             properties: Properties::new(
@@ -110,33 +110,33 @@ impl Emulated {
         }
     }
 
-    /// One whose compiler is to be waited for no longer than it has to be.
+    /// The same, with a compiler that is waited for only as long as necessary.
     pub fn compiling_slowly(mut self, compilation: Compilation) -> Self {
         self.properties.compilation = Some(compilation);
         self
     }
 
-    /// One of a machine without a Neural Engine.
+    /// A machine without a Neural Engine.
     pub fn without_neural_engine(mut self) -> Self {
         self.properties.has_neural_engine = Some(false);
         self
     }
 
-    /// One that uses no memory that it is offered: outputs are arrays of its own, with so many
-    /// elements between their rows.
+    /// A machine that uses no offered memory: outputs are its own arrays, with `gap` elements
+    /// between their rows.
     pub fn with_gaps(mut self, gap: usize) -> Self {
         self.gap = Some(gap);
         self
     }
 
-    /// The `nth` call of this kind from now on, beginning with 0, does not succeed.
+    /// The `nth` call of this kind from now on, counted from 0, fails.
     pub fn fail(&self, call: Call, nth: usize, fault: Fault) {
         let mut state = self.state();
         let nth = state.calls.get(&call).copied().unwrap_or_default() + nth;
         state.faults.push((call, nth, fault));
     }
 
-    /// How often there was such a call.
+    /// Number of such calls.
     pub fn calls(&self, call: Call) -> usize {
         self.state().calls.get(&call).copied().unwrap_or_default()
     }
@@ -146,12 +146,12 @@ impl Emulated {
         self.state().units
     }
 
-    /// Calls of this kind do not go on until they are [released](Self::release).
+    /// Calls of this kind block until they are [released](Self::release).
     pub fn hold(&self, call: Call) {
         self.state().held = Some(call);
     }
 
-    /// Calls that were held go on.
+    /// Blocked calls continue.
     pub fn release(&self) {
         self.state().held = None;
         self.released.notify_all();
@@ -162,7 +162,7 @@ impl Emulated {
         self.state().arrays.clone()
     }
 
-    /// How many surfaces were made.
+    /// Number of surfaces that were made.
     pub fn surfaces(&self) -> usize {
         self.state().surfaces
     }
@@ -315,7 +315,7 @@ impl Api for Emulated {
         }
     }
 
-    /// What is offered for outputs holds nothing of use until somebody has waited.
+    /// Offered memory holds nothing of use until a wait.
     fn predict(
         &self,
         model: &Arc<Model>,
@@ -410,7 +410,7 @@ fn strides(shape: &[usize], gap: usize) -> Vec<usize> {
 }
 
 impl Array {
-    /// An array of Core ML's own, full of what is no number.
+    /// An array of Core ML's own, full of NaN.
     fn with_gap(shape: &[usize], elements: ArrayDataType, gap: usize) -> Result<Self, ModelError> {
         let mut array = Self {
             memory: HostBuffer::zeroed(0).ok_or_else(|| generic("no memory"))?,

@@ -1,10 +1,10 @@
 //! A Core ML for tests.
 //!
-//! A package is read from its files, by code that knows nothing of who wrote them but the messages
-//! of the format. Its program is evaluated operation by operation, by the definitions of coremltools,
-//! `converters/mil/mil/ops/defs`: in double precision, with each result rounded to the type that the
-//! program declares. What a result turns out to be has to be what is declared. [`Emulated`] makes of
-//! that the calls that a Mac has.
+//! A package is read from its files, by code that shares only the messages of the format with the
+//! writer. Its program is evaluated operation by operation, by the definitions of coremltools,
+//! `converters/mil/mil/ops/defs`. The evaluation is in double precision, with each result rounded
+//! to the type that the program declares. A result has to be of the declared type. [`Emulated`]
+//! offers this through the calls of a Mac.
 
 mod arguments;
 mod constant;
@@ -27,13 +27,13 @@ use crate::arguments::Arguments;
 pub use crate::emulated::{Array, Call, Emulated, Fault, Pending, States};
 pub use crate::tensor::{Data, Tensor};
 
-/// Why a package is not read or evaluated.
+/// The reason why a package is not read or evaluated.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{place}: {what}")]
 pub struct Error {
     /// The file, operation or feature.
     pub place: String,
-    /// What is wrong with it.
+    /// Description of the fault.
     pub what: String,
 }
 
@@ -46,10 +46,10 @@ impl Error {
     }
 }
 
-/// A package that was read.
+/// A package in memory.
 pub struct Model {
     inputs: Vec<NamedValueType>,
-    /// What its states hold, as types of tensors.
+    /// Contents of its states, as types of tensors.
     states: Vec<NamedValueType>,
     block: Block,
     weights: Vec<u8>,
@@ -61,7 +61,8 @@ impl Model {
     /// Reads the package at `path`.
     ///
     /// # Errors
-    /// Files that are missing or damaged, or a model that is no ML Program with a function `main`.
+    /// Fails for files that are missing or damaged, or a model that is no ML Program with a
+    /// function `main`.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let (spec, weights) = package::read(path)?;
         Self::of(spec, weights)
@@ -105,10 +106,10 @@ impl Model {
             .map(|operation| &*operation.r#type)
     }
 
-    /// States by their names, which hold zeros at first.
+    /// States by name, which begin as zeros.
     ///
     /// # Errors
-    /// A state of anything but halves.
+    /// Fails for a state whose dtype is not `f16`.
     pub fn new_states(&self) -> Result<BTreeMap<String, Tensor>, Error> {
         let state = |declared: &NamedValueType| {
             let ty = declared.r#type.as_ref().and_then(|ty| ty.as_tensor());
@@ -125,16 +126,16 @@ impl Model {
     /// [`Self::predict_with`] of a program without states.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     pub fn predict(&self, inputs: &BTreeMap<String, Tensor>) -> Result<Vec<Tensor>, Error> {
         self.predict_with(inputs, &mut BTreeMap::new())
     }
 
-    /// What the program gives for these inputs, in the order of its outputs. It updates its states.
+    /// Results of the program for these inputs, in the order of its outputs. It updates its states.
     ///
     /// # Errors
-    /// Inputs or states that are not those that it declares; an operation that is not known, or whose
-    /// result is not what it declares; an index that is outside.
+    /// Fails for inputs or states other than the declared ones. Fails for an unknown operation, or
+    /// for one whose result has not the declared type. Fails for an index out of range.
     pub fn predict_with(
         &self,
         inputs: &BTreeMap<String, Tensor>,
@@ -247,13 +248,13 @@ fn bound<'o>(operation: &'o Operation, parameters: &[&str], name: &str) -> Resul
     }
 }
 
-/// What `read_state` gives.
+/// Result of `read_state`.
 fn read(operation: &Operation, states: &BTreeMap<String, Tensor>) -> Result<Tensor, String> {
     let name = bound(operation, &["input"], "input")?;
     states.get(name).cloned().ok_or_else(|| no_state(name))
 }
 
-/// The state that `write_state` writes, and what it does.
+/// The state that `write_state` writes, and its effect.
 fn written<'o, 'v>(
     operation: &'o Operation,
     values: &'v BTreeMap<String, Arc<Tensor>>,
@@ -263,7 +264,7 @@ fn written<'o, 'v>(
     Ok((state?, &**data))
 }
 
-/// Is a tensor what is declared?
+/// Is a tensor of the declared type?
 fn hold_to(declared: &NamedValueType, tensor: &Tensor) -> Result<(), String> {
     let ty = declared.r#type.as_ref().and_then(|ty| ty.as_tensor());
     let (data_type, shape) = ty.ok_or("no type of a tensor")?;

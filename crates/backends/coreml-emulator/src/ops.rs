@@ -1,4 +1,4 @@
-//! What operations give, by their names.
+//! Results of operations, by the operations' names.
 
 mod compression;
 mod elementwise;

@@ -17,11 +17,11 @@ pub struct Tensor {
 /// Elements, each kind in its widest type.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Data {
-    /// Of `Float16` and `Float32`, rounded to those.
+    /// Elements of `Float16` and `Float32`, rounded to those.
     Float(Vec<f64>),
-    /// Of integers, and 0 or 1 of `Bool`.
+    /// Elements of integers, and 0 or 1 for `Bool`.
     Int(Vec<i64>),
-    /// Of a text.
+    /// A text.
     Text(String),
 }
 

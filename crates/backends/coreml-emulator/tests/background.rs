@@ -40,7 +40,7 @@ fn prepared(runtime: &Runtime) -> Executable {
     runtime.prepare(graph(), routing)
 }
 
-/// Where it is computed, which is right, with weights that nobody can write to.
+/// The device that computes it, which is right, with read-only weights.
 fn step(runtime: &Runtime, executable: &Executable, weights: &Storage) -> DeviceType {
     let operands = [Storage::from_host(floats(192)), weights.clone()];
     let outputs = executable.run(&operands).unwrap();
@@ -152,7 +152,7 @@ fn a_cache_that_cannot_be_written_is_one_line() {
         assert_eq!(fallbacks.len(), 1, "{fallbacks:?}");
         let told = fallbacks[0].to_string();
         assert_eq!(fallbacks[0].error.class, FailureClass::Unsupported);
-        let cure = "RUSTORCH_CACHE_DIR names a folder that can be written";
+        let cure = "set RUSTORCH_CACHE_DIR to a writable folder";
         assert!(told.contains(cure) && !told.contains('\n'), "{told}");
         assert_eq!(runtime.used_devices().len(), 1);
     }
@@ -256,7 +256,7 @@ fn preferences_are_told_of_programs_that_ran() {
     let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
     let is_gpu = |line: &String| line.starts_with("coreml:0 prefers GPU for ");
     assert!(lines.iter().any(is_gpu), "{lines:?}");
-    let is_constants = |line: &String| line.starts_with("coreml:0 tells nothing of ");
+    let is_constants = |line: &String| line.starts_with("coreml:0 reports no preference for ");
     assert!(lines.iter().any(is_constants), "{lines:?}");
 }
 

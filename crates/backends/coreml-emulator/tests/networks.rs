@@ -24,7 +24,7 @@ struct Network {
     drawn: u64,
 }
 
-/// Where a value comes from.
+/// Origin of a value.
 enum Source {
     Operand(Storage),
     Node(Op, Vec<usize>),
@@ -300,6 +300,7 @@ fn encoder() -> Network {
         soft_cap: None,
         mask: true,
         past: false,
+        window: None,
         log_sum_exp: false,
     };
     let turned = |net: &mut Network, x: usize| {

@@ -1,5 +1,5 @@
-//! Processes: one that ends while it compiles, one whose disk is full, and those that are ended by
-//! Core ML in place of the one that asked.
+//! Processes that end: one while it compiles, one with a full disk. Others are ended by Core ML in
+//! place of the process that asked.
 
 mod common;
 

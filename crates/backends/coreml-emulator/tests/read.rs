@@ -1,4 +1,4 @@
-//! What is read of a package, and what is refused.
+//! Packages that are read, and packages that are refused.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,5 +1,4 @@
-//! What is asked of Core ML, call by call: all that only a Mac can run is an implementation of
-//! this.
+//! Calls to Core ML: an implementation of this trait is all that only a Mac can run.
 
 use std::fmt::{self, Debug};
 use std::path::Path;
@@ -11,24 +10,24 @@ use rustorch_runtime::{Compilation, FailureClass, HostBuffer};
 use crate::opset::Opset;
 use crate::proto::model::ArrayDataType;
 
-/// What the system says of itself.
+/// Properties of the system.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Properties {
     /// The machine's processor.
     pub name: String,
     /// The system and its version, as text.
     pub system: String,
-    /// The operations that its version knows; `None` of one without ML Programs.
+    /// The operations that its version knows; `None` without ML Programs.
     pub opset: Option<Opset>,
-    /// Has the machine a Neural Engine that Core ML may use? `None` if the system does not tell.
+    /// Does the machine have a Neural Engine for Core ML? `None` if the system does not report it.
     pub has_neural_engine: Option<bool>,
-    /// What compiling takes; `None` if that is no longer than elsewhere.
+    /// Cost of compiling; `None` if it is no larger than elsewhere.
     pub compilation: Option<Compilation>,
 }
 
 impl Properties {
-    /// A machine with this processor, and this system of which it is asked whether there is a Neural
-    /// Engine: with Intel's processors there is none, also where the system does not tell.
+    /// A machine with this processor and system. Intel's processors have no Neural Engine; for
+    /// others the system is asked.
     pub fn new(
         processor: String,
         system: String,
@@ -53,7 +52,7 @@ impl Properties {
 /// The units that Core ML may choose from: `MLComputeUnits`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum ComputeUnits {
-    /// All.
+    /// All units.
     #[default]
     All,
     /// The processor and the Neural Engine.
@@ -122,7 +121,7 @@ impl fmt::Display for ComputeUnit {
     }
 }
 
-/// Why a call failed: an error's code, and its text.
+/// The reason of a failed call: an error's code and text.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("Core ML: {message} ({code})")]
 pub struct ModelError {
@@ -130,12 +129,12 @@ pub struct ModelError {
     pub code: isize,
     /// `localizedDescription`.
     pub message: String,
-    /// Does it come from memory that was refused?
+    /// Was memory refused?
     pub is_out_of_memory: bool,
 }
 
 impl ModelError {
-    /// An error of any kind but the lack of memory.
+    /// Any error except a lack of memory.
     pub fn new(code: isize, message: impl ToString) -> Self {
         Self {
             code,
@@ -144,7 +143,7 @@ impl ModelError {
         }
     }
 
-    /// What to do about it: where there is no memory, free some and try once more; else nothing on
+    /// Answer to the error: if memory is short, free some and try once more; else nothing more on
     /// this device.
     pub(crate) fn class(&self) -> FailureClass {
         match self.is_out_of_memory {
@@ -154,7 +153,7 @@ impl ModelError {
     }
 }
 
-/// Where an output is.
+/// Place of an output.
 pub enum Output<A> {
     /// In the memory that was offered for it.
     Offered,
@@ -164,39 +163,39 @@ pub enum Output<A> {
 
 /// Core ML.
 ///
-/// Memory that is given to an array is kept by it, and the array by the prediction it takes part in.
+/// An array keeps the memory that it was given, and a prediction keeps its arrays.
 pub trait Api: Send + Sync + Sized + 'static {
     /// A loaded `MLModel`.
     type Model: Send + Sync + 'static;
     /// A handle on an `MLMultiArray`.
     type Array: Clone + Send + Debug + 'static;
-    /// An `MLState`: what a model keeps from one prediction to the next.
+    /// An `MLState`: state that a model keeps from one prediction to the next.
     type State: Send + 'static;
     /// A prediction that was begun.
     type Pending: Send + 'static;
 
-    /// What the system says of itself.
+    /// Properties of the system.
     fn properties(&self) -> &Properties;
 
     /// `compileModelAtURL`, whose result is moved to `to`, which is not there yet.
     ///
     /// # Errors
-    /// Core ML does not take the package, or a folder cannot be written.
+    /// Fails if Core ML rejects the package, or if a folder cannot be written.
     fn compile(&self, package: &Path, to: &Path) -> Result<(), ModelError>;
 
     /// `modelWithContentsOfURL:configuration:` of a compiled model.
     ///
     /// # Errors
-    /// Core ML does not take the model.
+    /// Fails if Core ML rejects the model.
     fn load(&self, compiled: &Path, units: ComputeUnits) -> Result<Self::Model, ModelError>;
 
-    /// Which unit Core ML would have each operation of a compiled model run on, in the program's
-    /// order, with the operation's name (`MLComputePlan`). That is a preference, and no word about
-    /// what ran where. Empty where the system does not tell; `None` of an operation that it does not
-    /// tell it of.
+    /// The unit on which Core ML would run each operation of a compiled model, with the operation's
+    /// name (`MLComputePlan`). Operations come in the program's order. The unit is a preference,
+    /// not a record of where it ran. Empty if the system does not report them; `None` for an
+    /// operation without one.
     ///
     /// # Errors
-    /// Core ML does not take the model.
+    /// Fails if Core ML rejects the model.
     fn preferences(
         &self,
         compiled: &Path,
@@ -207,11 +206,11 @@ pub trait Api: Send + Sync + Sized + 'static {
     /// without gaps.
     ///
     /// # Safety
-    /// While a prediction uses the array as an input nobody writes to the memory; while one does as
-    /// an output, nobody else uses it. It has the array's bytes.
+    /// While a prediction uses the array as an input, nothing writes to the memory. While a
+    /// prediction uses it as an output, nothing else uses it.
     ///
     /// # Errors
-    /// Core ML refuses.
+    /// Fails if Core ML reports an error.
     unsafe fn array(
         &self,
         memory: &HostBuffer,
@@ -219,24 +218,24 @@ pub trait Api: Send + Sync + Sized + 'static {
         elements: ArrayDataType,
     ) -> Result<Self::Array, ModelError>;
 
-    /// An array of halves in memory of Core ML's own, which all units share without a copy, rows with
-    /// gaps between them: a pixel buffer over an IOSurface (`initWithPixelBuffer:shape:`). `None` where
-    /// there is none.
+    /// An array of halves in memory of Core ML's own, a pixel buffer over an IOSurface
+    /// (`initWithPixelBuffer:shape:`). All units share it without a copy; its rows have gaps between
+    /// them. `None` if there is no such memory.
     fn surface(&self, shape: &[usize]) -> Option<Self::Array>;
 
     /// `newState` of a model that has states. They hold zeros.
     fn new_state(&self, model: &Self::Model) -> Self::State;
 
-    /// Has the state of a name, while no prediction uses it, hold these elements: all of its halves, in
-    /// order (`getMultiArrayForStateNamed:handler:`).
+    /// Sets the elements of a named state, all of its halves in order, while no prediction uses it
+    /// (`getMultiArrayForStateNamed:handler:`).
     ///
     /// # Errors
-    /// Core ML refuses.
+    /// Fails if Core ML reports an error.
     fn fill(&self, state: &Self::State, name: &str, from: &[u8]) -> Result<(), ModelError>;
 
-    /// Begins a prediction: inputs by their names, arrays that are offered for outputs
-    /// (`outputBackings`), of which Core ML need not make use, and the state of a model that has states,
-    /// of which it is the only prediction.
+    /// Begins a prediction. Inputs come by their names. Arrays are offered for outputs
+    /// (`outputBackings`); Core ML need not use them. A model with states gets its state, and has one
+    /// prediction at a time.
     fn predict(
         &self,
         model: &Self::Model,
@@ -245,9 +244,9 @@ pub trait Api: Send + Sync + Sized + 'static {
         state: Option<&Self::State>,
     ) -> Self::Pending;
 
-    /// Waits until a prediction is complete, but no longer than `limit`: where its outputs are, in
-    /// the order in which arrays were offered for them. `None` if it is not complete; it may then go
-    /// on.
+    /// Waits until a prediction is complete, at most for `limit`. Returns the locations of its
+    /// outputs, in the order of the offered arrays. `None` if it is not complete; it may then
+    /// continue.
     fn wait(
         &self,
         pending: Self::Pending,
@@ -257,13 +256,13 @@ pub trait Api: Send + Sync + Sized + 'static {
     /// Copies the elements of an array, which lie by its strides, to `to`, which has as many bytes.
     ///
     /// # Errors
-    /// Core ML refuses.
+    /// Fails if Core ML reports an error.
     fn read(&self, array: &Self::Array, to: &mut [u8]) -> Result<(), ModelError>;
 
-    /// Copies elements, of which `from` has as many bytes, to where they lie by the strides of an array
-    /// that no prediction uses.
+    /// Copies elements to an array that no prediction uses, by the strides of the array. `from` has the
+    /// bytes of all elements.
     ///
     /// # Errors
-    /// Core ML refuses.
+    /// Fails if Core ML reports an error.
     fn write(&self, array: &Self::Array, from: &[u8]) -> Result<(), ModelError>;
 }

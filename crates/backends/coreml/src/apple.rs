@@ -35,7 +35,7 @@ use crate::boundary::{gathered, scatter};
 use crate::opset::Opset;
 use crate::proto::model::ArrayDataType;
 
-/// What its compiler takes: a second or more, as those tell who convert models with it. No single
+/// Cost of its compiler: a second or more, by reports from conversions of models. No single
 /// operation is worth that.
 const COMPILATION: Compilation = Compilation {
     program: Duration::from_secs(1),
@@ -77,7 +77,7 @@ impl System {
     }
 }
 
-/// What the kernel says under a name.
+/// Text of the kernel under a name.
 fn text_of_system(name: &CStr) -> Option<String> {
     let mut bytes = [0_u8; 256];
     let mut length = bytes.len();
@@ -102,7 +102,7 @@ fn has_neural_engine() -> Option<bool> {
     Some(devices.iter().any(is_engine))
 }
 
-/// Which of the units that are known a device is.
+/// Known unit of a device.
 fn unit(device: &ProtocolObject<dyn MLComputeDeviceProtocol>) -> Option<ComputeUnit> {
     let classes = [
         (MLCPUComputeDevice::class(), ComputeUnit::Cpu),
@@ -126,7 +126,7 @@ fn error(error: &NSError) -> ModelError {
     }
 }
 
-/// An error's text in one line, with those of the errors that it comes from, which tell more.
+/// An error's text in one line, with the texts of its causes, which say more.
 fn message(error: &NSError) -> String {
     let text = error.localizedDescription().to_string();
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -191,7 +191,7 @@ fn sizes(numbers: &NSArray<NSNumber>) -> Vec<usize> {
     numbers.iter().map(|n| n.as_usize()).collect()
 }
 
-/// Waits for what a completion handler sends.
+/// Waits for a completion handler's result.
 fn await_handler<T>(told: &Receiver<Result<T, ModelError>>) -> Result<T, ModelError> {
     let lost = |_| ModelError::new(0, "nothing was completed");
     told.recv().map_err(lost)?
@@ -209,7 +209,7 @@ fn compiled(package: &NSURL) -> Result<Retained<NSURL>, ModelError> {
 /// A loaded model.
 pub(crate) struct Model {
     model: Retained<MLModel>,
-    /// Who predicts synchronously does so alone.
+    /// Lock of synchronous predictions, which run one at a time.
     turn: Mutex<()>,
 }
 
@@ -226,10 +226,10 @@ pub(crate) struct Array(Retained<MLMultiArray>);
 // SAFETY: an array has no thread of its own; what is in its memory is its users' concern.
 unsafe impl Send for Array {}
 
-/// What a model keeps.
+/// State of a model.
 pub(crate) struct State(Retained<MLState>);
 
-/// What a prediction gives.
+/// Results of a prediction.
 struct Features(Retained<ProtocolObject<dyn MLFeatureProvider>>);
 
 // SAFETY: features are read by one thread, and written by none once they are complete.
@@ -240,7 +240,7 @@ struct Prediction {
     model: Arc<Model>,
     inputs: Retained<ProtocolObject<dyn MLFeatureProvider>>,
     options: Retained<MLPredictionOptions>,
-    /// Of a model that has states. Systems that know those predict asynchronously.
+    /// State of a model that has states. Systems with states predict asynchronously.
     state: Option<Retained<MLState>>,
 }
 
@@ -320,7 +320,7 @@ fn provider(
     Ok(ProtocolObject::from_retained(provider))
 }
 
-/// What `object` makes of arrays, by their names.
+/// A dictionary of arrays, converted by `object`, by their names.
 fn dictionary(
     arrays: &[(String, Array)],
     object: impl Fn(&Array) -> Retained<AnyObject>,
@@ -368,7 +368,7 @@ fn pixels(width: usize, height: usize) -> Option<CFRetained<CVPixelBuffer>> {
     Some(unsafe { CFRetained::from_raw(created) })
 }
 
-/// Where an output is.
+/// Place of an output.
 fn result(features: &Features, name: &str, offered: &Array) -> Result<Output<Array>, ModelError> {
     // SAFETY: the features are complete.
     let value = unsafe { features.0.featureValueForName(&NSString::from_str(name)) };

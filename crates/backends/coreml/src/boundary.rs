@@ -1,4 +1,4 @@
-//! What goes into a program and comes out of it, in memory.
+//! Inputs and outputs of a program, in memory.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,7 +10,8 @@ use rustorch_runtime::HostBuffer;
 use crate::emit::{Feature, places};
 use crate::proto::model::ArrayDataType;
 
-/// A graph whose inputs are tensors without gaps, and what those are in another graph.
+/// A graph whose inputs are tensors without gaps, and the values of another graph that they stand
+/// for.
 pub(crate) struct Dense {
     pub(crate) graph: Graph,
     pub(crate) sources: Vec<Source>,
@@ -103,7 +104,7 @@ impl Dense {
     }
 }
 
-/// Are elements of `dtype` in memory what the feature's array has?
+/// Are elements in memory of the array's type?
 pub(crate) fn is_in_place(feature: &Feature) -> bool {
     matches!(
         (feature.ty.dtype, feature.elements),
@@ -147,8 +148,8 @@ pub(crate) fn gathered(
     ))
 }
 
-/// Puts elements, of which `from` has as many bytes, to where they lie by the strides of an array; are
-/// these places among the bytes?
+/// Puts elements to their places by the strides of an array; `from` has their bytes. Are these places
+/// among the bytes?
 #[cfg(any(test, target_os = "macos", target_os = "ios"))]
 pub(crate) fn scatter(
     from: &[u8],
@@ -167,7 +168,7 @@ pub(crate) fn scatter(
     true
 }
 
-/// Where the elements of an array of so many bytes lie; `None` if some lie elsewhere.
+/// Layout of the elements in an array of `bytes` bytes; `None` if some lie elsewhere.
 #[cfg(any(test, target_os = "macos", target_os = "ios"))]
 fn strided(bytes: usize, shape: &[usize], strides: &[usize], size: usize) -> Option<Layout> {
     let step = |(&n, &stride): (&usize, &usize)| n.checked_sub(1)?.checked_mul(stride);
@@ -185,7 +186,7 @@ fn strided(bytes: usize, shape: &[usize], strides: &[usize], size: usize) -> Opt
 
 /// Why elements cannot go into a program.
 pub(crate) enum Unfit {
-    /// An index that is outside of what it is an index of.
+    /// An index that is out of range.
     Index(String),
     /// An integer of more than 32 bits.
     Wide(i64),

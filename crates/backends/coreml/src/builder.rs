@@ -46,7 +46,7 @@ impl Origin {
 /// Results of an operation: nearly always one.
 pub(crate) type Vars = SmallVec<[Var; 1]>;
 
-/// What a parameter is bound to.
+/// Binding of a parameter.
 pub(crate) enum Arg<'a> {
     Var(&'a Var),
     List(&'a [Var]),
@@ -69,7 +69,7 @@ impl From<Constant> for Arg<'_> {
 
 /// The body of a program that is being written.
 pub(crate) struct Builder {
-    /// What it is written for.
+    /// Target of the program.
     pub(crate) target: Target,
     operations: Vec<Operation>,
     weights: WeightsWriter,
@@ -120,7 +120,7 @@ impl Builder {
     /// A constant as a value of the program.
     ///
     /// # Errors
-    /// `weight.bin` cannot hold it.
+    /// Fails if `weight.bin` cannot hold the constant.
     pub(crate) fn try_constant(&mut self, constant: &Constant) -> Result<Var, BlobError> {
         let value = constant.store(&mut self.weights)?;
         let name = self.name("c");
@@ -138,7 +138,7 @@ impl Builder {
     /// Weights in groups along their rows, as floats of the type that the program computes in.
     ///
     /// # Errors
-    /// `weight.bin` cannot hold them.
+    /// Fails if `weight.bin` cannot hold the weights.
     pub(crate) fn try_groups(&mut self, groups: Groups, shape: &[usize]) -> Result<Var, BlobError> {
         if self.target.opset < GROUPS_SINCE {
             let rows = self.try_rows(groups)?;
@@ -185,7 +185,7 @@ impl Builder {
         })
     }
 
-    /// What places in one list of numbers stand for, as floats of the type that the program computes in.
+    /// Values of places in one list of numbers, as floats of the type that the program computes in.
     fn try_palette(&mut self, indices: &Constant, values: Vec<f64>) -> Result<Var, BlobError> {
         let data_type = self.target.precision.data_type();
         let shape = indices.shape();
@@ -300,14 +300,14 @@ impl Builder {
         });
     }
 
-    /// What a state holds at this place of the program.
+    /// Contents of a state at this place of the program.
     pub(crate) fn read_state(&mut self, state: &Var) -> Var {
         let inputs = self.inputs(&[("input", state.into())]);
         let name = self.name("v");
         self.append("read_state", name, inputs, state.data_type, &state.shape)
     }
 
-    /// Has a state hold `x`, which is of its type, from this place of the program on.
+    /// Writes `x` into a state of the same type at this place of the program.
     pub(crate) fn write_state(&mut self, state: &Var, x: &Var) {
         let inputs = self.inputs(&[("input", state.into()), ("data", x.into())]);
         let name = self.name("v");
@@ -345,7 +345,7 @@ impl Builder {
         self.append("identity", name, inputs, var.data_type, &var.shape)
     }
 
-    /// What parameters are bound to. Constants among it are appended.
+    /// Bindings of parameters. Constants among them are appended.
     fn inputs(&mut self, args: &[(&str, Arg)]) -> BTreeMap<String, Argument> {
         let by_name = |var: &Var| Binding {
             binding: Some(BindingKind::Name(var.name.clone())),
@@ -463,7 +463,7 @@ fn broadcast(x: &Var, y: &Var) -> Shape {
     shape.expect("inference has checked that the shapes broadcast")
 }
 
-/// What `cast` calls the types that it can give on every system.
+/// Name in `cast` of the types that every system has.
 fn cast_name(data_type: DataType) -> &'static str {
     match data_type {
         DataType::Float16 => "fp16",

@@ -1,8 +1,8 @@
-//! Compiled models on disk, by the hash of what they were made from, shared between processes.
+//! Compiled models on disk, by the hash of their sources, shared between processes.
 //!
-//! An entry is a folder. It is made under another name and renamed, so that it is whole or not there;
-//! who uses it holds a lock on a file in it, so that it is not removed meanwhile. All that is
-//! unfinished is in the cache's own folder, too, where it is found and removed if its maker ended.
+//! An entry is a folder. It is made under another name and renamed, so that it is whole or not there.
+//! Users lock a file in it, so that it is not removed while in use. Unfinished entries are in the
+//! cache's own folder, too. They are found and removed there if their maker ended.
 //!
 //! ```text
 //! HASH/content/…    what was made
@@ -33,13 +33,12 @@ const LARGE: u64 = 1 << 20;
 /// Bytes that are looked at at once where files are compared.
 const PIECE: usize = 1 << 16;
 
-/// What an entry is found by: a SHA-256 in hexadecimal.
+/// Key of an entry: a SHA-256 in hexadecimal.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Key(String);
 
 impl Key {
-    /// The key of what is made from these: the files of a package, the versions of the system and
-    /// of Core ML.
+    /// The key of these sources: the files of a package, the versions of the system and of Core ML.
     pub fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hash = Sha256::new();
         for part in parts {
@@ -50,41 +49,41 @@ impl Key {
         Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
-    /// It as text.
+    /// The key as text.
     pub fn name(&self) -> &str {
         &self.0
     }
 
-    /// The folder of an entry, if that is what it is the name of.
+    /// The key of an entry's folder, if it is one.
     fn of_name(name: &str) -> Option<Self> {
         let is_hash = name.len() == 64 && name.bytes().all(|b| b.is_ascii_hexdigit());
         is_hash.then(|| Self(name.to_owned()))
     }
 }
 
-/// Why there is no entry.
+/// The reason why there is no entry.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {source}; RUSTORCH_CACHE_DIR names a folder that can be written", path.display())]
+#[error("{}: {source}; set RUSTORCH_CACHE_DIR to a writable folder", path.display())]
 pub struct CacheError {
     path: PathBuf,
     source: io::Error,
 }
 
 impl CacheError {
-    /// What the system says.
+    /// Kind of the system error.
     pub fn kind(&self) -> io::ErrorKind {
         self.source.kind()
     }
 }
 
-/// A folder of compiled models, of which those that were used least recently are removed.
+/// A folder of compiled models; those that were used least recently are removed.
 #[derive(Clone, Debug)]
 pub struct Cache {
     folder: PathBuf,
     limit: u64,
 }
 
-/// An entry in use: it stays as long as this lives.
+/// An entry in use, which is kept as long as this lives.
 #[derive(Debug)]
 pub struct Entry {
     content: PathBuf,
@@ -93,7 +92,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The folder of what was made.
+    /// The folder of the compiled model.
     pub fn path(&self) -> &Path {
         &self.content
     }
@@ -120,8 +119,8 @@ impl Cache {
         Some(Self::new(cache_folder()?.join("coreml"), LIMIT))
     }
 
-    /// A cache in `folder`, which is made when it is needed, of `limit` bytes. What is in use stays,
-    /// however much that is.
+    /// A cache in `folder`, which is made when it is needed, of `limit` bytes. Entries in use stay,
+    /// however large they are.
     pub fn new(folder: impl Into<PathBuf>, limit: u64) -> Self {
         Self {
             folder: folder.into(),
@@ -129,11 +128,11 @@ impl Cache {
         }
     }
 
-    /// The entry of this key. If there is none, or it is damaged, `make` fills an empty folder, once
-    /// for all that ask at the same time, also in other processes: those wait.
+    /// The entry of this key. If there is none, or it is damaged, `make` fills an empty folder. It
+    /// runs once for all simultaneous requests, also of other processes: those wait.
     ///
     /// # Errors
-    /// What `make` says, or a folder that cannot be written. Nothing is left then.
+    /// Fails if `make` does, or if a folder cannot be written.
     pub fn get_or_make(
         &self,
         key: &Key,
@@ -152,12 +151,12 @@ impl Cache {
         Ok(entry)
     }
 
-    /// Bytes that it has on disk.
+    /// Its bytes on disk.
     pub fn bytes(&self) -> u64 {
         bytes(&self.folder).unwrap_or_default()
     }
 
-    /// The entry of this key, if it is there and whole.
+    /// The entry of this key, if it is complete.
     pub fn find(&self, key: &Key) -> Option<Entry> {
         let folder = self.folder.join(&key.0);
         let mut lock = File::open(folder.join("entry")).ok()?;
@@ -181,15 +180,15 @@ impl Cache {
         })
     }
 
-    /// Is there an entry that was [noted](Self::note) under this outline, and is it whole?
+    /// Is there a complete entry that was [noted](Self::note) under this outline?
     pub fn knows(&self, outline: &Key) -> bool {
         let noted = fs::read_to_string(self.known(outline));
         let key = noted.ok().and_then(|name| Key::of_name(&name));
         key.is_some_and(|key| self.find(&key).is_some())
     }
 
-    /// Notes that what has this outline is the entry `key`: an outline is a key that is quicker to
-    /// find. A cache that is only read keeps no notes.
+    /// Notes that an outline belongs to the entry `key`: an outline is a key that is quicker to
+    /// find.
     pub fn note(&self, outline: &Key, key: &Key) {
         let file = self.known(outline);
         if fs::read_to_string(&file).is_ok_and(|noted| noted == key.0) {
@@ -228,8 +227,8 @@ impl Cache {
         self.find(key).ok_or_else(lost)
     }
 
-    /// Puts links in the place of large files that other entries have, too. Where there are no links,
-    /// each has its own.
+    /// Puts links in the place of large files that other entries have, too. Without links, each entry
+    /// has its own file.
     fn share(&self, content: &Path) -> io::Result<()> {
         if !cfg!(unix) {
             return Ok(());
@@ -267,20 +266,20 @@ impl Cache {
         }
     }
 
-    /// The file that is locked by who makes the entry.
+    /// The file that the maker of the entry locks.
     fn lock_making(&self, key: &Key) -> io::Result<File> {
         let folder = self.folder.join("making");
         fs::create_dir_all(&folder)?;
         lock_file(&folder.join(&key.0[..2]))
     }
 
-    /// A name for what is unfinished, of this call alone.
+    /// A name for an unfinished entry, of this call alone.
     fn unfinished(&self, key: &Key) -> PathBuf {
         let name = format!("{}.{}", key.0, unique());
         self.folder.join(name)
     }
 
-    /// Removes an entry unless somebody uses it. Is it gone?
+    /// Removes an entry unless it is in use.
     pub(crate) fn remove(&self, key: &Key) -> bool {
         let folder = self.folder.join(&key.0);
         // Locked until it is renamed: from then on nobody finds it.
@@ -292,8 +291,8 @@ impl Cache {
         fs::rename(&folder, &removed).is_ok() && fs::remove_dir_all(&removed).is_ok()
     }
 
-    /// Removes what nobody will finish, and the entries that were used least recently, until a
-    /// quarter of the limit is free. Whoever cleans already does it for all.
+    /// Removes abandoned entries, and those that were used least recently, until a quarter of the
+    /// limit is free. One cleaner at a time does it for all.
     fn clean(&self) {
         let Ok(cleaning) = lock_file(&self.folder.join("cleaning")) else {
             return;
@@ -326,7 +325,7 @@ impl Cache {
         self.remove_unshared();
     }
 
-    /// Removes the outlines of what is not there any more.
+    /// Removes the outlines of missing entries.
     fn forget(&self, is_there: impl Fn(&Key) -> bool) {
         let outlines = fs::read_dir(self.folder.join("known"))
             .into_iter()
@@ -343,13 +342,13 @@ impl Cache {
         }
     }
 
-    /// When an entry was used last.
+    /// Time of an entry's last use.
     fn used(&self, key: &Key) -> Option<SystemTime> {
         let entry = self.folder.join(&key.0).join("entry");
         fs::metadata(entry).ok()?.modified().ok()
     }
 
-    /// Removes what a process left that ended while it made or removed an entry.
+    /// Removes remains of a process that ended while it made or removed an entry.
     fn remove_unfinished(&self, name: &str, key: Option<Key>) {
         let Some(making) = key.and_then(|key| self.lock_making(&key).ok()) else {
             return;
@@ -374,7 +373,7 @@ fn unique() -> String {
     format!("{}-{call}", std::process::id())
 }
 
-/// Writes the file that says that an entry is whole: who made it when, and what is in it.
+/// Writes the file that marks an entry as whole: its maker, time and contents.
 fn seal(unfinished: &Path) -> io::Result<()> {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let since = since.map_err(io::Error::other)?;
@@ -470,7 +469,7 @@ mod tests {
         Key::of([name.as_bytes()])
     }
 
-    /// An entry of one file with so many bytes.
+    /// An entry of one file with `bytes` bytes.
     fn put(cache: &Cache, name: &str, bytes: usize) -> Entry {
         let make = |folder: &Path| fs::write(folder.join("model"), vec![1; bytes]);
         cache.get_or_make(&key(name), make).unwrap()
@@ -580,7 +579,7 @@ mod tests {
         let failed = cache.get_or_make(&key("a"), |_| Ok(())).unwrap_err();
         let told = failed.to_string();
         assert!(told.starts_with(&file.display().to_string()), "{told}");
-        assert!(told.ends_with("RUSTORCH_CACHE_DIR names a folder that can be written"));
+        assert!(told.ends_with("set RUSTORCH_CACHE_DIR to a writable folder"));
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! What is wrong with a model, before Apple's compiler sees it, which may end the process.
+//! Faults of a model, found before Apple's compiler sees it, which may end the process.
 //!
-//! A model is judged by itself, whoever wrote it: names, types by the rules of its set of
-//! operations, constants, and whether the description says what the function does. coremltools finds
-//! part of this; identifiers, a missing `name` and a description that differs it does not.
+//! A model is judged by itself, whatever its writer: names, types by the rules of its set of
+//! operations, constants, and the description beside the function. coremltools finds part of this;
+//! identifiers, a missing `name` and a description that differs it does not.
 
 mod infer;
 mod rules;
@@ -26,7 +26,7 @@ use infer::{Constant, Operand, Operands, Type};
 pub struct Flaw {
     /// The part of the model: an operation with the name of its result, a feature, the function.
     pub place: String,
-    /// What is wrong with it.
+    /// Description of the fault.
     pub what: String,
 }
 
@@ -36,8 +36,7 @@ impl fmt::Display for Flaw {
     }
 }
 
-/// Everything that is wrong with a model whose `weight.bin` is `weights`; nothing of one that can be
-/// given to Core ML.
+/// All faults of a model with the file `weights`; empty if it can be given to Core ML.
 pub fn check(model: &Model, weights: Option<&[u8]>) -> Vec<Flaw> {
     let mut checker = Checker {
         weights: weights.unwrap_or_default(),
@@ -73,7 +72,7 @@ impl Checker<'_> {
         });
     }
 
-    /// Notes what is wrong at `place`, if something is.
+    /// Notes the fault at `place`, if there is one.
     fn hold<T>(&mut self, place: impl ToString, result: Result<T, String>) -> Option<T> {
         result.map_err(|what| self.flaw(place, what)).ok()
     }
@@ -181,7 +180,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What features can be.
+    /// Checks a feature's type.
     fn boundary(&mut self, place: &str, ty: &Type) {
         let halves = self.opset.has_half_features();
         match ty.data_type {
@@ -327,7 +326,7 @@ impl Checker<'_> {
         })
     }
 
-    /// Does the description say what the function does?
+    /// Does the description agree with the function?
     fn description(&mut self, description: &ModelDescription, function: &Function, block: &Block) {
         let names = |states: bool| {
             let is_state = |ty: &ValueType| ty.as_state().is_some();
@@ -363,7 +362,7 @@ impl Checker<'_> {
     }
 }
 
-/// Type of a value that a feature describes, or of what a state holds.
+/// Type of a feature's value, or of a state's contents.
 fn feature_type(feature: &FeatureDescription, is_state: bool) -> Option<Type> {
     let array = match (feature.r#type.as_ref()?.kind.as_ref()?, is_state) {
         (FeatureKind::MultiArray(array), false) => array,

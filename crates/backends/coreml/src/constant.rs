@@ -21,7 +21,7 @@ pub(crate) struct Constant {
 /// Elements of a constant, in row-major order.
 #[derive(Clone, PartialEq, Debug)]
 enum Elements {
-    /// As memory holds them, little-endian.
+    /// Bytes as in memory, little-endian.
     Packed(Vec<u8>),
     Ints(Vec<i32>),
     Bools(Vec<bool>),
@@ -153,7 +153,7 @@ impl Constant {
     }
 
     /// The constant where it belongs: floats of ten elements or more, as with coremltools, in
-    /// `weights`, all else in the model.
+    /// `weights`, everything else in the model.
     pub(crate) fn store(&self, weights: &mut WeightsWriter) -> Result<Value, BlobError> {
         let count = self.shape.iter().product();
         match &self.elements {
@@ -168,7 +168,7 @@ impl Constant {
         }
     }
 
-    /// What tells it from others that are in the model itself.
+    /// Identity among the constants that are in the model itself.
     pub(crate) fn identity(&self) -> Vec<u8> {
         self.immediate().encode_to_vec()
     }

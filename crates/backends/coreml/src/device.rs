@@ -27,34 +27,34 @@ use crate::opset::{Opset, Precision, Target};
 use crate::package::Package;
 use crate::proto::model::ArrayDataType;
 
-/// What users can choose of a run.
+/// Options of users for a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Options {
-    /// What `f32` is computed in.
+    /// Precision of `f32`.
     pub precision: Precision,
     /// The units that Core ML may choose from.
     pub units: ComputeUnits,
-    /// Do programs that update a cache of halves row by row keep a copy of it themselves (`MLState`), on
-    /// systems that know such a thing?
+    /// Do programs that update a cache of halves row by row keep a copy of it themselves (`MLState`)?
+    /// Only newer systems can.
     pub states: bool,
-    /// Are programs compiled and first loaded by a child process, for the case that Core ML ends it?
-    /// What Apple's compiler writes to standard output is then not seen either. This program has to do
-    /// what [`help`](crate::help) does where its first argument is [`COMMAND`](crate::COMMAND).
+    /// Compiles and first loads programs in a child process, in case Core ML ends it. The output of
+    /// Apple's compiler is then hidden, too. This program has to call [`help`](crate::help) if its
+    /// first argument is [`COMMAND`](crate::COMMAND).
     pub isolated: bool,
 }
 
-/// What a device is opened with.
+/// Settings of a device.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What was chosen for this run.
+    /// Options of this run.
     pub options: Options,
-    /// Where compiled models are kept.
+    /// Cache of compiled models.
     pub cache: Cache,
-    /// How long a call may take.
+    /// Limit of a call's time.
     pub deadline: Deadline,
-    /// Who compiles and first loads programs, if it is not this process.
+    /// Process that compiles and first loads programs, if it is not this one.
     pub helper: Option<Helper>,
-    /// A folder in which every package is kept, for somebody to look at.
+    /// A folder in which every package is kept for inspection.
     pub dump: Option<PathBuf>,
 }
 
@@ -73,11 +73,15 @@ impl Settings {
     /// These options; the user's cache, deadline, and folder of packages (`RUSTORCH_COREML_DUMP`).
     ///
     /// # Errors
-    /// There is no place for a cache.
+    /// Fails if the system names no folder for a cache.
     pub fn of_user(options: Options) -> Result<Self, Absent> {
         let cache = Cache::of_user().ok_or_else(|| {
-            let cure = "RUSTORCH_CACHE_DIR names a folder that can be written";
-            Absent::new("coreml", "there is no place for compiled models", cure)
+            let cure = "set RUSTORCH_CACHE_DIR to a writable folder";
+            Absent::new(
+                "coreml",
+                "cannot create a directory for compiled models",
+                cure,
+            )
         })?;
         Ok(Self {
             options,
@@ -96,7 +100,7 @@ pub struct CoreMl<A: Api> {
     shared: Arc<Shared<A>>,
 }
 
-/// What programs keep of their device.
+/// State of the device that programs share.
 struct Shared<A: Api> {
     api: A,
     device: DeviceType,
@@ -114,7 +118,7 @@ impl<A: Api> CoreMl<A> {
     /// The device `coreml:index`.
     ///
     /// # Errors
-    /// A system that has no ML Programs, or not the units that are asked for.
+    /// Fails if the system has no ML Programs or lacks the requested compute units.
     pub fn new(api: A, index: usize, settings: Settings) -> Result<Self, Absent> {
         let properties = api.properties();
         let opset = properties.opset.ok_or_else(|| {
@@ -130,7 +134,9 @@ impl<A: Api> CoreMl<A> {
         check_units(units, opset, properties)?;
         if states && !opset.has_states() {
             let system = &properties.system;
-            tracing::warn!("{system} has no states (MLState), which macOS 15 and iOS 18 brought");
+            tracing::warn!(
+                "--coreml-states needs macOS 15 or iOS 18, not {system}; running without states"
+            );
         }
         let may_use_engine = matches!(units, ComputeUnits::All | ComputeUnits::CpuAndNeuralEngine)
             && properties.has_neural_engine != Some(false);
@@ -210,7 +216,7 @@ fn describe(units: ComputeUnits, precision: Precision) -> String {
     }
 }
 
-/// Who keeps states.
+/// Description of the keeper of states.
 fn describe_states(states: bool, opset: Opset) -> &'static str {
     match (opset.has_states(), states) {
         (false, _) => "in the host's memory",
@@ -224,7 +230,7 @@ impl<A: Api> Shared<A> {
         DeviceError::new(self.device, class, what.to_string())
     }
 
-    /// That something is not for Core ML: the first operation, and with it the segment, goes on.
+    /// Refusal of a segment: its first operation, and so the segment, goes to the next device.
     fn refusal(&self, nodes: &[(usize, Op)], what: impl ToString) -> DeviceError {
         at_first(self.error(FailureClass::Unsupported, what), nodes)
     }
@@ -234,7 +240,7 @@ impl<A: Api> Shared<A> {
         self.error(FailureClass::Timeout, what)
     }
 
-    /// What the program of a graph is found by.
+    /// Key of a graph's program.
     fn outline(&self, graph: &Graph, constants: &[Option<HostBuffer>]) -> Key {
         let system = &self.api.properties().system;
         outline(system, self.emitter.target(), graph, constants)
@@ -250,7 +256,7 @@ impl<A: Api> Shared<A> {
         Ok(model)
     }
 
-    /// Where nothing can be kept, nothing more is compiled.
+    /// If nothing can be kept, nothing more is compiled.
     fn not_loaded(&self, e: LoadError) -> DeviceError {
         match e {
             LoadError::Model(e) => self.error(e.class(), e),
@@ -264,7 +270,7 @@ impl<A: Api> Shared<A> {
         }
     }
 
-    /// How many operations Core ML would have each unit run; those of which it does not tell go by
+    /// Number of operations for each unit that Core ML prefers; operations without a report go by
     /// `None`.
     fn preferences(
         &self,
@@ -288,7 +294,10 @@ impl<A: Api> Shared<A> {
                 Some(unit) => {
                     tracing::debug!("{}: prefers {unit} for {count} operations", self.device)
                 }
-                None => tracing::debug!("{}: tells nothing of {count} operations", self.device),
+                None => tracing::debug!(
+                    "{}: reports no preference for {count} operations",
+                    self.device
+                ),
             }
         }
     }
@@ -307,8 +316,8 @@ impl<A: Api> Backend for CoreMl<A> {
         &self.info
     }
 
-    /// Nothing is known to be a constant where this is asked. Weights in blocks are taken to be one,
-    /// since they nearly always are; where they are not, compiling tells.
+    /// Nothing is known to be a constant where this is asked. Weights in blocks are taken for
+    /// constants, since they nearly always are. If they are not, compiling fails.
     fn supports(&self, signature: &Signature) -> bool {
         if self.shared.shut.get().is_some() {
             return false;
@@ -326,7 +335,8 @@ impl<A: Api> Backend for CoreMl<A> {
         self.compile_with(graph, &[])
     }
 
-    /// Of inputs and outputs, also where Core ML did not use the memory that it was offered.
+    /// Bytes of inputs and outputs that were copied, also where Core ML did not use the offered
+    /// memory.
     fn copied(&self) -> u64 {
         self.shared.copied.load(Ordering::Relaxed)
     }
@@ -402,9 +412,9 @@ impl<A: Api> Backend for CoreMl<A> {
 /// Surfaces with their shapes.
 type Surfaces<Array> = Vec<(Shape, Array)>;
 
-/// Where an output is written.
+/// Place to which an output is written.
 enum Place<Array> {
-    /// Where it belongs.
+    /// Its own memory.
     Output(HostBuffer),
     /// In memory that it is brought from to where it belongs.
     Host(HostBuffer),
@@ -418,7 +428,7 @@ struct Loaded<A: Api> {
     model: Model<A::Model>,
     /// The nodes that compute.
     nodes: Vec<(usize, Op)>,
-    /// What the inputs of the program's graph are of those that a run is given.
+    /// Sources of the graph's inputs among those of a run.
     sources: Vec<Source>,
     inputs: Vec<Feature>,
     outputs: Vec<Feature>,
@@ -432,7 +442,7 @@ struct Loaded<A: Api> {
 /// The states that a program keeps.
 struct Kept<State> {
     state: State,
-    /// What each of them holds, in the order of the updates.
+    /// Contents of each state, in the order of the updates.
     contents: Vec<Contents>,
 }
 
@@ -525,9 +535,9 @@ impl<A: Api> Loaded<A> {
         Some(array)
     }
 
-    /// The states that the program keeps, holding what the inputs do, with what both will hold behind
-    /// the run. Those are copied that somebody else has written to since the last run, and all where there
-    /// was none, or one that failed. `None` where it keeps none.
+    /// The states that the program keeps, with the contents of the inputs, and the contents of both after
+    /// the run. States that others have written to since the last run are copied. If there was no such
+    /// run, or it failed, all are copied. `None` if the program keeps none.
     fn kept(
         &self,
         inputs: &[Arc<dyn DeviceBuffer>],
@@ -650,7 +660,7 @@ impl<A: Api> Loaded<A> {
         self.array(feature, &copy.ok_or_else(|| self.out_of_memory())?)
     }
 
-    /// Where an output is to be written: in place if it has one and can be.
+    /// Place to write an output: in place if it has one and can be.
     fn place(
         &self,
         feature: &Feature,
@@ -686,7 +696,7 @@ impl<A: Api> Loaded<A> {
         unsafe { buffer.write(0, &bytes) }
     }
 
-    /// What an output is, as memory holds it.
+    /// An output's bytes, as memory holds them.
     fn given(
         &self,
         feature: &Feature,

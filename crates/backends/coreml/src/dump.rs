@@ -1,4 +1,4 @@
-//! Packages that are kept for somebody to look at.
+//! Packages that are kept for inspection.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ const VARIABLE: &str = "RUSTORCH_COREML_DUMP";
 #[derive(Debug)]
 pub(crate) struct Dump {
     folder: PathBuf,
-    /// Was it told that it cannot be written?
+    /// Was a warning about the folder given?
     is_told: AtomicBool,
 }
 
@@ -33,7 +33,7 @@ impl Dump {
     }
 
     /// Writes a package under the beginning of its hash, unless it is there. A folder that cannot be
-    /// written is told once, and changes nothing else.
+    /// written is one warning, and changes nothing else.
     pub(crate) fn keep(&self, package: &Package) {
         let name = format!("{}.mlpackage", &package.key_for("").name()[..16]);
         let kept = self.write(package, &self.folder.join(name));
@@ -41,7 +41,7 @@ impl Dump {
             && !self.is_told.swap(true, Ordering::Relaxed)
         {
             let folder = self.folder.display();
-            tracing::warn!("{VARIABLE}={folder}: {e}; packages are not kept there");
+            tracing::warn!("{VARIABLE}={folder}: {e}; packages are not written there");
         }
     }
 

@@ -27,7 +27,7 @@ pub struct Emitter {
     kernels: KernelTable<Kernel>,
 }
 
-/// A program, and what its features stand for.
+/// A program, and the meaning of its features.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Emitted {
     /// The program in its package.
@@ -52,30 +52,30 @@ pub struct Update {
     pub ty: TensorType,
     /// The dimension of the rows.
     pub dim: usize,
-    /// Where they begin in it.
+    /// Start of the rows in it.
     pub start: Start,
-    /// The name by which the program keeps the state itself. Before a run it has to hold what the
-    /// input of the graph does; behind it that is so if the rows were written there. `None` of one that
-    /// the program only reads, as an input.
+    /// The name by which the program keeps the state itself. Before a run it has to hold the contents
+    /// of the graph's input. After the run it does so if the rows were written there. `None` of one
+    /// that the program only reads, as an input.
     pub kept: Option<String>,
 }
 
-/// Where rows begin.
+/// Starts of rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Start {
-    /// Here.
+    /// A fixed index.
     At(usize),
-    /// At what an input of the graph holds, an `i32`.
+    /// The number in an input of the graph, an `i32`.
     Input {
-        /// Which input.
+        /// Index of the input.
         index: usize,
-        /// Which of its elements.
+        /// Index of its element.
         element: usize,
     },
 }
 
 impl Update {
-    /// Where in the state's bytes each neighbourhood of the rows' bytes belongs, in their order.
+    /// Ranges in the state's bytes for each contiguous part of the rows' bytes, in their order.
     /// Rows that begin at `start` fit into the state.
     pub fn places(&self, start: usize) -> impl Iterator<Item = Range<usize>> {
         let element = self.ty.dtype.size().unwrap_or(1);
@@ -95,31 +95,31 @@ impl Update {
 pub struct Feature {
     /// Its name in the program.
     pub name: String,
-    /// Which of the graph's inputs, or outputs, it is.
+    /// Index among the graph's inputs, or outputs.
     pub index: usize,
-    /// What it is in the graph.
+    /// Type in the graph.
     pub ty: TensorType,
     /// Sizes of the `MLMultiArray`: one dimension of size 1 for a tensor of rank 0.
     pub shape: Shape,
     /// Elements of the `MLMultiArray`. `bool` and `i64` are `Int32` there, 0 and 1 or indices;
     /// `f16` is `Float32` on systems that have no arrays of halves.
     pub elements: ArrayDataType,
-    /// Of an input that has indices, where they have to lie. Core ML gives anything for others, so
-    /// that who runs the program has to look.
+    /// Valid ranges of an input's indices. Core ML gives anything for others, so the runner of the
+    /// program has to check them.
     pub bounds: Vec<Bound>,
 }
 
-/// What indices among the elements of an input have to be: at least 0, and below a size.
+/// Bound of indices among the elements of an input: at least 0, and below a size.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bound {
-    /// Which of the elements they are.
+    /// Layout of these elements.
     pub elements: Layout,
     /// The size.
     pub below: usize,
 }
 
 impl Feature {
-    /// The first index that lies outside, and what it has to be below. `x`: the elements.
+    /// The first index out of range, and its bound.
     pub fn outside(&self, x: &[i64]) -> Option<(i64, usize)> {
         self.bounds.iter().find_map(|bound| bound.outside(x))
     }
@@ -133,7 +133,7 @@ impl Bound {
     }
 }
 
-/// Where the elements that a view shows are, in order.
+/// Places of the elements that a view shows, in order.
 pub(crate) fn places(layout: &Layout) -> impl Iterator<Item = usize> + '_ {
     (0..layout.elements()).map(|i| {
         let (mut rest, mut at) = (i, layout.offset);
@@ -163,7 +163,7 @@ pub enum EmitError {
     Feature {
         /// `input`, `output` or `update`.
         what: &'static str,
-        /// Which one.
+        /// Index of the feature.
         index: usize,
         /// Its type.
         ty: String,
@@ -175,7 +175,7 @@ pub enum EmitError {
         input: usize,
         /// Its type.
         ty: String,
-        /// What is wrong.
+        /// Description of the fault.
         what: String,
     },
     /// A weight that cannot be stored.
@@ -184,7 +184,7 @@ pub enum EmitError {
 }
 
 impl EmitError {
-    /// The node of `graph` that there is no program because of, if it is one's fault.
+    /// The node of `graph` that prevents a program, if one does.
     pub fn node(&self, graph: &Graph) -> Option<usize> {
         let reader = |input: usize| {
             let reads = |node: &Node| node.inputs.iter().any(|value| value.index() == input);
@@ -199,11 +199,11 @@ impl EmitError {
     }
 }
 
-/// What features are called that are inputs.
+/// Beginning of the names of input features.
 const INPUT: &str = "input";
 
 impl Emitter {
-    /// Of programs for `target`.
+    /// An emitter of programs for `target`.
     pub fn new(target: Target) -> Self {
         Self {
             target,
@@ -211,14 +211,14 @@ impl Emitter {
         }
     }
 
-    /// What programs are written for.
+    /// Target of the programs.
     pub fn target(&self) -> Target {
         self.target
     }
 
-    /// Is there a way to put this into a program? Answered from the table that [`Self::emit`] writes
-    /// from. `constant` says which operands are known when the program is compiled; those that it
-    /// does not reach are.
+    /// Can this be part of a program? Answered from the table that [`Self::emit`] writes from.
+    /// `constant` says which operands are known when the program is compiled; those that it does
+    /// not reach are.
     pub fn supports(&self, signature: &Signature, constant: &[bool]) -> bool {
         let call = Call {
             signature: *signature,
@@ -234,12 +234,12 @@ impl Emitter {
         entry.map(|entry| &entry.launch)
     }
 
-    /// The program of a graph. `constants` are the inputs that are known, by their index, as memory
-    /// holds them; what they lack is an input of the program.
+    /// The program of a graph. `constants` are the known inputs, by their index, as memory holds
+    /// them; other inputs are inputs of the program.
     ///
     /// # Errors
-    /// Operations, inputs or outputs that a program cannot have; bytes that are no constant of the
-    /// input's type.
+    /// Fails for operations, inputs or outputs that a program cannot have. Also fails for bytes
+    /// that are no constant of the input's type.
     pub fn emit(
         &self,
         graph: &Graph,
@@ -271,8 +271,8 @@ impl Emitter {
         Ok(self.finish(writer, outputs))
     }
 
-    /// Does the program keep this input of the graph itself? A cache that one row is written to in a run
-    /// is worth it, as that of a token: what the next run reads is then there. Core ML has states of halves
+    /// Does the program keep this input of the graph itself? It pays for a cache that gets one row in a
+    /// run, as that of a token: the next run then finds its operand there. Core ML has states of halves
     /// alone.
     fn keeps(&self, graph: &Graph, input: usize) -> bool {
         let ty = &graph.inputs()[input];
@@ -407,7 +407,7 @@ impl Emitter {
     }
 }
 
-/// The operand whose elements are indices, and what they have to be below.
+/// The operand whose elements are indices, and their bound.
 fn indexed(op: &Op, x: &[Var]) -> Option<(usize, usize)> {
     let size = |dim: usize| x[0].shape[dim];
     match op {
@@ -443,9 +443,9 @@ struct Writer {
 
 /// Why indices may not be used.
 enum BoundError {
-    /// Nobody can look at them before the program runs.
+    /// Nobody can check these indices before the program runs.
     Computed,
-    /// This constant has this one, which is outside.
+    /// This constant holds this index, which is out of range.
     Outside(usize, i64),
 }
 
@@ -531,7 +531,7 @@ impl Writer {
             && are_blocks(ty.dtype, self.builder.target)
         {
             let groups = blocks::groups(format, bytes);
-            let groups = groups.ok_or_else(|| wrong("no type of an ML Program"))?;
+            let groups = groups.map_err(|error| wrong(&error.to_string()))?;
             return Ok(self.builder.try_groups(groups, &shape)?);
         }
         let (true, Some(data_type)) = (fits(ty), self.builder.data_type(ty.dtype)) else {
@@ -570,7 +570,7 @@ impl Writer {
         Ok(Var { origin, ..var })
     }
 
-    /// A whole input of `f32` in single precision. `None` of what the program computes.
+    /// A whole input of `f32` in single precision. `None` for values that the program computes.
     fn single(&mut self, x: &Var, constants: &BTreeMap<usize, &[u8]>) -> Option<Var> {
         if x.data_type == DataType::Float32 {
             return Some(x.clone());
@@ -614,7 +614,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes `value` an output under a name of its own.
+    /// Makes `value` an output under its own name.
     fn output(
         &mut self,
         index: usize,
@@ -633,8 +633,8 @@ impl Writer {
         self.builder.named(feature.name.clone(), &value);
     }
 
-    /// The update of a state that a node is, with its rows as an output. `None` if nobody can tell
-    /// where they begin before the program runs.
+    /// The update of a state that a node is, with its rows as an output. `None` if their start is
+    /// not known before the program runs.
     fn update(
         &mut self,
         state: ValueId,

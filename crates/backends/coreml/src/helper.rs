@@ -1,8 +1,8 @@
-//! A process of its own for what may end a process: Apple's compilers abort on some models, which
-//! nobody can catch.
+//! A separate process for calls that may end a process: Apple's compilers abort on some models,
+//! which cannot be caught.
 //!
-//! The program starts itself, or another one, with arguments that say what to do. What failed comes
-//! back as one line of JSON, a crash as the status; whatever becomes of the child, this process goes
+//! The program starts itself, or another one, with arguments that say what to do. A failure comes
+//! back as one line of JSON, a crash as the status. Whatever happens to the child, this process goes
 //! on.
 //!
 //! ```text
@@ -22,10 +22,10 @@ use serde_json::{Value, json};
 
 use crate::api::{Api, ComputeUnits, ModelError};
 
-/// What a program calls itself with: `PROGRAM coreml-helper …`.
+/// Argument with which a program calls itself: `PROGRAM coreml-helper …`.
 pub const COMMAND: &str = "coreml-helper";
 
-/// How often a child is looked after.
+/// Interval of checks on a child.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// A program that compiles and loads models for others, by [`help_with`].
@@ -106,8 +106,7 @@ impl Helper {
     }
 }
 
-/// The last line of which there is something, of what a child writes. It is read while the child runs:
-/// Apple's compiler writes more than a pipe holds.
+/// The last non-empty line of a child's output.
 fn last_line<T: Send + 'static>(
     output: Option<impl Read + Send + 'static>,
     something: fn(&[u8]) -> Option<T>,
@@ -118,7 +117,7 @@ fn last_line<T: Send + 'static>(
     })
 }
 
-/// What a child says that has failed, among what Apple's compiler writes before it and behind it.
+/// Error that a child reports, among the output of Apple's compiler before it and behind it.
 fn answer(line: &[u8]) -> Option<ModelError> {
     let error: Value = serde_json::from_slice(line).ok()?;
     Some(ModelError {
@@ -152,8 +151,7 @@ fn wait(child: &mut Child, deadline: Deadline) -> io::Result<ExitStatus> {
     }
 }
 
-/// Does what a [`Helper`] was asked for: the status to end with. `args` are those behind the
-/// helper's own.
+/// Does a [`Helper`]'s work, and returns the exit status.
 pub fn help_with<A: Api>(api: &A, args: &[OsString]) -> ExitCode {
     thread::spawn(|| {
         // Whoever asked has ended when there is no more to read.

@@ -1,4 +1,4 @@
-//! What a row of the table of operations is.
+//! Rows of the table of operations.
 
 use rustorch_ir::{DType, Op, OpKind, Signature, TensorType};
 use rustorch_runtime::{KernelEntry, Layouts};
@@ -11,9 +11,9 @@ use crate::opset::Target;
 pub(crate) struct Call<'a> {
     /// The operation and its types.
     pub(crate) signature: Signature<'a>,
-    /// Which operands are known when the program is compiled.
+    /// For each operand, is it known when the program is compiled?
     pub(crate) constant: &'a [bool],
-    /// What the program is for.
+    /// Target of the program.
     pub(crate) target: Target,
 }
 
@@ -34,11 +34,11 @@ impl Call<'_> {
     }
 }
 
-/// How one operation becomes operations of an ML Program.
+/// Translation of an operation to operations of an ML Program.
 pub(crate) struct Kernel {
     /// The operation.
     pub(crate) kind: OpKind,
-    /// What it takes, of what [fits](Call::fits).
+    /// Calls that it accepts, of those that [fit](Call::fits).
     pub(crate) accepts: fn(&Call) -> bool,
     /// Appends it to a program and returns its results, in any shape with their elements.
     pub(crate) emit: fn(&mut Builder, &Op, &[Var]) -> Vars,
@@ -70,10 +70,7 @@ pub(crate) fn is_float(dtype: DType) -> bool {
 
 /// Weights in blocks that a program can have.
 pub(crate) fn are_blocks(dtype: DType, target: Target) -> bool {
-    match dtype {
-        DType::Block(format) => target.opset >= blocks::SINCE && blocks::has_form(format),
-        _ => false,
-    }
+    dtype.is_block() && target.opset >= blocks::SINCE
 }
 
 /// A type that most operations take that only move elements.

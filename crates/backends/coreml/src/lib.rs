@@ -1,8 +1,8 @@
-//! Core ML as a device, as far as it does not take a Mac: sub-graphs become ML Programs.
+//! Core ML as a device, except the calls that need a Mac: sub-graphs become ML Programs.
 //!
-//! Core ML compiles whole programs, in a format of its own, and decides by itself which of the
-//! processor, the GPU and the Neural Engine runs what. An [`Emitter`] writes them; [`check()`] looks
-//! for what Apple's compiler would not survive. All that needs a Mac is behind [`Api`].
+//! Core ML compiles whole programs, in its own format. It decides by itself whether the processor,
+//! the GPU or the Neural Engine runs an operation. An [`Emitter`] writes programs. [`check()`]
+//! looks for faults that would crash Apple's compiler. All that needs a Mac is behind [`Api`].
 //!
 //! ```text
 //! CoreMl (device.rs) ─► Emitter ─► check ─► load.rs: cache ─► Api ─► apple.rs: Core ML itself
@@ -49,24 +49,23 @@ pub use package::Package;
 /// Opens Core ML, which is one device.
 ///
 /// # Errors
-/// It cannot be used, for the reason given.
+/// Fails if Core ML cannot be used. The error gives the reason.
 #[cfg(any(target_os = "macos", target_os = "ios"))]
 pub fn devices(options: Options) -> Result<Vec<Arc<dyn Backend>>, Absent> {
     devices_with(Settings::of_user(options)?)
 }
 
-/// [`devices`] with settings of another's.
+/// [`devices`] with custom settings.
 ///
 /// # Errors
-/// It cannot be used, for the reason given.
+/// Fails if Core ML cannot be used. The error gives the reason.
 #[cfg(any(target_os = "macos", target_os = "ios"))]
 pub fn devices_with(settings: Settings) -> Result<Vec<Arc<dyn Backend>>, Absent> {
     let device = CoreMl::new(apple::System::new(), 0, settings)?;
     Ok(vec![Arc::new(device)])
 }
 
-/// Does what a [`Helper`] was asked for, with the system's Core ML: the status to end with. `args` are
-/// those behind [`COMMAND`].
+/// Does a [`Helper`]'s work with the system's Core ML, and returns the exit status.
 #[cfg(any(target_os = "macos", target_os = "ios"))]
 pub fn help(args: &[OsString]) -> ExitCode {
     help_with(&apple::System::new(), args)
@@ -81,19 +80,19 @@ pub fn help(_args: &[OsString]) -> ExitCode {
 /// Opens Core ML, which is not on this machine.
 ///
 /// # Errors
-/// Always: this is none of Apple's systems.
+/// Always fails, since this is not one of Apple's systems.
 #[cfg(not(any(target_os = "macos", target_os = "ios")))]
 pub fn devices(options: Options) -> Result<Vec<Arc<dyn Backend>>, Absent> {
     devices_with(Settings::of_user(options)?)
 }
 
-/// [`devices`] with settings of another's: Core ML is not on this machine.
+/// [`devices`] with custom settings: Core ML is not on this machine.
 ///
 /// # Errors
-/// Always: this is none of Apple's systems.
+/// Always fails: this is none of Apple's systems.
 #[cfg(not(any(target_os = "macos", target_os = "ios")))]
 pub fn devices_with(_settings: Settings) -> Result<Vec<Arc<dyn Backend>>, Absent> {
-    let cure = "use one of the devices that are there";
+    let cure = "use another device of this machine";
     Err(Absent::new(
         "coreml",
         "Core ML is on Apple's systems only",

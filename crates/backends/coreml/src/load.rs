@@ -13,17 +13,17 @@ use crate::helper::Helper;
 use crate::opset::Target;
 use crate::package::Package;
 
-/// How many pieces of a constant are looked at for its outline, and how long each is.
+/// Number of a constant's pieces in its outline; the next constant is their length.
 const PIECES: usize = 4;
 const PIECE_BYTES: usize = 64;
 
 /// Why there is no model.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LoadError {
-    /// Nothing can be kept, whatever the model is.
+    /// Nothing can be cached, whatever the model is.
     #[error(transparent)]
     Cache(CacheError),
-    /// Core ML does not take it.
+    /// Core ML rejects the model.
     #[error(transparent)]
     Model(#[from] ModelError),
 }
@@ -34,11 +34,11 @@ pub(crate) struct Loader {
     pub(crate) cache: Cache,
     pub(crate) units: ComputeUnits,
     pub(crate) deadline: Deadline,
-    /// Who does first what may end a process.
+    /// Process that does first the work that may end a process.
     pub(crate) helper: Option<Helper>,
 }
 
-/// A loaded model, and what keeps the compiled one where it is.
+/// A loaded model, and a guard that keeps the compiled one.
 pub(crate) struct Model<M> {
     pub(crate) model: M,
     entry: Entry,
@@ -108,7 +108,7 @@ impl Loader {
         }
     }
 
-    /// Loads a compiled model, for the first time in a process of its own.
+    /// Loads a compiled model, for the first time in its own process.
     fn open<A: Api>(&self, api: &A, entry: Entry) -> Result<Model<A::Model>, ModelError> {
         let path = compiled(&entry);
         if let Some(helper) = &self.helper {
@@ -123,9 +123,9 @@ impl Loader {
     }
 }
 
-/// What the program of a graph with these constants is known by before it is written, in no time: of
-/// constants only some pieces are looked at. Where those are the same and the rest is not, what was
-/// taken to be compiled is compiled after all.
+/// Quick key of a graph's program with these constants, known before the program is written. Only
+/// some pieces of the constants are looked at. If those are the same and the rest is not, the
+/// program is compiled after all.
 pub(crate) fn outline(
     system: &str,
     target: Target,

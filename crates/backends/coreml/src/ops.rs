@@ -35,7 +35,7 @@ use rustorch_runtime::KernelTable;
 
 use crate::kernel::Kernel;
 
-/// Every operation that becomes part of a program. What is not here goes elsewhere.
+/// Every operation that becomes part of a program. Other operations go to other devices.
 pub(crate) fn table() -> KernelTable<Kernel> {
     let kernels = [
         activation::KERNEL,

@@ -1,20 +1,20 @@
-//! Versions: which operations there are on which system, and in what precision they compute.
+//! Versions: the operations of each system, and the precision of programs.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::proto::mil::DataType;
 
-/// A set of operations of ML Programs. Each has those before it.
+/// A set of operations of ML Programs. Each set includes the earlier ones.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Opset {
-    /// Of macOS 12 and iOS 15.
+    /// Operations of macOS 12 and iOS 15.
     CoreML5,
-    /// Of macOS 13 and iOS 16: inputs and outputs in half precision.
+    /// Operations of macOS 13 and iOS 16: inputs and outputs in half precision.
     CoreML6,
-    /// Of macOS 14 and iOS 17.
+    /// Operations of macOS 14 and iOS 17.
     CoreML7,
-    /// Of macOS 15 and iOS 18: states.
+    /// Operations of macOS 15 and iOS 18: states.
     CoreML8,
 }
 
@@ -54,15 +54,15 @@ impl Opset {
         self >= Self::CoreML6
     }
 
-    /// Can programs keep states of their own from one prediction to the next (`MLState`)?
+    /// Can programs keep their own states from one prediction to the next (`MLState`)?
     pub fn has_states(self) -> bool {
         self >= Self::CoreML8
     }
 }
 
-/// What values of type `f32` are computed in. The type of a value in an ML Program is the least
-/// precision that Core ML may use for it
-/// ([typed execution](https://apple.github.io/coremltools/docs-guides/source/typed-execution.html)).
+/// Precision of computations on values of type `f32`. A value's type in an ML Program is the least
+/// precision that Core ML may use for it. This is [typed
+/// execution](https://apple.github.io/coremltools/docs-guides/source/typed-execution.html).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Precision {
     /// Single precision, which the Neural Engine does not have.
@@ -103,14 +103,14 @@ impl FromStr for Precision {
     }
 }
 
-/// What programs are written for.
+/// Target of programs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Target {
     /// The operations that there are.
     pub opset: Opset,
-    /// What `f32` is computed in.
+    /// Precision of `f32`.
     pub precision: Precision,
-    /// Do programs that update a state row by row keep it themselves, where there is such a thing?
+    /// Do programs that update a state row by row keep it themselves, if the system supports that?
     pub states: bool,
 }
 

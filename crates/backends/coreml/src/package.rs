@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::cache::Key;
 use crate::proto::model::Model;
 
-/// Where values of a program find the weights.
+/// Path of the weights, for values of a program.
 pub const WEIGHTS: &str = "@model_path/weights/weight.bin";
 /// The folder of a package in which `@model_path` is.
 const FOLDER: &str = "Data/com.apple.CoreML";
@@ -43,7 +43,7 @@ impl Package {
         [manifest, model].into_iter().chain(weights).collect()
     }
 
-    /// What it is found by, compiled by this `system`.
+    /// Key of the package, compiled by this `system`.
     pub fn key_for(&self, system: &str) -> Key {
         let files = self.files();
         let files = files.iter();
@@ -54,8 +54,7 @@ impl Package {
     /// Writes the package as the folder `path`, which is made.
     ///
     /// # Errors
-    /// A folder that is there already, or one that cannot be written. What was written is then
-    /// removed.
+    /// Fails if the folder exists already or cannot be written. The written files are then removed.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         fs::create_dir(path)?;
         let written = self.files().into_iter().try_for_each(|(name, content)| {

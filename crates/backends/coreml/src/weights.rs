@@ -1,17 +1,17 @@
 //! `weight.bin`: the file of a package that large constants are in.
 //!
-//! A header of 64 bytes, then for each blob its metadata and its elements, all of them at multiples
-//! of 64 bytes, little-endian (`MILBlob/Blob/StorageFormat.hpp` of
-//! [coremltools](https://github.com/apple/coremltools/tree/9.0/mlmodel/src/MILBlob)). Values of a
+//! A header of 64 bytes comes first, then for each blob its metadata and its elements. All of them are
+//! at multiples of 64 bytes, little-endian. The format is `MILBlob/Blob/StorageFormat.hpp` of
+//! [coremltools](https://github.com/apple/coremltools/tree/9.0/mlmodel/src/MILBlob). Values of a
 //! program name the place of the metadata.
 
 use crate::proto::mil::DataType;
 
-/// What all of it is aligned to.
+/// Alignment of all parts.
 pub const ALIGNMENT: usize = 64;
 /// Version of the format.
 pub const VERSION: u32 = 2;
-/// What metadata begin with.
+/// First word of metadata.
 pub const SENTINEL: u32 = 0xDEAD_BEEF;
 
 /// The number that stands for an element type in metadata; `None` of those that blobs cannot have.
@@ -59,7 +59,7 @@ pub enum BlobError {
     Damaged {
         /// Where.
         at: u64,
-        /// What is wrong.
+        /// Description of the fault.
         what: &'static str,
     },
 }
@@ -106,7 +106,7 @@ impl WeightsWriter {
     /// where the metadata are.
     ///
     /// # Errors
-    /// A type that blobs cannot have, or another number of bytes than the elements take.
+    /// Fails for a type that blobs cannot have, or for a wrong number of bytes.
     pub fn push(
         &mut self,
         data_type: DataType,
@@ -150,7 +150,7 @@ impl WeightsWriter {
 pub struct Blob<'a> {
     /// The number of their type.
     pub code: u32,
-    /// Bits at the end that are none of theirs.
+    /// Unused bits at the end.
     pub padding_bits: u64,
     /// The elements, packed.
     pub elements: &'a [u8],
@@ -159,7 +159,7 @@ pub struct Blob<'a> {
 /// Reads the blob whose metadata are at `at`.
 ///
 /// # Errors
-/// A file that is none, or metadata or elements that are not in it.
+/// Fails for a file of another format, or for metadata or elements outside the file.
 pub fn blob(file: &[u8], at: u64) -> Result<Blob<'_>, BlobError> {
     let damaged = |at, what| BlobError::Damaged { at, what };
     if word(file, 4) != Some(VERSION) {

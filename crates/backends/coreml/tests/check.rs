@@ -1,4 +1,4 @@
-//! What the checker finds: one thing at a time that is wrong with a sound model.
+//! Faults that the checker finds: one at a time in a sound model.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What is written for graphs, and what is refused.
+//! Programs written for graphs, and refusals.
 
 use std::collections::BTreeMap;
 
@@ -276,7 +276,7 @@ fn what_is_not_supported_is_refused_by_name() {
     }
 }
 
-/// What is claimed of an operation by itself is what is written.
+/// An operation that is claimed as supported is written.
 #[test]
 fn support_and_emission_agree() {
     for (opset, precision) in [

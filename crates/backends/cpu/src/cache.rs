@@ -48,7 +48,7 @@ pub(crate) fn prefetch_far(bytes: &[u8]) {
 /// Other threads see the bytes after a [`fence`].
 ///
 /// # Panics
-/// Unless both are of one length.
+/// Panics unless both have the same length.
 pub(crate) fn stream(from: &[u8], to: &mut [u8]) {
     #[cfg(target_arch = "x86_64")]
     if to.as_ptr().cast::<__m256i>().is_aligned() && is_x86_feature_detected!("avx") {
@@ -61,7 +61,7 @@ pub(crate) fn stream(from: &[u8], to: &mut [u8]) {
     to.copy_from_slice(from);
 }
 
-/// Copies as many as both have.
+/// Copies the number of vectors that both have.
 ///
 /// # Safety
 /// `to` is aligned to 32 bytes.
@@ -77,7 +77,7 @@ unsafe fn stream_vectors(from: &[[u8; 32]], to: &mut [[u8; 32]]) {
     }
 }
 
-/// Lets other threads see what this one has streamed, once they see what it writes next.
+/// Makes streamed data visible to other threads, once they see this thread's next write.
 pub(crate) fn fence() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the instruction is part of every x86-64.

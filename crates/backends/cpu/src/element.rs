@@ -93,7 +93,7 @@ pub(crate) fn unknown(dtype: DType) -> crate::kernel::Misuse {
 
 /// An element as memory holds it.
 pub(crate) trait Element: Pod + Send + Sync {
-    /// What kernels compute in: the type itself, or single precision for floats of fewer bits.
+    /// Type of the computation: the type itself, or single precision for floats of fewer bits.
     type Compute: Element<Compute = Self::Compute>;
 
     /// Is that another type?
@@ -124,7 +124,7 @@ impl<T: Pod> Buffer<T> for Vec<T> {
     }
 }
 
-/// For at most `N`.
+/// A buffer for at most `N`.
 impl<T, const N: usize> Buffer<T> for [T; N] {
     fn room(&mut self, len: usize) -> &mut [T] {
         &mut self[..len]

@@ -1,5 +1,4 @@
-//! Functions of each element, made so that any of them can follow any other: they see blocks
-//! of elements as bytes.
+//! Elementwise functions that can be chained in any order: they see blocks of elements as bytes.
 
 use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
 use rustorch_ir::ops::BinaryOp;
@@ -7,11 +6,11 @@ use rustorch_ir::ops::BinaryOp;
 use crate::element::Element;
 use crate::simd::from_fn;
 
-/// What an elementwise operation does.
+/// Functions of elementwise operations.
 pub(crate) enum Function {
-    /// Nothing: its result is its operand.
+    /// The operand itself.
     Identity,
-    /// Every element of its result is this one.
+    /// A constant element.
     Constant(Word),
     /// A function of its operands' elements.
     Loop(Loop),
@@ -39,12 +38,12 @@ pub(crate) struct Loop {
     pub(crate) work: usize,
     /// May an operand be one element, which stands for all?
     pub(crate) broadcasts: bool,
-    /// Which of the four operations on singles it is, if it is one.
+    /// The operation, if it is one of the four on singles.
     pub(crate) arithmetic: Option<BinaryOp>,
 }
 
 impl Loop {
-    /// `f` of blocks of operands, each of which may also be one element.
+    /// Applies `f` to blocks of operands, each of which may also be one element.
     pub(crate) fn broadcasting<T: Element<Compute = T>, const N: usize>(
         work: usize,
         f: impl Fn([&[T]; N], &mut [T]) + Send + Sync + 'static,
@@ -90,7 +89,7 @@ impl Loop {
 /// Elements that are converted together to be computed with.
 const CHUNK: usize = 256;
 
-/// How many elements a function is given at a time.
+/// Number of elements that a function gets at a time.
 const fn chunk<X: Element, Y: Element>() -> usize {
     if X::CONVERTED || Y::CONVERTED {
         CHUNK
@@ -142,7 +141,7 @@ impl Function {
         })
     }
 
-    /// `f` of blocks of operands, each of which may also be one element.
+    /// Applies `f` to blocks of operands, each of which may also be one element.
     pub(crate) fn broadcasting<T: Element<Compute = T>, const N: usize>(
         work: usize,
         f: impl Fn([&[T]; N], &mut [T]) + Send + Sync + 'static,

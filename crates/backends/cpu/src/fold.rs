@@ -1,4 +1,4 @@
-//! Combining many elements: sums, products, the largest and the smallest.
+//! Reductions: sums, products, maxima and minima.
 
 use std::num::Wrapping;
 use std::ops::Add;
@@ -12,9 +12,9 @@ use crate::simd::from_fn;
 
 /// A number that sums and products are made of.
 pub(crate) trait Addend: Copy {
-    /// What they are computed in: double precision, or integers that wrap.
+    /// Type of the computation: double precision, or integers that wrap.
     type Total: Num + Copy + Send + Sync;
-    /// What they are rounded to.
+    /// Type of the rounded result.
     type Result: Element<Compute = Self::Result>;
 
     /// The number as a total.
@@ -89,25 +89,25 @@ addends!(i64, i32, i16, i8, u8, u16, u32, u64; f32, f64);
 
 /// A type with an order, NaN being beyond both ends.
 pub(crate) trait Ordered: PartialOrd + Add<Output = Self> + Copy + Send + Sync {
-    /// Not above any number.
+    /// A value that is not above any number.
     const LEAST: Self;
-    /// Not below any number.
+    /// A value that is not below any number.
     const GREATEST: Self;
 
-    /// The larger; NaN where one is NaN.
+    /// The larger one; NaN if one is NaN.
     #[inline(always)]
     fn larger(self, other: Self) -> Self {
         self.unless_nan(other, if other > self { other } else { self })
     }
 
-    /// The smaller; NaN where one is NaN.
+    /// The smaller one; NaN if one is NaN.
     #[inline(always)]
     fn smaller(self, other: Self) -> Self {
         self.unless_nan(other, if other < self { other } else { self })
     }
 
-    /// `chosen`, or NaN where one is NaN: by a sum, for a choice between what is in memory and something
-    /// else is compiled to stores of some lanes, which AMD's processors do one by one.
+    /// `chosen`, or NaN if one is NaN, by a sum. A choice would be compiled to stores of some lanes,
+    /// which AMD's processors do one by one.
     #[inline(always)]
     fn unless_nan(self, other: Self, chosen: Self) -> Self {
         match self.partial_cmp(&other) {
@@ -172,7 +172,7 @@ pub(crate) fn fold<T: Copy, A: Copy>(
 /// Vectors that [`sum`] adds at the same time.
 const STREAMS: usize = 4;
 
-/// Elements of which those vectors come from as many places, which is how memory brings them
+/// Number of elements from which vectors come from several places, which is how memory brings them
 /// soonest.
 const APART: usize = 16 * 1024;
 

@@ -1,8 +1,7 @@
-//! Elementwise operations, one or several fused: threads take blocks of elements through all
-//! of them, so that only operands and the last result are in memory and the rest stays in
-//! the nearest caches.
+//! Elementwise operations, one or several fused: threads take blocks of elements through all of
+//! them. So only operands and the last result are in memory; the rest stays in the nearest caches.
 //!
-//! A [`Plan`] says what a step reads (`source`) and is compiled to a `program` of loads and
+//! A [`Plan`] lists the operands of a step (`source`). It is compiled to a `program` of loads and
 //! functions on registers, which threads run block by block (`worker`).
 
 mod blocks;
@@ -26,14 +25,14 @@ use program::Program;
 use rows::Rows;
 use source::{Data, Source};
 
-/// What a step of elementwise operations does.
+/// Plan of a step of elementwise operations.
 pub(crate) struct Plan {
-    /// What is read, and constants.
+    /// Operands, and constants.
     sources: Vec<Source>,
     /// Bytes of an element of the result.
     size: usize,
     body: Body,
-    /// How all of it is computed faster than by the body's blocks.
+    /// A faster way than the body's blocks for the whole plan.
     rows: Option<Rows>,
 }
 
@@ -59,22 +58,22 @@ struct Call {
     size: usize,
 }
 
-/// Where a chain of elementwise operations finds what it does not compute.
+/// An operand of a chain of elementwise operations.
 pub(crate) struct Found {
     /// The index among the operands that it is run with.
     pub(crate) operand: usize,
-    /// Of the chain's shape.
+    /// Layout in the chain's shape.
     pub(crate) layout: Layout,
     pub(crate) dtype: DType,
 }
 
 /// Elementwise operations of a step on elements of one shape.
 pub(crate) struct Chain<'a> {
-    /// Of the result.
+    /// Shape of the result.
     pub(crate) shape: &'a Shape,
-    /// Of the result.
+    /// Dtype of the result.
     pub(crate) dtype: DType,
-    /// The operations with their indices in the step, the last of which gives the result.
+    /// The operations with their indices in the step; the last gives the result.
     pub(crate) parts: Vec<(usize, &'a Part, Function)>,
 }
 
@@ -180,7 +179,7 @@ impl Plan {
     }
 }
 
-/// Where a chain of `shape` finds an operand of its step.
+/// Finds an operand of its step for a chain of `shape`.
 pub(crate) fn found(step: &Step, shape: &Shape, operand: Operand) -> Result<Found, Misuse> {
     let Operand::Input(operand) = operand else {
         return Err(Misuse("an operand that is computed later".to_owned()));

@@ -13,36 +13,36 @@ use crate::kernel::{Args, Misuse};
 use crate::reduce::{BLOCK, Elements, Order, Reduction};
 use crate::view::View;
 
-/// What a step with a reduction does.
+/// Plan of a step with a reduction.
 pub(crate) struct FusedReduce {
     op: ReduceOp,
-    /// Of what is reduced.
+    /// Dtype of the reduced elements.
     dtype: DType,
     order: Order,
     prologue: Prologue,
     epilogue: Option<Epilogue>,
 }
 
-/// What is reduced.
+/// Elements to reduce.
 enum Prologue {
     /// An operand of the step.
     Operand(usize),
     /// The squares of an operand of singles.
     Squares(usize),
-    /// What this gives, in the order of the reduction.
+    /// Results of this plan, in the order of the reduction.
     Plan(Plan),
 }
 
-/// What is done to results, which are the operand behind the step's.
+/// Operations on results. The results are the operand behind those of the step.
 struct Epilogue {
     plan: Plan,
-    /// Where results are before.
+    /// Layout of the results before them.
     layout: Layout,
     ty: TensorType,
 }
 
 impl FusedReduce {
-    /// A plan of `step`, whose parts are these functions, none of which is the reduction's.
+    /// A plan of `step` with these functions of its parts; none is the reduction's.
     pub(crate) fn new(step: &Step, functions: Vec<Option<Function>>) -> Result<Self, Misuse> {
         let missing = || Misuse("not a reduction".to_owned());
         let reduction = step.reduction.as_ref().ok_or_else(missing)?;

@@ -36,7 +36,7 @@ pub(crate) fn round_bf16(x: &[f32], to: &mut [bf16]) {
     apply(x, to, nearest_bf16);
 }
 
-/// The same number.
+/// The same number in single precision.
 #[inline(always)]
 pub(crate) fn single_of(x: bf16) -> f32 {
     f32::from_bits(u32::from(x.to_bits()) << 16)

@@ -33,9 +33,9 @@ pub(crate) const BLOCK: usize = 4096;
 /// An operand of indices of either type, read as `i64`.
 #[derive(Clone)]
 pub(crate) enum Indices<'a> {
-    /// Of `i64`.
+    /// Indices of `i64`.
     Wide(Reader<'a, i64>),
-    /// Of `i32`, with room to widen them.
+    /// Indices of `i32`, with room to widen them.
     Narrow(Reader<'a, i32>, Vec<i64>),
 }
 
@@ -53,7 +53,7 @@ impl<'a> Indices<'a> {
         Self::new(index, index.layout)
     }
 
-    /// How many there are.
+    /// Number of indices.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Wide(indices) => indices.len(),
@@ -76,7 +76,7 @@ impl<'a> Indices<'a> {
 
 /// Checks indices of a dimension, on several threads.
 pub(crate) struct Check {
-    /// Of the dimension.
+    /// Size of the dimension.
     pub(crate) size: usize,
     /// The least number of an index outside.
     outside: AtomicUsize,
@@ -144,9 +144,9 @@ pub(crate) fn indices(
     Ok(indices)
 }
 
-/// Sets each element of `out`, of shape `shape`, to the element of `x` at the same
-/// coordinates, but for that of `dim`, which the index of the same number tells. Those whose
-/// index is outside, as `check` notes, keep what they are.
+/// Sets each element of `out`, of shape `shape`, to an element of `x` at the same coordinates,
+/// except along `dim`. There the index of the same number is the coordinate. If the index is
+/// outside, as `check` notes, the element stays as it is.
 pub(crate) fn take<T: Element>(
     pool: &Pool,
     out: &mut [T],

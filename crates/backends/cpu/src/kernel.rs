@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use crate::pool::Pool;
 use crate::view::{Target, View};
 
-/// What a kernel is given.
+/// Arguments of a kernel.
 pub(crate) struct Args<'a> {
     /// The worker threads.
     pub(crate) pool: &'a Pool,
@@ -23,7 +23,7 @@ pub(crate) struct Args<'a> {
     pub(crate) others: SmallVec<[Target<'a>; 4]>,
 }
 
-/// A mistake of the caller that shows only in the data: what and where.
+/// A mistake of the caller that shows only in the data, with its place.
 #[derive(Debug)]
 pub(crate) struct Misuse(pub(crate) String);
 
@@ -41,14 +41,14 @@ pub(crate) fn for_ranges(
     let each = count
         .div_ceil(4 * pool.threads())
         .max(SHARE.div_ceil(work.max(1)));
-    pool.run(count.div_ceil(each), &|chunk| {
+    pool.run_if_worth(count.div_ceil(each), count.saturating_mul(work), &|chunk| {
         let first = chunk * each;
         body(first..count.min(first + each));
     });
 }
 
-/// Splits `out` into chunks of whole rows and calls `body` with the index of the first row
-/// of each chunk, in parallel. `work` is the cost of a row in element operations.
+/// Splits `out` into chunks of whole rows. Calls `body` for each chunk in parallel, with the index
+/// of its first row. `work` is the cost of a row in element operations.
 pub(crate) fn for_rows<T: Send>(
     pool: &Pool,
     out: &mut [T],
@@ -68,7 +68,7 @@ pub(crate) fn for_rows<T: Send>(
     });
 }
 
-/// A mutable slice that threads share, each using elements of its own.
+/// A mutable slice that threads share, each using its own elements.
 pub(crate) struct SharedMut<'a, T> {
     start: *mut T,
     slice: PhantomData<&'a mut [T]>,
@@ -89,7 +89,7 @@ impl<'a, T> SharedMut<'a, T> {
     /// The address of element `index`.
     ///
     /// # Safety
-    /// It is inside the slice.
+    /// The index is inside the slice.
     pub(crate) unsafe fn at(&self, index: usize) -> *mut T {
         // SAFETY: promised by the caller.
         unsafe { self.start.add(index) }

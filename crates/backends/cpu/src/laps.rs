@@ -1,15 +1,15 @@
-//! When the launches of a run were: a launch begins when the one before is over.
+//! Times of the launches of a run: a launch begins when the one before is over.
 //!
-//! Between two launches only the processor's counter is read, as the clock takes longer than much of what a small model
-//! does. The clock is read where the run begins and where its times are told; what the counter says in between is a
-//! part of the time from the one to the other.
+//! Between two launches only the processor's counter is read. The clock takes longer than many launches of a small
+//! model. The clock is read when the run begins and when its times are reported. The counter divides the time
+//! between these two.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustorch_runtime::{LaunchTime, Nodes, Probe};
 
-/// How far the counter goes on before times are told of a run that is not over: 8 to 34 ms.
+/// Counts after which times are reported for a run that is not over: 8 to 34 ms.
 const LATE: u64 = 1 << 25;
 
 /// Binary places of the nanoseconds that are a step of the counter.
@@ -18,27 +18,27 @@ const FRACTION: u32 = 32;
 /// The clock and the counter at one moment.
 #[derive(Clone, Copy)]
 struct Reading {
-    /// Since the run began.
+    /// Time since the run began.
     since: Duration,
     count: u64,
 }
 
 /// Notes when launches are over. Tells of them when it is dropped, if not before.
 pub(crate) struct Laps<'a> {
-    /// When the run began.
+    /// Start of the run.
     begin: Instant,
     launches: &'a Arc<[Nodes]>,
     probe: &'a dyn Probe,
-    /// How many launches were told of.
+    /// Number of reported launches.
     told: usize,
-    /// When the last of these was over.
+    /// End of the last reported launch.
     last: Reading,
     /// The counter at the end of each launch behind them.
     counts: Vec<u64>,
 }
 
 impl<'a> Laps<'a> {
-    /// Of a run of `launches` that began then, and whose next launch is the first one.
+    /// Laps of a run of `launches` that began then, and whose next launch is the first one.
     pub(crate) fn new(begin: Instant, launches: &'a Arc<[Nodes]>, probe: &'a dyn Probe) -> Self {
         Self {
             begin,
@@ -59,7 +59,7 @@ impl<'a> Laps<'a> {
         }
     }
 
-    /// Tells of the launches that were not told of.
+    /// Reports the launches that were not reported yet.
     #[cold]
     fn tell(&mut self) {
         let now = read(self.begin);
@@ -108,14 +108,14 @@ fn read(begin: Instant) -> Reading {
     }
 }
 
-/// What counts on at the same pace, at 1 to 4 GHz.
+/// A counter of constant pace, at 1 to 4 GHz.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn counter(_: Instant) -> u64 {
     // SAFETY: every processor of this kind has it.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// What counts on at the same pace: the clock's nanoseconds.
+/// A counter of constant pace: the clock's nanoseconds.
 #[cfg(any(not(target_arch = "x86_64"), miri))]
 fn counter(begin: Instant) -> u64 {
     begin.elapsed().as_nanos() as u64

@@ -1,4 +1,4 @@
-//! How operations are launched.
+//! Launches of operations.
 
 mod foreach;
 
@@ -12,16 +12,16 @@ use crate::fused_reduce::FusedReduce;
 use crate::kernel::{Args, Misuse};
 use foreach::Number;
 
-/// How the kernel of an operation is launched.
+/// Launch of an operation's kernel.
 #[derive(Clone, Copy)]
 pub(crate) enum Launch {
     /// By a function that does all of it.
     Whole(fn(Args) -> Result<(), Misuse>),
-    /// By blocks of elements.
+    /// Launch by blocks of elements.
     Elementwise {
-        /// What is done to elements.
+        /// Function of the elements.
         function: fn(&Signature) -> Result<Function, Misuse>,
-        /// What the operands have to pass before; an operation with this is not fused.
+        /// Check of the operands before; an operation with a check is not fused.
         check: Option<Check>,
     },
     /// Elementwise operations on several groups of tensors.
@@ -46,9 +46,9 @@ pub(crate) enum Prepared {
     Whole(fn(Args) -> Result<(), Misuse>),
     /// Elementwise operations.
     Elementwise {
-        /// What is done.
+        /// Plan of the computation.
         plan: Plan,
-        /// What comes before.
+        /// Check before it.
         check: Option<Check>,
     },
     /// A reduction among elementwise operations.

@@ -55,7 +55,7 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// The processor with `threads` worker threads; 0 for as many as it has physical cores.
+    /// The processor with `threads` worker threads; 0 stands for the number of physical cores.
     pub fn new(threads: usize) -> Self {
         let threads = match threads {
             0 => pool::default_threads(),
@@ -84,8 +84,8 @@ impl Cpu {
         }
     }
 
-    /// The same whose programs have memory of its own for each value, for tests: results that then differ were
-    /// written over too early.
+    /// The same with separate memory for each value, for tests: differing results show values that
+    /// were overwritten too early.
     #[must_use]
     pub fn with_unshared_values(self) -> Self {
         Self {
@@ -95,7 +95,7 @@ impl Cpu {
     }
 }
 
-/// What the system calls the processor.
+/// Name of the processor in the system.
 fn processor_name() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|l| l.strip_prefix("model name"));

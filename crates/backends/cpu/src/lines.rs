@@ -33,7 +33,7 @@ pub(crate) fn map_lines<X: Element, Y: Element>(
     map_lines_to::<X, Y>(args.pool, x, &mut args.output, dim, work, &f);
 }
 
-/// What is done to a line.
+/// Function of a line.
 type LineFunction<'f, X, Y> = dyn Fn(&[X], &mut [Y]) + Sync + 'f;
 
 /// [`map_lines`] from `x` to `y`: compiled once for all functions of the same types.
@@ -113,7 +113,7 @@ pub(crate) struct Writer<T: Element> {
 }
 
 impl<T: Element> Writer<T> {
-    /// For a result of `len` elements in lines of `line`.
+    /// Sharing for a result of `len` elements in lines of `line`.
     pub(crate) fn new(len: usize, line: usize) -> Self {
         let size = size_of::<T>();
         Self {
@@ -142,15 +142,15 @@ impl<T: Element> Drop for Writer<T> {
     }
 }
 
-/// The first elements of all lines along `dim`, counted from the layout's own first, and
-/// the distance of elements in a line.
+/// The first elements of all lines along `dim`, counted from the layout's own first. Also the
+/// distance of elements in a line.
 fn lines(layout: &Layout, dim: usize) -> (Layout, usize) {
     let mut firsts = layout.slice(dim, 0, 1, 1);
     firsts.offset = 0;
     (firsts, layout.strides[dim])
 }
 
-/// Where some elements are.
+/// Places of some elements.
 fn places(layout: &Layout, range: Range<usize>) -> SmallVec<[usize; STRIP]> {
     Runs::new(layout, range)
         .flat_map(|run| (0..run.len).map(move |i| run.at + i * run.stride))

@@ -1,8 +1,8 @@
 //! Elementary functions in the precision that kernels compute in.
 //!
-//! Those of single precision have no branches, so that loops over them become vector
-//! instructions. The most they are off, in units of the last place (ulp) of the exact result, is
-//! tested over all exponents and at every level:
+//! The functions of single precision have no branches, so that loops over them become vector
+//! instructions. Tests check the largest errors over all exponents and at every level. Errors are
+//! in units in the last place (ulp) of the exact result:
 //!
 //! | function | with fused multiply-add | without |
 //! | --- | --- | --- |
@@ -200,11 +200,12 @@ const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
 /// Added to a small number, it leaves the nearest integer in the lower bits.
 const SHIFT: f32 = 12_582_912.0;
 
-/// What the exponent of 1 is in the bits of a number.
+/// The exponent of 1 in the bits of a number.
 const BIAS: f32 = 127.0;
 
-/// `(eʳ - 1 - r) / r²` for `|r|` up to half of ln 2. Least squares with Lawson's weights, which make
-/// the largest relative error small, as are all coefficients here that name no source.
+/// `(eʳ - 1 - r) / r²` for `|r|` up to half of ln 2. Coefficients come from least squares with
+/// Lawson's weights, which make the largest relative error small. So do all coefficients here
+/// without a source.
 const EXP: [f32; 5] = [
     0.499_999_93,
     0.166_665_21,
@@ -222,7 +223,7 @@ fn reduce(m: Arithmetic, x: f32, bias: f32) -> (f32, u32) {
     (r, shifted.to_bits())
 }
 
-/// eʳ of what [`reduce`] leaves.
+/// eʳ of the rest that [`reduce`] leaves.
 #[inline(always)]
 fn exp_of_rest(m: Arithmetic, r: f32) -> f32 {
     let [c2, c3, c4, c5, c6] = EXP;
@@ -269,7 +270,7 @@ fn sigmoid(m: Arithmetic, x: f32) -> f32 {
     (if x < 0.0 { e } else { 1.0 }) / (1.0 + e)
 }
 
-/// Of `2ᵉ m` with `m` near 1 it is `e ln 2` and the polynomial of
+/// For `2ᵉ m` with `m` near 1 it is `e ln 2` and the polynomial of
 /// [Cephes](https://www.netlib.org/cephes/)' `logf`.
 #[inline(always)]
 fn ln(m: Arithmetic, x: f32) -> f32 {
@@ -374,7 +375,7 @@ fn erf(m: Arithmetic, x: f32) -> f32 {
 /// fall, and the power is 0 from 9.6 on.
 #[inline(always)]
 fn gelu(m: Arithmetic, x: f32) -> f32 {
-    /// Where `Q` is near -127.
+    /// The argument with `Q` near -127.
     const END: f32 = 11.622;
     let least = if x > END { END } else { x };
     let a = if x.abs() > END { END } else { x.abs() };
@@ -412,15 +413,14 @@ fn gelu(m: Arithmetic, x: f32) -> f32 {
     m.mul_add(-least.abs(), tail, if x > 0.0 { x } else { 0.0 })
 }
 
-/// The largest angle of which [`reduce_angle`] knows the rest: the quarters are counted exactly by
-/// what the upper part of a quarter leaves of a double.
+/// The largest angle whose rest [`reduce_angle`] finds: the quarters are counted exactly, in the
+/// bits that the upper part of a quarter leaves of a double.
 const TAME: f32 = 4.0e8;
 
 /// A quarter of a turn, π/2: its upper 25 bits, and the rest.
 const QUARTER: [f64; 2] = [1.570_796_310_901_641_8, 1.589_325_477_352_819_7e-8];
 
-/// An angle as quarters of a turn, of which the lower bits count, and a rest of half a quarter at
-/// most.
+/// An angle as quarters of a turn, whose lower bits count, and a rest of half a quarter at most.
 #[inline(always)]
 fn reduce_angle(x: f32) -> (u32, f32) {
     /// [`SHIFT`] of doubles.
@@ -493,7 +493,7 @@ fn pow(m: Arithmetic, x: f32, y: f32) -> f32 {
     const SHIFT: f64 = 6_755_399_441_055_744.0;
     /// The least mantissa, √½.
     const LEAST: u64 = std::f64::consts::FRAC_1_SQRT_2.to_bits();
-    /// What the exponent of 1 is in the bits of a double.
+    /// The exponent of 1 in the bits of a double.
     const BIAS: u64 = 1023;
 
     let bits = f64::from(x).to_bits();
@@ -574,8 +574,8 @@ mod tests {
         f64::from(near.next_up() - near)
     }
 
-    /// Holds a function to its errors, over all exponents: with fused multiply-add and without,
-    /// in units of what `unit` tells of argument and result.
+    /// Checks a function's errors over all exponents, with fused multiply-add and without. Errors
+    /// are in the units that `unit` returns for argument and result.
     fn check(
         name: &str,
         limits: [f64; 2],

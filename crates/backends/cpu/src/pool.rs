@@ -1,13 +1,15 @@
 //! The worker pool: a parallel loop that costs about a microsecond.
 //!
-//! A token's decoding is many short parallel loops with little between them, so workers that slept
+//! A token's decoding is many short parallel loops with little between them. Workers that slept
 //! after each would spend more time waking than working. Here they spin for a moment after each
-//! loop, then give way to other threads, and park only after a pause in the work. The thread that
+//! loop, then give way to other threads. They park only after a pause in the work. After a longer
+//! pause they park as soon as they have spun. A sleeper is woken only for work that takes longer than
+//! waking it ([`Pool::run_if_worth`]). The thread that
 //! calls [`Pool::run`] works too, and never waits for a worker that has not begun: on a busy machine
 //! it does the whole loop itself.
 //!
-//! Each thread begins with a share of its own, neighbouring chunks that it claims without disturbing
-//! the others, and then takes from the ends of what others have left.
+//! Each thread begins with its own share, neighbouring chunks that it claims without disturbing the
+//! others. Then it takes from the ends of the others' shares.
 
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
@@ -18,17 +20,42 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long an idle worker spins before it offers its core to other threads.
+/// Time that an idle worker spins before it offers its core to other threads.
 const SPIN: Duration = Duration::from_micros(30);
-/// How long an idle worker stays awake in all.
+/// Time that an idle worker stays awake in all.
 const LINGER: Duration = Duration::from_micros(200);
+/// Element operations within [`LINGER`] that a sleeper is woken for: about ten microseconds of them.
+const WORTH: usize = 1 << 18;
 
 /// Worker threads that share loops. Results do not depend on their number: see [`Pool::run`].
 pub struct Pool {
     shared: Arc<Shared>,
     /// Held by the caller whose loop runs: loops of several callers go one after the other.
     turn: Mutex<()>,
+    /// Recent work of callers alone, while all workers slept.
+    alone: Mutex<Alone>,
     workers: Vec<JoinHandle<()>>,
+}
+
+/// Element operations since a time.
+#[derive(Default)]
+struct Alone {
+    since: Option<Instant>,
+    work: usize,
+}
+
+impl Alone {
+    /// Adds so many, and says whether there are now more of them than sleepers should miss.
+    fn add(&mut self, work: usize) -> bool {
+        if self.since.is_none_or(|since| since.elapsed() > LINGER) {
+            *self = Self {
+                since: Some(Instant::now()),
+                work: 0,
+            };
+        }
+        self.work = self.work.saturating_add(work);
+        self.work >= WORTH
+    }
 }
 
 /// The body of a loop, called with the index of a chunk.
@@ -41,7 +68,7 @@ struct Job {
     chunks: u32,
 }
 
-/// A cache line of its own, so that a counter's traffic does not slow its neighbours.
+/// Its own cache line, so that a counter's traffic does not slow its neighbours.
 #[derive(Default)]
 #[repr(align(128))]
 struct Line<T>(T);
@@ -66,8 +93,8 @@ impl Share {
         self.take(|chunks| (chunks.end - 1, chunks.start..chunks.end - 1))
     }
 
-    /// Takes a chunk; what `choose` leaves stays. Chunks are all that is claimed here, what they
-    /// work on was published with the loop: no ordering is needed.
+    /// Takes a chunk; the chunks that `choose` leaves stay. Chunks alone are claimed here, and
+    /// their data was published with the loop: no ordering is needed.
     fn take(&self, choose: impl Fn(Range<u32>) -> (u32, Range<u32>)) -> Option<usize> {
         let mut packed = self.0.load(Ordering::Relaxed);
         loop {
@@ -87,7 +114,7 @@ impl Share {
 }
 
 struct Shared {
-    /// Which loop is open and how many workers are inside: see [`OPEN`].
+    /// The open loop, and the number of workers inside: see [`OPEN`].
     state: Line<AtomicU64>,
     /// The chunks that are left of each thread's share, the caller's first.
     shares: Box<[Line<Share>]>,
@@ -122,8 +149,8 @@ thread_local! {
 }
 
 impl Pool {
-    /// A pool of `threads` threads, such as [`default_threads`], the caller of [`Self::run`]
-    /// included; at least one. Fewer if the system refuses to start them.
+    /// A pool of `threads` threads, such as [`default_threads`], including the caller of
+    /// [`Self::run`]; at least one. It has fewer if the system refuses to start them.
     pub fn new(threads: usize) -> Self {
         let shared = Arc::new(Shared {
             state: Line(AtomicU64::new(0)),
@@ -146,6 +173,7 @@ impl Pool {
         Self {
             shared,
             turn: Mutex::new(()),
+            alone: Mutex::default(),
             workers,
         }
     }
@@ -155,17 +183,16 @@ impl Pool {
         self.workers.len() + 1
     }
 
-    /// Calls `body` once with each of `0..chunks`, in any order and on any of the threads, and
-    /// returns when all are done.
+    /// Calls `body` once with each of `0..chunks`, in any order and on any of the threads. Returns
+    /// when all are done.
     ///
     /// Chunks are claimed one at a time, so uneven ones balance. Called from inside a chunk (of any
     /// pool) it runs inline.
     ///
     /// # Panics
-    /// With the panic of a chunk; the chunks not begun by then are dropped, and the pool stays
-    /// usable.
+    /// Panics if a chunk panics. Chunks that have not begun are dropped, and the pool stays usable.
     pub fn run(&self, chunks: usize, body: &Body<'_>) {
-        if self.workers.is_empty() || chunks <= 1 || INSIDE_CHUNK.get() {
+        if self.is_alone(chunks) {
             return (0..chunks).for_each(body);
         }
         // More than anybody has use for: one after the other.
@@ -188,11 +215,29 @@ impl Pool {
         }
     }
 
-    /// Cuts `data` into chunks of `len` elements, the last one shorter, and calls `body` once with
-    /// the start of each and its elements, as [`Self::run`] does.
+    /// Runs chunks that take `work` element operations in all. The caller calls `body` alone if all workers sleep and
+    /// the work is not worth waking them.
     ///
     /// # Panics
-    /// As [`Self::run`] does, and if `len` is zero.
+    /// Panics as [`Self::run`] does.
+    pub fn run_if_worth(&self, chunks: usize, work: usize, body: &Body<'_>) {
+        let all_sleep = || self.shared.sleepers.load(Ordering::Relaxed) == self.workers.len();
+        if !self.is_alone(chunks) && all_sleep() && !lock(&self.alone).add(work) {
+            return (0..chunks).for_each(body);
+        }
+        self.run(chunks, body);
+    }
+
+    /// Is there nobody to share a loop with?
+    fn is_alone(&self, chunks: usize) -> bool {
+        self.workers.is_empty() || chunks <= 1 || INSIDE_CHUNK.get()
+    }
+
+    /// Cuts `data` into chunks of `len` elements, the last one shorter. Calls `body` once with the
+    /// start of each and its elements, as [`Self::run`] does.
+    ///
+    /// # Panics
+    /// Panics as [`Self::run`] does, and if `len` is zero.
     pub fn for_each_chunk<T: Send>(
         &self,
         data: &mut [T],
@@ -250,7 +295,7 @@ impl Shared {
         let mut idle = Idle::default();
         while inside != 0 {
             // A chunk is being finished: never park, its end is near.
-            idle.wait();
+            idle.wait(LINGER);
             inside = self.state.0.load(Ordering::Acquire) & INSIDE;
         }
     }
@@ -283,14 +328,16 @@ impl Shared {
     fn work(&self, me: usize) {
         let mut done = 0;
         let mut idle = Idle::default();
+        let mut patience = LINGER;
         loop {
             let state = self.state.0.load(Ordering::Acquire);
             if state & SHUTDOWN != 0 {
                 return;
             }
             if state & OPEN == 0 || state / LOOP == done {
-                if !idle.wait() {
+                if !idle.wait(patience) {
                     self.park(state);
+                    patience = idle.patience().unwrap_or(patience);
                     idle = Idle::default();
                 }
                 continue;
@@ -302,6 +349,7 @@ impl Shared {
                 Ordering::Relaxed,
             );
             if entered.is_ok() {
+                patience = idle.patience().unwrap_or(patience);
                 // SAFETY: the caller wrote the job before it opened the loop, and will not write
                 // again while this worker is inside.
                 if let Some(job) = unsafe { *self.job.get() } {
@@ -341,7 +389,7 @@ impl Shared {
 }
 
 /// The physical cores that this process may use: a second thread on a core would share its vector
-/// units and its way to memory.
+/// units and its memory bandwidth.
 pub fn default_threads() -> usize {
     let available = std::thread::available_parallelism().map_or(1, usize::from);
     available.min(num_cpus::get_physical()).max(1)
@@ -356,8 +404,8 @@ struct Idle {
 }
 
 impl Idle {
-    /// Waits a moment. False once it has lasted for [`LINGER`].
-    fn wait(&mut self) -> bool {
+    /// Waits a moment. False once it has lasted for as long as `patience`.
+    fn wait(&mut self, patience: Duration) -> bool {
         self.rounds += 1;
         if self.gives_way {
             std::thread::yield_now();
@@ -370,7 +418,14 @@ impl Idle {
         }
         let elapsed = self.since.get_or_insert_with(Instant::now).elapsed();
         self.gives_way = elapsed > SPIN;
-        elapsed < LINGER
+        elapsed < patience
+    }
+
+    /// How long to wait the next time, where this wait says: all of [`LINGER`] if work came within it, and else [`SPIN`],
+    /// since giving way was for nothing. Work that came while it spun does not say.
+    fn patience(&self) -> Option<Duration> {
+        let lasted = self.since?.elapsed();
+        (lasted > SPIN).then_some(if lasted < LINGER { LINGER } else { SPIN })
     }
 }
 
@@ -438,6 +493,42 @@ mod tests {
         pool.run(2, &|_| {
             barrier.wait();
         });
+    }
+
+    #[test]
+    fn sleepers_are_woken_for_what_is_worth_it() {
+        let pool = Pool::new(3);
+        while pool.shared.sleepers.load(Ordering::SeqCst) < 2 {
+            std::thread::sleep(LINGER);
+        }
+        let me = std::thread::current().id();
+        let is_mine = |_| assert_eq!(std::thread::current().id(), me);
+        pool.run_if_worth(3, 10, &is_mine);
+        assert_eq!(pool.shared.sleepers.load(Ordering::SeqCst), 2);
+        // Chunks that wait for each other can only finish on as many threads.
+        let barrier = std::sync::Barrier::new(3);
+        pool.run_if_worth(3, WORTH, &|_| {
+            barrier.wait();
+        });
+        // The same is worth it in parts that follow each other at once.
+        let mut alone = Alone::default();
+        assert!(!alone.add(WORTH / 2));
+        alone.since = Some(Instant::now() + LINGER);
+        assert!(alone.add(WORTH / 2));
+        alone.since = Instant::now().checked_sub(2 * LINGER);
+        assert!(!alone.add(WORTH / 2));
+    }
+
+    #[test]
+    fn patience_follows_the_last_pause() {
+        let paused = |pause: Duration| Idle {
+            since: Instant::now().checked_sub(pause),
+            ..Idle::default()
+        };
+        assert_eq!(Idle::default().patience(), None);
+        assert_eq!(paused(2 * LINGER).patience(), Some(SPIN));
+        // A busy machine may take longer than that to ask.
+        assert!(paused(2 * SPIN).patience().is_some());
     }
 
     #[test]

@@ -13,8 +13,8 @@ use smallvec::{SmallVec, smallvec};
 use crate::kernel::{SharedMut, for_ranges};
 use crate::pool::Pool;
 
-/// Products that are added up one after the other. Longer sums add up sums of so many: in single precision each
-/// addition rounds, the later the more.
+/// Products that are added up one after the other. Longer sums add up sums of this length: in single precision
+/// each addition rounds, later ones more.
 #[cfg(feature = "simd")]
 const CHAIN: usize = 256;
 
@@ -50,7 +50,7 @@ impl<'a, T> Matrix<'a, T> {
 /// A batch of matrices.
 pub(crate) struct Batch<'a, T> {
     data: &'a [T],
-    /// Where each matrix starts.
+    /// Start of each matrix.
     starts: SmallVec<[usize; 1]>,
     strides: [usize; 2],
 }
@@ -72,7 +72,7 @@ impl<'a, T> Batch<'a, T> {
         }
     }
 
-    /// One matrix.
+    /// A single matrix.
     pub(crate) fn one(Matrix { data, strides }: Matrix<'a, T>) -> Self {
         let starts = smallvec![0];
         Self {
@@ -110,7 +110,7 @@ impl<'a, T> Batch<'a, T> {
 /// The elements of `out` are writable, and no other thread uses them.
 ///
 /// # Panics
-/// `a` or `b` has fewer elements.
+/// Panics if `a` or `b` has too few elements.
 pub(crate) unsafe fn multiply<T: Zero + One + Copy + 'static>(
     [m, k, n]: [usize; 3],
     a: Matrix<T>,
@@ -120,31 +120,46 @@ pub(crate) unsafe fn multiply<T: Zero + One + Copy + 'static>(
 ) {
     assert!(a.holds(m, k) && b.holds(k, n), "operands of a product");
     #[cfg(feature = "simd")]
-    for depth in (0..k.max(1)).step_by(CHAIN) {
-        let (a, b) = (a.from(0, depth), b.from(depth, 0));
-        // SAFETY: the operands have just been checked, the result is the caller's promise.
-        unsafe {
-            gemm::gemm(
-                m,
-                n,
-                CHAIN.min(k - depth),
-                out,
-                1,
-                row as isize,
-                depth > 0,
-                a.data.as_ptr(),
-                a.strides[1] as isize,
-                a.strides[0] as isize,
-                b.data.as_ptr(),
-                b.strides[1] as isize,
-                b.strides[0] as isize,
-                T::one(),
-                T::one(),
-                false,
-                false,
-                false,
-                Parallelism::None,
-            );
+    {
+        // gemm adds products of a vector to the result one by one.
+        let is_vector = m == 1 || n == 1;
+        let mut apart = vec![T::zero(); if is_vector && k > CHAIN { m * n } else { 0 }];
+        for depth in (0..k.max(1)).step_by(CHAIN) {
+            let is_apart = is_vector && depth > 0;
+            let (a, b) = (a.from(0, depth), b.from(depth, 0));
+            let (to, row_to) = match is_apart {
+                true => (apart.as_mut_ptr(), n),
+                false => (out, row),
+            };
+            // SAFETY: the operands have just been checked. The result is the caller's promise, or as large.
+            unsafe {
+                gemm::gemm(
+                    m,
+                    n,
+                    CHAIN.min(k - depth),
+                    to,
+                    1,
+                    row_to as isize,
+                    depth > 0 && !is_apart,
+                    a.data.as_ptr(),
+                    a.strides[1] as isize,
+                    a.strides[0] as isize,
+                    b.data.as_ptr(),
+                    b.strides[1] as isize,
+                    b.strides[0] as isize,
+                    T::one(),
+                    T::one(),
+                    false,
+                    false,
+                    false,
+                    Parallelism::None,
+                );
+            }
+            for (i, &sum) in apart.iter().enumerate().filter(|_| is_apart) {
+                // SAFETY: promised by the caller, and written by the first chain.
+                let to = unsafe { &mut *out.add(i / n * row + i % n) };
+                *to = *to + sum;
+            }
         }
     }
     #[cfg(not(feature = "simd"))]
@@ -200,7 +215,7 @@ fn multiply_rows<'o, T: Zero + One + Copy + 'o>(
 /// Writes the products of `a [m, k]` with `b [k, n]` to `out [m, n]`, for all of a batch.
 ///
 /// # Panics
-/// Unless `out` holds the results, or if an operand has fewer elements.
+/// Panics unless `out` has room for the results, or if an operand has too few elements.
 pub(crate) fn products<T: Zero + One + Copy + Send + Sync + 'static>(
     pool: &Pool,
     a: &Batch<T>,

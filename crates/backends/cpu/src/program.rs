@@ -18,9 +18,9 @@ use crate::view::{Target, View};
 pub(crate) struct CpuProgram {
     pool: Arc<Pool>,
     lowered: Lowered,
-    /// One for each step.
+    /// Launches, one for each step.
     launches: Vec<Prepared>,
-    /// The nodes that each step computes, for who has it timed.
+    /// The nodes that each step computes, for timing.
     nodes: Arc<[Nodes]>,
     /// Memory of intermediate values, kept between runs.
     arena: Mutex<Option<Vec<HostBuffer>>>,
@@ -34,7 +34,7 @@ pub(crate) struct Memory<'a> {
 }
 
 impl Memory<'_> {
-    /// Where a place's buffer, or the rest of one of the arena, begins and how many bytes it has.
+    /// Address and bytes of a place's buffer, or of the rest of one of the arena.
     fn find(&self, place: &Place) -> Result<(*mut u8, usize), DeviceError> {
         Ok(match place.slot {
             Slot::Input(i) => {

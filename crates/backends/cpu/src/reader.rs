@@ -58,7 +58,7 @@ impl Run {
 #[derive(Clone)]
 pub(crate) struct Runs<'a> {
     layout: &'a Layout,
-    /// Of the row that the next run is in, without the last dimension.
+    /// Index of the next run's row, without the last dimension.
     index: SmallVec<[usize; 6]>,
     row: usize,
     /// Elements of that row before the run.
@@ -109,7 +109,7 @@ impl<'a> Runs<'a> {
         Some((Run { at: row, ..run }, whole, distance))
     }
 
-    /// Goes on by so many rows, of which there are as many before an index of the others changes.
+    /// Goes on by `rows` rows; there are as many before an index of the other dimensions changes.
     fn advance(&mut self, mut rows: usize) {
         for d in (0..self.index.len()).rev() {
             let (size, stride) = (self.layout.shape[d], self.layout.strides[d]);
@@ -195,8 +195,8 @@ impl<T: Copy> Kernel for Fill<'_, T> {
     }
 }
 
-/// Bytes of which a loop of vectors is faster than `memcpy`. In between, that is one instruction on many
-/// processors (`rep movsb`), which takes AMD's up to ten times as long where source and target lie
+/// Sizes in bytes at which a loop of vectors is faster than `memcpy`. There `memcpy` is one instruction
+/// on many processors (`rep movsb`). It takes AMD's up to ten times as long if source and target lie
 /// differently in their cache lines.
 const BY_VECTORS: Range<usize> = 1024..1 << 20;
 
@@ -250,9 +250,9 @@ pub(crate) fn nearest(layout: &Layout) -> Option<usize> {
     (strides[nearest] < strides[last]).then_some(nearest)
 }
 
-/// Goes through rows and columns of elements, from `at` on, at distances `strides`, by tiles:
-/// `write` is called with the row, the first column and some elements of it. Those of a
-/// column should be nearer to each other than those of a row.
+/// Goes through rows and columns of elements, from `at` on, at distances `strides`, by tiles.
+/// `write` is called with the row, the first column and some elements of it. Elements of a column
+/// should be nearer to each other than those of a row.
 pub(crate) fn transpose<T: Pod>(
     data: &[T],
     at: usize,
@@ -286,7 +286,7 @@ pub(crate) fn transpose<T: Pod>(
     }
 }
 
-/// Where the piece is that a [`Reader`] was last asked for.
+/// Place of the piece that a [`Reader`] was last asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Found {
     /// In memory, from this position on.
@@ -307,7 +307,7 @@ impl Found {
     }
 }
 
-/// An operand seen through a layout, of which it gives out pieces.
+/// An operand seen through a layout, handed out in pieces.
 #[derive(Clone)]
 pub(crate) struct Reader<'a, T: Element> {
     data: &'a [T],
@@ -441,9 +441,9 @@ impl<'a, T: Element> Reader<'a, T> {
         }
     }
 
-    /// Copies all elements by tiles of the last dimension, along which the elements of the
-    /// result are neighbours, and of `dim`, along which those of the operand are: each cache
-    /// line is visited once.
+    /// Copies all elements by tiles of two dimensions, so that each cache line is visited once.
+    /// Elements of the result are neighbours along the last one. Elements of the operand are
+    /// neighbours along `dim`.
     fn transpose(&self, dim: usize, pool: &Pool, out: &mut [T]) {
         let (from, strides) = (&self.layout, &self.layout.strides);
         let to = Layout::contiguous(&from.shape);

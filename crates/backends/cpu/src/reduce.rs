@@ -22,8 +22,8 @@ use crate::view::View;
 /// there are.
 const SEGMENT: usize = 64 * 1024;
 
-/// The most columns of which rows are shared: of more, threads have columns of their own, since
-/// partial results would be as many as elements.
+/// The most columns whose rows are shared. With more, threads have their own columns, since partial
+/// results would be as many as elements.
 const NARROW: usize = SEGMENT / 16;
 
 /// Elements that are converted or computed at once, or columns gone through together.
@@ -36,7 +36,7 @@ const COLUMNS: usize = 16;
 pub(crate) struct Reduction<'r, 'a> {
     pub(crate) pool: &'r Pool,
     pub(crate) op: ReduceOp,
-    /// Of the elements.
+    /// Dtype of the elements.
     pub(crate) dtype: DType,
     pub(crate) order: &'r Order,
     pub(crate) elements: &'r Elements<'a>,
@@ -44,9 +44,9 @@ pub(crate) struct Reduction<'r, 'a> {
     pub(crate) out: &'r mut [u8],
 }
 
-/// What is reduced.
+/// Elements to reduce.
 pub(crate) enum Elements<'a> {
-    /// In memory.
+    /// Elements in memory.
     View(View<'a>),
     /// The squares of singles in memory.
     Squares(View<'a>),
@@ -172,7 +172,7 @@ enum Source<'a, T: Element> {
 }
 
 impl<T: Element> Source<'_, T> {
-    /// How many are best read at a time.
+    /// Best number of elements to read at a time.
     fn block(&self) -> usize {
         match self {
             Self::Memory(_) if !T::CONVERTED => SEGMENT,
@@ -200,8 +200,8 @@ impl<T: Element> Source<'_, T> {
     }
 }
 
-/// How elements are combined. A trait, because its functions are compiled for the level where they
-/// are called, and what is handed on as a value need not be.
+/// Combination of elements. It is a trait, because its functions are compiled for the level of the
+/// caller. Functions handed on as values need not be.
 trait Combine<X: Copy> {
     type Total: Copy + Send + Sync;
     /// Neutral for [`Self::join`].

@@ -10,7 +10,7 @@ use rustorch_ir::{DType, Layout, TensorType};
 pub(crate) struct View<'a> {
     start: *const u8,
     bytes: usize,
-    /// Where the elements lie, counted from the start of the buffer.
+    /// Layout of the elements, counted from the start of the buffer.
     pub(crate) layout: &'a Layout,
     /// Shape and element type.
     pub(crate) ty: &'a TensorType,
@@ -24,9 +24,9 @@ impl<'a> View<'a> {
     /// A view of `bytes` bytes at `start`.
     ///
     /// # Safety
-    /// They are readable for `'a`, hold what `ty` and `layout` say, and nothing writes to
-    /// them meanwhile, except through the [`Target`] of a kernel that updates state, which
-    /// reads its state only through that.
+    /// The bytes are readable for `'a`, and hold elements of `ty` in `layout`. Nothing writes to
+    /// them meanwhile, except through the [`Target`] of a kernel that updates state. Such a kernel
+    /// reads its state only through that target.
     pub(crate) unsafe fn new(
         start: *const u8,
         bytes: usize,
@@ -85,7 +85,7 @@ impl<'a> View<'a> {
 pub(crate) struct Target<'a> {
     start: *mut u8,
     bytes: usize,
-    /// Where the elements lie, counted from the start of the buffer.
+    /// Layout of the elements, counted from the start of the buffer.
     pub(crate) layout: &'a Layout,
     /// Shape and element type.
     pub(crate) ty: &'a TensorType,
@@ -96,7 +96,7 @@ impl<'a> Target<'a> {
     /// A target of `bytes` bytes at `start`.
     ///
     /// # Safety
-    /// They are writable for `'a`, hold what `ty` and `layout` say, and nothing else uses
+    /// The bytes are writable for `'a`, and hold elements of `ty` in `layout`. Nothing else uses
     /// them meanwhile.
     pub(crate) unsafe fn new(
         start: *mut u8,

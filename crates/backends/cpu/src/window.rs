@@ -31,7 +31,7 @@ impl Side {
         before(self.padding).min(end)..end
     }
 
-    /// Where element `k` of a window is, which is on the side.
+    /// Index on the side of element `k` of a window, which is on it.
     pub(crate) fn at(&self, window: usize, k: usize) -> usize {
         window * self.stride + k * self.dilation - self.padding
     }

@@ -33,8 +33,24 @@ fn encode(x: &[f32], dtype: DType) -> Vec<u8> {
     }
 }
 
-/// The result for `t` new tokens after `past` others, with room for some more.
-fn attention(threads: usize, kv_heads: usize, t: usize, past: usize, dtype: DType) -> Vec<u8> {
+/// `t` new tokens after `past` others.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    kv_heads: usize,
+    t: usize,
+    past: usize,
+    window: Option<usize>,
+}
+
+/// The result for tokens of a sequence, with room for some more. A token's query, key and value follow from its
+/// position.
+fn attention(threads: usize, sizes: Sizes, dtype: DType) -> Vec<u8> {
+    let Sizes {
+        kv_heads,
+        t,
+        past,
+        window,
+    } = sizes;
     let room = past + t + 7;
     let cache = TensorType::new([kv_heads, room, WIDTH], dtype);
     let mut graph = Graph::new();
@@ -51,17 +67,24 @@ fn attention(threads: usize, kv_heads: usize, t: usize, past: usize, dtype: DTyp
         soft_cap: None,
         mask: false,
         past: true,
+        window,
         log_sum_exp: false,
     };
     let result = graph.push(op, &operands).unwrap();
     graph.output(result);
 
     let runtime = Runtime::new([Arc::new(Cpu::new(threads)) as Arc<dyn Backend>]);
-    let rows = kv_heads * room * WIDTH;
+    let of_heads = |heads: usize, positions: std::ops::Range<usize>, seed: u32| -> Vec<f32> {
+        let of_position = |head: usize, position: usize| {
+            numbers(WIDTH, seed + ((head << 16 | position) * WIDTH) as u32)
+        };
+        let rows = (0..heads).flat_map(|head| positions.clone().map(move |at| (head, at)));
+        rows.flat_map(|(head, at)| of_position(head, at)).collect()
+    };
     let inputs = [
-        encode(&numbers(HEADS * t * WIDTH, 1), DType::F32),
-        encode(&numbers(rows, 2), dtype),
-        encode(&numbers(rows, 3), dtype),
+        encode(&of_heads(HEADS, past..past + t, 1), DType::F32),
+        encode(&of_heads(kv_heads, 0..room, 2), dtype),
+        encode(&of_heads(kv_heads, 0..room, 3), dtype),
         i32::try_from(past).unwrap().to_ne_bytes().to_vec(),
     ]
     .map(|bytes| Storage::from_host(HostBuffer::copy_of(&bytes).unwrap()));
@@ -77,20 +100,61 @@ fn results_do_not_depend_on_the_threads() {
     let q8_0 = DType::Block(BlockFormat::Q8_0);
     for dtype in [DType::F32, DType::F16, DType::BF16, q8_0] {
         // A token, a few, and prompts: with few keys and with parts of many.
-        for (t, past) in [(1, 5), (1, 1030), (4, 700), (37, 0), (200, 333)] {
+        for (t, past, window) in [
+            (1, 5, None),
+            (1, 1030, None),
+            (1, 1030, Some(500)),
+            (4, 700, None),
+            (37, 0, Some(20)),
+            (200, 333, None),
+        ] {
             for kv_heads in [1, 3] {
-                let one = attention(1, kv_heads, t, past, dtype);
+                let sizes = Sizes {
+                    kv_heads,
+                    t,
+                    past,
+                    window,
+                };
+                let one = attention(1, sizes, dtype);
                 for x in one.chunks_exact(4) {
                     let x = f32::from_ne_bytes(x.try_into().unwrap());
-                    assert!(x.is_finite(), "{dtype}, {t} after {past}: {x}");
+                    assert!(x.is_finite(), "{dtype}, {sizes:?}: {x}");
                 }
                 assert!(one.iter().any(|&byte| byte != 0));
                 for threads in [2, 3] {
                     assert!(
-                        attention(threads, kv_heads, t, past, dtype) == one,
-                        "{dtype}, {t} after {past}, {kv_heads} heads, {threads} threads"
+                        attention(threads, sizes, dtype) == one,
+                        "{dtype}, {sizes:?}, {threads} threads"
                     );
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_few_tokens_have_the_results_of_each_alone() {
+    for dtype in [DType::F32, DType::F16] {
+        for (past, window) in [
+            (700, None),
+            (254, Some(130)),
+            (254, Some(2)),
+            (700, Some(300)),
+        ] {
+            let sizes = |t, past| Sizes {
+                kv_heads: 2,
+                t,
+                past,
+                window,
+            };
+            let together = attention(2, sizes(4, past), dtype);
+            for token in 0..4 {
+                let alone = attention(2, sizes(1, past + token), dtype);
+                let rows = together.chunks_exact(4 * WIDTH).skip(token).step_by(4);
+                assert!(
+                    rows.eq(alone.chunks_exact(4 * WIDTH)),
+                    "{dtype}, {token} after {past}, {window:?}"
+                );
             }
         }
     }

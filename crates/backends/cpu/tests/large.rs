@@ -8,8 +8,8 @@ use rustorch_cpu::Cpu;
 use rustorch_ir::ops::Eigh;
 use rustorch_ir::ops::{
     Activation, ActivationKind, Arange, ArgReduce, BinaryOp, Concat, Conv2d, ConvTranspose2d,
-    Distribution, Gather, IndexSelect, LayerNorm, Matmul, Pad, Pool2d, PoolIndices, PoolKind,
-    Random, Reduce, ReduceOp, Scan, ScanOp, Scatter, ScatterMode, Softmax, TopK, UnaryOp,
+    Distribution, Gather, IndexSelect, KthValue, LayerNorm, Matmul, Pad, Pool2d, PoolIndices,
+    PoolKind, Random, Reduce, ReduceOp, Scan, ScanOp, Scatter, ScatterMode, Softmax, TopK, UnaryOp,
 };
 #[cfg(feature = "fft")]
 use rustorch_ir::ops::{Fft, FftKind};
@@ -194,6 +194,32 @@ fn reductions() {
             g.push(TopK { k, dim, largest }, &[x])
         });
     }
+}
+
+/// Threads share the line; the second of these has few different elements, the third one.
+#[test]
+fn kth_values_of_long_lines() {
+    const SIZE: usize = 140_001;
+    for (limit, dtype) in [
+        (100_003, DType::I64),
+        (40, DType::F32),
+        (2, DType::F64),
+        (250, DType::BF16),
+    ] {
+        check("kth_value", SINGLE, |g| {
+            let x = whole(g, &[2, SIZE], limit, DType::I64)?;
+            let x = g.cast(x, dtype)?;
+            let places = whole(g, &[2, 10], SIZE as i64, DType::I64)?;
+            let (k, dim) = (SIZE, 1);
+            g.push(KthValue { k, dim }, &[x, places])
+        });
+    }
+    check("kth_value of columns", SINGLE, |g| {
+        let x = x(g, &[3000, 70])?;
+        let places = whole(g, &[1, 70], 3000, DType::I64)?;
+        let (k, dim) = (3000, 0);
+        g.push(KthValue { k, dim }, &[x, places])
+    });
 }
 
 #[test]

@@ -7,7 +7,7 @@ use rustorch_ir::ops::{BinaryOp, Gather, IndexSelect, Scatter, ScatterMode};
 use rustorch_ir::{DType, Graph, OpError, Scalar, ValueId};
 use rustorch_runtime::{Backend, FailureClass, Routing, RunError, Runtime};
 
-/// What is said about a graph without inputs.
+/// The message for a graph without inputs.
 fn message(build: impl Fn(&mut Graph) -> Result<ValueId, OpError>) -> String {
     let mut graph = Graph::new();
     let result = build(&mut graph).unwrap();

@@ -1,5 +1,5 @@
-//! Dense products by cuBLASLt, whose matrices go column by column: it is given the transposed
-//! product, yᵀ = bᵀ · aᵀ.
+//! Dense products by cuBLASLt, whose matrices are column-major: it computes the transposed product,
+//! yᵀ = bᵀ · aᵀ.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -80,7 +80,7 @@ pub(crate) struct Blas(Api);
 /// The library of this machine.
 ///
 /// # Errors
-/// It is not installed.
+/// Fails if the library is not installed.
 pub(crate) fn blas() -> Result<&'static Blas, &'static str> {
     static BLAS: LazyLock<Result<Blas, String>> = LazyLock::new(|| Api::load().map(Blas));
     BLAS.as_ref().map_err(String::as_str)
@@ -114,7 +114,7 @@ fn types(dtype: DType) -> Option<(c_int, c_int, c_int)> {
     })
 }
 
-/// What the library was asked to make once: descriptions of the product and its matrices.
+/// State that the library made once: descriptions of the product and its matrices.
 struct Plan {
     product: Object,
     a: Object,

@@ -10,11 +10,11 @@ use crate::context::Context;
 use crate::mapped::{Pinned, Word};
 use crate::status::{Failure, check};
 
-/// Memory of a device, given back in the order of its stream.
+/// Memory of a device, freed in the order of its stream.
 pub struct Buffer {
     context: Arc<Context>,
     address: CUdeviceptr,
-    /// Where the host sees it, if it is memory of the host's.
+    /// Address for the host, if it is memory of the host's.
     word: Option<Word>,
     /// The host's memory that it is, if values wait there.
     pinned: Option<Pinned>,

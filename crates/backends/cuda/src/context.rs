@@ -2,9 +2,12 @@
 
 use std::cell::Cell;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::*;
-use rustorch_runtime::{DeviceError, DeviceType, FailureClass};
+use rustorch_runtime::{Deadline, DeviceError, DeviceType, FailureClass};
 
 use crate::mapped::Words;
 use crate::status::{Failure, check};
@@ -16,15 +19,23 @@ thread_local! {
     static CURRENT: Cell<CUcontext> = const { Cell::new(ptr::null_mut()) };
 }
 
-/// What everything that is made on a device needs of it.
+/// For so long a wait asks the driver all the time; behind that, with pauses.
+const EAGER: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_micros(100);
+
+/// Common state of all objects that are made on a device.
 pub(crate) struct Context {
     /// The device's name in errors.
     name: DeviceType,
     device: CUdevice,
     context: CUcontext,
     stream: CUstream,
-    /// Launches are recorded from this one, so that what other threads queue is not.
+    /// Stream for recordings, so that other threads' work is not recorded.
     recorder: CUstream,
+    /// Limit of a wait.
+    deadline: Deadline,
+    /// Did one take longer? The device is called no more then, and its memory stays as it is.
+    hung: AtomicBool,
     /// Memory of the host's that kernels reach.
     pub(crate) words: Words,
 }
@@ -48,6 +59,8 @@ impl Context {
             context,
             stream: ptr::null_mut(),
             recorder: ptr::null_mut(),
+            deadline: Deadline::of_user(),
+            hung: AtomicBool::new(false),
             words: Words::default(),
         };
         opened.enter()?;
@@ -78,7 +91,7 @@ impl Context {
         Ok(pool)
     }
 
-    /// Gives memory that nobody uses back to the system.
+    /// Returns unused memory to the system.
     pub(crate) fn trim(&self) -> Result<(), Failure> {
         self.wait()?;
         let pool = self.memory_pool()?;
@@ -105,8 +118,11 @@ impl Context {
         Ok((free as u64 + reserved.saturating_sub(used), total as u64))
     }
 
-    /// Makes this thread's next calls go to this device.
+    /// Makes this thread's next calls go to this device, unless it hangs.
     pub(crate) fn enter(&self) -> Result<(), Failure> {
+        if self.hung.load(Ordering::Relaxed) {
+            return Err(Failure::hung("cuCtxSetCurrent"));
+        }
         if CURRENT.get() == self.context {
             return Ok(());
         }
@@ -129,7 +145,7 @@ impl Context {
         }
     }
 
-    /// Calls `queue` while what this thread queues is recorded.
+    /// Calls `queue` and records the work that this thread queues.
     pub(crate) fn record(
         &self,
         queue: &mut dyn FnMut() -> Result<(), DeviceError>,
@@ -152,11 +168,11 @@ impl Context {
         Ok(graph)
     }
 
-    /// Queues a copy of bytes of another device: where to, where from, how many. What is queued
-    /// on either device from now on comes after it.
+    /// Queues a copy of bytes of another device: where to, where from, how many. Later work on
+    /// either device comes after it.
     ///
     /// # Safety
-    /// Both have these bytes.
+    /// Both buffers have these bytes.
     pub(crate) unsafe fn copy_from(
         &self,
         other: &Self,
@@ -190,7 +206,7 @@ impl Context {
         check("cuMemPoolSetAccess", status)
     }
 
-    /// What is queued here from now on waits for what was queued there.
+    /// Later work here waits for the work that is queued there.
     fn follow(&self, other: &Self) -> Result<(), Failure> {
         other.enter()?;
         let mut event = ptr::null_mut();
@@ -219,9 +235,34 @@ impl Context {
     pub(crate) fn wait(&self) -> Result<(), Failure> {
         self.enter()?;
         // SAFETY: the stream is valid.
-        check("cuStreamSynchronize", unsafe {
-            cuStreamSynchronize(self.stream)
-        })
+        self.until("cuStreamQuery", || unsafe { cuStreamQuery(self.stream) })
+    }
+
+    /// Waits for an event of this device, which comes at once if it was never recorded.
+    pub(crate) fn wait_for(&self, event: CUevent) -> Result<(), Failure> {
+        self.enter()?;
+        // SAFETY: the event is valid, as only its owner asks.
+        self.until("cuEventQuery", || unsafe { cuEventQuery(event) })
+    }
+
+    /// Asks until something is done, or the deadline is over. The driver's own waits cannot be given up.
+    fn until(&self, call: &'static str, ask: impl Fn() -> CUresult) -> Result<(), Failure> {
+        let begun = Instant::now();
+        loop {
+            let status = ask();
+            if status != CUresult::CUDA_ERROR_NOT_READY {
+                return check(call, status);
+            }
+            let waited = begun.elapsed();
+            if self.deadline.limit().is_some_and(|limit| waited > limit) {
+                self.hung.store(true, Ordering::Relaxed);
+                return Err(Failure::hung(call));
+            }
+            match waited < EAGER {
+                true => thread::yield_now(),
+                false => thread::sleep(PAUSE),
+            }
+        }
     }
 
     pub(crate) fn error(&self, class: FailureClass, message: impl Into<String>) -> DeviceError {
@@ -229,14 +270,21 @@ impl Context {
     }
 
     pub(crate) fn failed(&self, failure: Failure) -> DeviceError {
-        self.error(failure.class(), failure.to_string())
+        let message = match failure.is_hung() {
+            true => format!("{failure}: {}", self.deadline),
+            false => failure.to_string(),
+        };
+        self.error(failure.class(), message)
     }
 }
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // Whom should an error concern now?
+        // Behind a device that hangs everything stays as it is. Another failure has no reader any more.
         let _ = self.wait();
+        if self.hung.load(Ordering::Relaxed) {
+            return;
+        }
         self.words.free();
         for stream in [self.stream, self.recorder] {
             if !stream.is_null() {

@@ -1,4 +1,4 @@
-//! A GPU as the driver lists it, and what it says of itself.
+//! A GPU as the driver lists it, and its properties.
 
 use std::ffi::{CStr, c_char};
 
@@ -8,10 +8,10 @@ use rustorch_runtime::{DeviceInfo, DeviceType, Hardware};
 
 use crate::status::{Failure, check};
 
-/// The least compute capability, Volta's: ten times the major number and the minor one.
+/// The least compute capability, Volta's: ten times the major number plus the minor one.
 pub(crate) const LEAST_CAPABILITY: u32 = 70;
 
-/// One of the driver's devices.
+/// A device of the driver.
 #[derive(Clone, Copy)]
 pub(crate) struct Device(CUdevice);
 
@@ -64,7 +64,7 @@ impl Device {
         Ok(bytes as u64)
     }
 
-    /// What kernels have to know of it, which is `name`.
+    /// Properties of the device that kernels depend on. It is called `name`.
     pub(crate) fn limits(self, name: DeviceType) -> Result<Limits, Failure> {
         use CUdevice_attribute::*;
         let local = self.attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
@@ -83,7 +83,7 @@ impl Device {
         Ok(told.sensible(name))
     }
 
-    /// Where it is on the PCI bus: domain, bus and device.
+    /// Address on the PCI bus: domain, bus and device.
     fn pci(self) -> Result<String, Failure> {
         use CUdevice_attribute::*;
         let domain = self.attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)?;
@@ -92,7 +92,7 @@ impl Device {
         Ok(format!("{domain:04x}:{bus:02x}:{device:02x}"))
     }
 
-    /// What it says of itself, as `device` with these limits.
+    /// Description of the device, as `device` with these limits.
     pub(crate) fn info(self, device: DeviceType, limits: &Limits) -> Result<DeviceInfo, Failure> {
         let version = driver_version()?;
         let capability = limits.cuda_capability;

@@ -1,4 +1,4 @@
-//! Finding the GPUs there are, or what is missing.
+//! Finding GPUs, and the reasons for missing ones.
 
 use cudarc::driver::sys::{CUresult, cuDeviceGetCount, cuInit, is_culib_present};
 use rustorch_runtime::{Absent, DeviceType};
@@ -17,11 +17,11 @@ fn absent(reason: impl Into<String>, cure: &str) -> Absent {
     Absent::new("cuda", reason, cure)
 }
 
-/// Opens every GPU that the driver shows (`CUDA_VISIBLE_DEVICES` says which). A device's index
-/// is the driver's. One that cannot be used is left out, with a line in the log.
+/// Opens every GPU that the driver shows (`CUDA_VISIBLE_DEVICES` filters them). A device's index is
+/// the driver's. A GPU that cannot be used is left out, with a line in the log.
 ///
 /// # Errors
-/// There is none, for the reason given.
+/// Fails if there is no device. The error gives the reason.
 pub fn devices() -> Result<Vec<Cuda>, Absent> {
     // SAFETY: the driver's library does nothing when it is loaded.
     if !unsafe { is_culib_present() } {
@@ -61,7 +61,7 @@ pub fn devices() -> Result<Vec<Cuda>, Absent> {
         match open(index) {
             Ok(device) => devices.push(device),
             Err(why) => {
-                tracing::warn!("CUDA device left out: {why}");
+                tracing::warn!("ignoring a CUDA device: {why}");
                 left_out.push(why);
             }
         }

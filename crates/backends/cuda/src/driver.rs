@@ -1,4 +1,4 @@
-//! The driver: what the GPU layer asks of a device.
+//! The driver: the GPU layer's interface to a device.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -32,11 +32,11 @@ pub struct Cuda {
     limits: Limits,
     staging: Staging,
     products: Products,
-    /// One recording at a time.
+    /// Lock of recordings, one at a time.
     recording: Mutex<()>,
-    /// Those of timed runs, one run at a time.
+    /// Events of timed runs, one run at a time.
     events: Mutex<Vec<Event>>,
-    /// Of runs that nobody waits for.
+    /// Timing spans of asynchronous runs.
     spans: Spans,
     /// Dropped last.
     context: Arc<Context>,
@@ -110,13 +110,13 @@ impl Cuda {
         check("cuLaunchKernelEx", status)
     }
 
-    /// What NVRTC makes of a source.
+    /// Code that NVRTC makes of a source.
     fn compile_here(&self, source: &str) -> Result<Vec<u8>, DeviceError> {
         let compiled = match nvrtc() {
             Ok(nvrtc) => nvrtc.compile(source, self.limits.cuda_capability),
             Err(absent) => Err(format!(
-                "this kernel is not among those that come compiled; install NVRTC, or name its \
-                 file by RUSTORCH_NVRTC ({absent})"
+                "this kernel is not precompiled; install NVRTC, or set RUSTORCH_NVRTC to its \
+                 file ({absent})"
             )),
         };
         compiled.map_err(|why| self.context.error(FailureClass::Unsupported, why))
@@ -201,8 +201,8 @@ impl Driver for Cuda {
         Dialect::Cuda
     }
 
-    /// What was dropped is free again only when queued work is done with it, so that is waited
-    /// for before giving up.
+    /// Dropped memory is free again only when queued work is done with it. So the driver waits for
+    /// that before it gives up.
     fn alloc(&self, bytes: usize) -> Result<Buffer, DeviceError> {
         match Buffer::new(&self.context, bytes) {
             Err(failure) if matches!(failure.class(), FailureClass::OutOfMemory { .. }) => {
@@ -293,11 +293,11 @@ impl Driver for Cuda {
     fn libraries(&self) -> Vec<(String, String)> {
         let compiler = match nvrtc() {
             Ok(nvrtc) => format!("NVRTC {}.{}", nvrtc.version.0, nvrtc.version.1),
-            Err(why) => format!("kernels that came compiled; {why}"),
+            Err(why) => format!("precompiled kernels; {why}"),
         };
         let products = match blas() {
             Ok(blas) => format!("cuBLASLt {}", blas.version()),
-            Err(why) => format!("kernels of our own; {why}"),
+            Err(why) => format!("the project's own kernels; {why}"),
         };
         [("compiler", compiler), ("dense products", products)]
             .map(|(key, value)| (key.to_owned(), value))
@@ -312,10 +312,10 @@ impl Driver for Cuda {
         Pack::has_dtypes_of(signature) || nvrtc().is_ok()
     }
 
-    /// What comes compiled is sooner ready than what NVRTC compiles.
+    /// A precompiled kernel is ready sooner than one that NVRTC compiles.
     fn compile(&self, source: &str) -> Result<Vec<u8>, DeviceError> {
         match Pack::shipped().best(source, self.limits.cuda_capability) {
-            Some(shipped) => Ok(shipped.to_vec()),
+            Some(shipped) => Ok(shipped),
             None => self.compile_here(source),
         }
     }

@@ -1,4 +1,4 @@
-//! Moments of a stream, whose times the device tells.
+//! Moments of a stream, with times by the device.
 
 use std::ptr;
 use std::sync::{Arc, LazyLock};
@@ -9,18 +9,18 @@ use cudarc::driver::sys::*;
 use crate::context::Context;
 use crate::status::{Failure, check};
 
-/// `cuEventElapsedTime`, which all drivers have. What the bindings call so is a later one.
+/// `cuEventElapsedTime`, which all drivers have. The bindings give this name to a later function.
 type ElapsedTime = unsafe extern "C" fn(*mut f32, CUevent, CUevent) -> CUresult;
 
-/// Where that function is, looked up once.
+/// Address of that function, looked up once.
 static ELAPSED_TIME: LazyLock<Option<ElapsedTime>> = LazyLock::new(|| {
     // SAFETY: there is a driver, which made the events, and the function has this type.
     let elapsed = unsafe { culib().get::<ElapsedTime>(b"cuEventElapsedTime") };
     elapsed.ok().map(|elapsed| *elapsed)
 });
 
-/// The moment at which all is done that was queued before it was recorded, which may be done again
-/// and again.
+/// The moment at which all work is done that was queued before the event was recorded. It can be
+/// recorded again and again.
 pub(crate) struct Event {
     event: CUevent,
     context: Arc<Context>,
@@ -30,7 +30,7 @@ pub(crate) struct Event {
 unsafe impl Send for Event {}
 
 impl Event {
-    /// No moment yet.
+    /// An event without a moment.
     pub(crate) fn new(context: &Arc<Context>) -> Result<Self, Failure> {
         context.enter()?;
         let mut event = ptr::null_mut();
@@ -45,7 +45,7 @@ impl Event {
         })
     }
 
-    /// Is from now on the moment behind what is queued so far.
+    /// Sets the moment to the end of the work queued so far.
     pub(crate) fn record(&self) -> Result<(), Failure> {
         self.context.enter()?;
         // SAFETY: event and stream are of the current context.
@@ -65,13 +65,11 @@ impl Event {
 
     /// Waits until it has come.
     fn wait(&self) -> Result<(), Failure> {
-        // SAFETY: the event is valid.
-        check("cuEventSynchronize", unsafe {
-            cuEventSynchronize(self.event)
-        })
+        self.context.wait_for(self.event)
     }
 
-    /// The time from an earlier moment to this one, which is waited for. `None` if it is not told.
+    /// The time from an earlier moment to this one, which is waited for. `None` if the device does
+    /// not report it.
     pub(crate) fn since(&self, earlier: &Self) -> Result<Option<Duration>, Failure> {
         let Some(elapsed) = *ELAPSED_TIME else {
             return Ok(None);

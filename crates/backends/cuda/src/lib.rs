@@ -1,11 +1,11 @@
 //! CUDA as a driver of the GPU layer.
 //!
-//! NVIDIA's driver is loaded at run time, so that a program needs none to start: [`devices`]
-//! gives the GPUs there are, or says why there is none. NVRTC, which compiles kernels, and
-//! cuBLASLt are used where they are installed. Without NVRTC there are the kernels of [`pack`].
+//! NVIDIA's driver is loaded at run time, so a program can start without it. [`devices`] returns
+//! the GPUs, or the reason why there is none. NVRTC, which compiles kernels, and cuBLASLt are used
+//! if they are installed. Without NVRTC, the kernels of [`pack`] are used.
 //!
-//! All work of a device is in one stream. Launches that come again on the same buffers are
-//! recorded as a CUDA graph.
+//! All work of a device is in one stream. Repeated launches on the same buffers are recorded as a
+//! CUDA graph.
 
 // Apple has had no driver for CUDA since 2019.
 #![cfg(not(target_vendor = "apple"))]
@@ -22,6 +22,7 @@ mod mapped;
 mod module;
 mod nvrtc;
 pub mod pack;
+mod ptx;
 mod recording;
 mod spans;
 mod staging;
@@ -33,11 +34,11 @@ pub use driver::Cuda;
 pub use module::Kernel;
 pub use recording::Recording;
 
-/// Machine code of a source in the dialect, for a device of a compute capability, ten times the
-/// major number and the minor one: by NVRTC, without a device.
+/// Machine code of a source in the dialect, by NVRTC, without a device. The compute capability is
+/// ten times the major number plus the minor one.
 ///
 /// # Errors
-/// NVRTC is not installed, or says what is wrong with the source.
+/// Fails if NVRTC is not installed or rejects the source.
 pub fn compile(source: &str, capability: u32) -> Result<Vec<u8>, String> {
     nvrtc::nvrtc()?.compile(source, capability)
 }
@@ -45,7 +46,7 @@ pub fn compile(source: &str, capability: u32) -> Result<Vec<u8>, String> {
 /// PTX of a source in the dialect: by NVRTC, without a device.
 ///
 /// # Errors
-/// As [`compile`].
+/// The same errors as [`compile`].
 pub fn ptx(source: &str, target: pack::Target) -> Result<Vec<u8>, String> {
     nvrtc::nvrtc()?.ptx(source, target)
 }
@@ -53,7 +54,7 @@ pub fn ptx(source: &str, target: pack::Target) -> Result<Vec<u8>, String> {
 /// The version of NVRTC, major and minor number.
 ///
 /// # Errors
-/// It is not installed.
+/// Fails if NVRTC is not installed.
 pub fn compiler() -> Result<(i32, i32), String> {
     Ok(nvrtc::nvrtc()?.version)
 }

@@ -1,4 +1,4 @@
-//! Libraries that are used where they are installed.
+//! Optional libraries.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use libloading::Library;
 /// variable `RUSTORCH_NVRTC` is the file to take instead, or `none` to do without.
 ///
 /// # Errors
-/// It is not there, as one line.
+/// Fails with one line if the library is missing.
 pub(crate) fn open(name: &str) -> Result<Library, String> {
     let variable = format!("RUSTORCH_{}", name.to_uppercase());
     if let Some(chosen) = std::env::var_os(&variable) {
@@ -57,7 +57,7 @@ pub(crate) fn open(name: &str) -> Result<Library, String> {
 /// `F` is its type.
 ///
 /// # Errors
-/// There is none of this name.
+/// Fails if the library has no function of this name.
 pub(crate) unsafe fn function<F: Copy>(library: &Library, name: &str) -> Result<F, String> {
     // SAFETY: as the caller promises.
     let function = unsafe { library.get::<F>(name.as_bytes()) };

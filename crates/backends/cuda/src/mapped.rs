@@ -1,4 +1,4 @@
-//! Memory of the host's that kernels reach where it is: what they rarely write there costs no copy.
+//! Host memory that kernels reach in place: rare writes to it need no copy.
 
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
@@ -7,7 +7,7 @@ use cudarc::driver::sys::*;
 
 use crate::status::{Failure, check};
 
-/// Bytes that are taken from the driver at once, and those of a word with what keeps it apart from
+/// Bytes that are taken from the driver at once. `WORD` is the bytes of a word, with the gap to
 /// others.
 const PAGE: usize = 4096;
 const WORD: usize = 64;
@@ -25,7 +25,7 @@ unsafe impl Send for Word {}
 unsafe impl Sync for Word {}
 
 impl Word {
-    /// Where it is for kernels.
+    /// Address for kernels.
     pub(crate) fn address(self) -> CUdeviceptr {
         self.address
     }
@@ -57,14 +57,14 @@ pub(crate) struct Words(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
-    /// Those that nobody uses.
+    /// Unused words.
     free: Vec<Word>,
-    /// What they are parts of.
+    /// Pages that the words are parts of.
     pages: Vec<Word>,
 }
 
 impl Words {
-    /// A word that nobody else uses. The context is current.
+    /// A word without another user.
     pub(crate) fn take(&self) -> Result<Word, Failure> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(word) = kept.free.pop() {
@@ -80,7 +80,7 @@ impl Words {
         Ok(first)
     }
 
-    /// Keeps a word for the next who takes one.
+    /// Keeps a word for later requests.
     pub(crate) fn give_back(&self, word: Word) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.free.push(word);
@@ -101,12 +101,12 @@ impl Words {
 pub(crate) struct Pinned(Word);
 
 impl Pinned {
-    /// So many bytes. The context is current.
+    /// Memory of `bytes` bytes.
     pub(crate) fn new(bytes: usize) -> Result<Self, Failure> {
         mapped(bytes.max(1)).map(Self)
     }
 
-    /// Where it is for kernels.
+    /// Address for kernels.
     pub(crate) fn address(&self) -> CUdeviceptr {
         self.0.address
     }

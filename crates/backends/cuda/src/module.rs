@@ -1,6 +1,6 @@
-//! Loaded kernels, each a library of the driver's: of PTX it makes machine code on many threads at
-//! once that way, where it makes modules one after the other (CUDA 13.0), and keeps it for later
-//! starts. Machine code that it links by parts is slower.
+//! Loaded kernels, each a library of the driver's. The driver makes machine code of PTX libraries
+//! on many threads at once. It makes modules one after the other (CUDA 13.0). It keeps the code for
+//! later starts. Machine code that is linked from parts is slower.
 
 use std::ffi::CString;
 use std::ptr;
@@ -68,13 +68,13 @@ impl Kernel {
         Ok(loaded)
     }
 
-    /// Does it wait for the launch ahead by itself, so that it may begin before that has ended?
-    /// What was compiled for older devices does not, wherever it runs.
+    /// Does it wait for the launch ahead by itself, so that it may begin before that has ended? A
+    /// kernel compiled for older devices does not, wherever it runs.
     pub(crate) fn waits(&self) -> bool {
         self.waits
     }
 
-    /// The function, for launches with so many bytes of dynamic local memory.
+    /// The function, for launches with this number of bytes of dynamic local memory.
     pub(crate) fn function(&self, dynamic_local: u32) -> Result<CUfunction, Failure> {
         if dynamic_local > self.granted.load(Ordering::Relaxed) {
             use CUfunction_attribute::*;

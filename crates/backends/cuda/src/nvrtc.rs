@@ -36,20 +36,20 @@ pub(crate) struct Nvrtc {
     capabilities: Vec<c_int>,
 }
 
-/// The least version, major and minor: older ones do not know what kernels say.
+/// The least version, major and minor: older ones do not know the kernels' language.
 const LEAST: (i32, i32) = (12, 0);
 
 /// The compiler of this machine.
 ///
 /// # Errors
-/// It is not installed; or it cannot be used, which is also told as a warning.
+/// Fails if NVRTC is not installed. Also fails if it cannot be used; this is also a warning.
 pub(crate) fn nvrtc() -> Result<&'static Nvrtc, &'static str> {
     static NVRTC: LazyLock<Result<Nvrtc, String>> = LazyLock::new(Nvrtc::load);
     NVRTC.as_ref().map_err(String::as_str)
 }
 
-/// What a device of a compute capability, ten times the major number and the minor one, is
-/// called by compilers. Hopper's own instructions need a name of their own.
+/// Name that compilers give to a device. The compute capability is ten times the major number plus
+/// the minor one. Hopper's own instructions need a name of their own.
 pub(crate) fn target(capability: u32) -> String {
     match capability {
         90 => "90a".to_owned(),
@@ -81,7 +81,7 @@ impl Nvrtc {
                 "NVRTC {major}.{minor} is too old; install {}.{} or newer",
                 LEAST.0, LEAST.1
             );
-            tracing::warn!("{why}; kernels that come compiled are used");
+            tracing::warn!("{why}; using precompiled kernels");
             return Err(why);
         }
         let mut capabilities = vec![0; usize::try_from(count).unwrap_or(0)];
@@ -98,7 +98,7 @@ impl Nvrtc {
     /// device.
     ///
     /// # Errors
-    /// What the compiler says, as one line.
+    /// Fails with the compiler's message, as one line.
     pub(crate) fn compile(&self, source: &str, capability: u32) -> Result<Vec<u8>, String> {
         let knows = |c: &i32| u32::try_from(*c) == Ok(capability);
         let is_known = self.capabilities.iter().any(knows);
@@ -114,15 +114,15 @@ impl Nvrtc {
             false => program.bytes(api.ptx_size, api.ptx),
         };
         match binary.is_empty() {
-            true => Err("NVRTC gives no machine code out".to_owned()),
+            true => Err("NVRTC returns no machine code".to_owned()),
             false => Ok(binary),
         }
     }
 
-    /// PTX of a source, without comments: they tell how much was compiled before.
+    /// PTX of a source, without comments, which count earlier compilations.
     ///
     /// # Errors
-    /// What the compiler says, as one line.
+    /// Fails with the compiler's message, as one line.
     pub(crate) fn ptx(&self, source: &str, target: Target) -> Result<Vec<u8>, String> {
         let program = self.program(source, &format!("compute_{}", target.name()))?;
         let ptx = program.bytes(self.api.ptx_size, self.api.ptx);
@@ -140,7 +140,7 @@ impl Nvrtc {
             ptx.push(b'\n');
         }
         match ptx.is_empty() {
-            true => Err("NVRTC gives no PTX out".to_owned()),
+            true => Err("NVRTC returns no PTX".to_owned()),
             false => Ok(ptx),
         }
     }

@@ -1,18 +1,18 @@
-//! Kernels that come compiled, as PTX: what a machine without NVRTC has, and sooner ready than what
-//! NVRTC compiles.
+//! Precompiled kernels, as PTX: for machines without NVRTC, and for a faster start.
 //!
 //! They are two files, `kernels.ptx.zst` here and in `rustorch-cuda-hopper`, which
-//! `scripts/make-ptx.sh` makes: frames of zstd, each of which is unpacked when a kernel in it is asked
-//! for. In front of them are the number of frames and of kernels, and then, all numbers little-endian
-//! words,
+//! `scripts/make-ptx.sh` makes. A file is frames of zstd; a frame is unpacked when a kernel in it is
+//! asked for. `ptx.rs` has the form of their content. In front of them are the number of frames and of kernels,
+//! and then, all numbers little-endian words,
 //!
 //! * for each frame its length, and the first word of its SHA-256;
-//! * for each kernel the SHA-256 of its source, what it was compiled for, its frame, where in the
-//!   unpacked frame it begins, and its length;
+//! * for each kernel the first half of its source's SHA-256, its target, its frame, and its length there. Kernels
+//!   are in the order of the frames;
 //! * the first word of the SHA-256 of all this.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::io::Read;
 use std::ops::Range;
 use std::sync::{LazyLock, OnceLock};
@@ -21,7 +21,9 @@ use rustorch_ir::{DType, OpKind, OpType, Signature, TensorType};
 use ruzstd::decoding::StreamingDecoder;
 use sha2::{Digest, Sha256};
 
-/// What kernels come compiled for, the worst first.
+use crate::ptx::{Decoder, Encoder};
+
+/// Targets that kernels come compiled for, the worst first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Target {
     /// Volta, and all that is newer.
@@ -35,7 +37,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// All, the best first.
+    /// All targets, the best first.
     pub const ALL: [Self; 4] = [
         Self::Compute90a,
         Self::Compute90,
@@ -43,8 +45,8 @@ impl Target {
         Self::Compute70,
     ];
 
-    /// Those that a device of a compute capability runs, ten times the major number and the
-    /// minor one; the best first.
+    /// Targets that run on a device of a compute capability, the best first. The capability is ten
+    /// times the major number plus the minor one.
     pub fn of(capability: u32) -> impl Iterator<Item = Self> {
         let runs = move |target: &Self| match target {
             Self::Compute70 => capability >= 70,
@@ -66,7 +68,7 @@ impl Target {
     }
 }
 
-/// The name of what PTX was compiled for, such as `90a`; `None` if it is no PTX.
+/// The target of PTX, such as `90a`; `None` if it is no PTX.
 pub(crate) fn target_of_ptx(image: &[u8]) -> Option<&str> {
     const DIRECTIVE: &[u8] = b"\n.target sm_";
     let mut windows = image.windows(DIRECTIVE.len());
@@ -75,42 +77,53 @@ pub(crate) fn target_of_ptx(image: &[u8]) -> Option<&str> {
     str::from_utf8(&name[..end]).ok()
 }
 
-/// The SHA-256 of a kernel's source, and what it was compiled for.
-type Key = ([u8; 32], Target);
+/// The first half of the SHA-256 of a kernel's source.
+type Half = [u8; 16];
 
-/// Bytes that frames have when they are unpacked, about.
-const FRAME: usize = 8 << 20;
+/// A kernel's source and target.
+type Key = (Half, Target);
+
+fn half(source: &str) -> Half {
+    let mut half = Half::default();
+    half.copy_from_slice(&Sha256::digest(source)[..size_of::<Half>()]);
+    half
+}
+
+/// Bytes that the kernels of a frame have when it is unpacked, about: some 60 MB of PTX.
+const FRAME: usize = 4 << 20;
 
 /// Kernels that follow each other.
 struct Frame {
-    /// As it is in the file; empty if the file ends before it does.
+    /// Bytes as in the file; empty if the file ends before the frame does.
     packed: Cow<'static, [u8]>,
     check: u32,
     /// Once it was asked for; none if it is damaged.
-    unpacked: OnceLock<Option<Vec<u8>>>,
+    unpacked: OnceLock<Option<Decoder>>,
 }
 
 impl Frame {
     /// Its kernels; none, with a warning the first time, if it is damaged.
-    fn unpacked(&self) -> Option<&[u8]> {
+    fn unpacked(&self) -> Option<&Decoder> {
         let unpack = || {
             let unpacked = self.unpack().map_err(|why| {
-                tracing::warn!("of the kernels that come compiled some are damaged: {why}");
+                tracing::warn!("some precompiled CUDA kernels are damaged: {why}");
             });
             unpacked.ok()
         };
-        self.unpacked.get_or_init(unpack).as_deref()
+        self.unpacked.get_or_init(unpack).as_ref()
     }
 
-    fn unpack(&self) -> Result<Vec<u8>, String> {
+    fn unpack(&self) -> Result<Decoder, String> {
         if check(&self.packed) != self.check {
             return Err("some of it is not what it was".to_owned());
         }
         let mut unpacked = Vec::new();
         let decoder = StreamingDecoder::new(&*self.packed);
         let mut decoder = decoder.map_err(|e| e.to_string())?;
-        let read = decoder.read_to_end(&mut unpacked);
-        read.map(|_| unpacked).map_err(|e| e.to_string())
+        decoder
+            .read_to_end(&mut unpacked)
+            .map_err(|e| e.to_string())?;
+        Decoder::new(unpacked).ok_or_else(|| "its lines are not whole".to_owned())
     }
 }
 
@@ -118,7 +131,7 @@ impl Frame {
 #[derive(Default)]
 pub struct Pack {
     frames: Vec<Frame>,
-    /// The frame that a kernel is in, and where.
+    /// The frame that a kernel is in, and where among its kernels.
     index: HashMap<Key, (usize, Range<usize>)>,
 }
 
@@ -128,7 +141,7 @@ fn check(bytes: &[u8]) -> u32 {
     u32::from_le_bytes([a, b, c, d])
 }
 
-/// What is in front of the frames, from its begin to its end.
+/// The part in front of the frames, from its begin to its end.
 struct Reader<'a> {
     file: &'a [u8],
     at: usize,
@@ -157,7 +170,7 @@ impl Pack {
             let of_all: &'static [u8] = include_bytes!("../kernels.ptx.zst");
             let packs = [of_all, rustorch_cuda_hopper::KERNELS].map(|file| {
                 Pack::open(file).unwrap_or_else(|why| {
-                    tracing::warn!("kernels that come compiled are damaged and not used: {why}");
+                    tracing::warn!("ignoring damaged precompiled CUDA kernels: {why}");
                     Pack::default()
                 })
             });
@@ -180,7 +193,7 @@ impl Pack {
     /// The kernels of a file.
     ///
     /// # Errors
-    /// What is in front of its frames is damaged.
+    /// Fails if the data before the frames are damaged.
     pub fn open(file: impl Into<Cow<'static, [u8]>>) -> Result<Self, String> {
         let file = file.into();
         let mut reader = Reader { file: &file, at: 0 };
@@ -190,13 +203,16 @@ impl Pack {
             lengths.push((reader.word()?, reader.word()?));
         }
         let mut index = HashMap::new();
+        let (mut last, mut start) = (0, 0);
         for _ in 0..kernel_count {
-            let digest = reader.take()?;
+            let half = reader.take()?;
             let target = Target::ALL.get(reader.word()?).copied();
-            let frame = reader.word()?;
-            let (start, length) = (reader.word()?, reader.word()?);
+            let (frame, length) = (reader.word()?, reader.word()?);
             let target = target.ok_or("it has kernels for an unknown target")?;
-            index.insert((digest, target), (frame, start..start + length));
+            start = if frame == last { start } else { 0 };
+            last = frame;
+            index.insert((half, target), (frame, start..start + length));
+            start += length;
         }
         let expected = check(&file[..reader.at]) as usize;
         if reader.word()? != expected {
@@ -222,76 +238,76 @@ impl Pack {
         Ok(Self { frames, index })
     }
 
-    /// A file of kernels: of each the source, what it was compiled for, and the PTX. Those that
-    /// are like each other best follow each other. `compress` makes a zstd frame.
+    /// A file of kernels: for each the source, the target, and the PTX. Kernels that are most alike
+    /// follow each other. `compress` makes a zstd frame.
     ///
     /// # Errors
-    /// Those of `compress`.
-    pub fn write<E>(
+    /// Fails if `compress` fails, or if a kernel is not PTX.
+    pub fn write<E: Display>(
         kernels: &[(&str, Target, &[u8])],
         mut compress: impl FnMut(&[u8]) -> Result<Vec<u8>, E>,
-    ) -> Result<Vec<u8>, E> {
-        let mut unpacked = vec![Vec::new()];
+    ) -> Result<Vec<u8>, String> {
+        let mut frames = vec![Encoder::default()];
         let mut index = Vec::new();
         let word = |n: usize| (n as u32).to_le_bytes();
         for (source, target, ptx) in kernels {
-            if unpacked.last().is_some_and(|frame| frame.len() >= FRAME) {
-                unpacked.push(Vec::new());
+            if frames.last().is_some_and(|frame| frame.len() >= FRAME) {
+                frames.push(Encoder::default());
             }
-            let number = unpacked.len() - 1;
-            let frame = &mut unpacked[number];
+            let number = frames.len() - 1;
+            let start = frames[number].len();
+            frames[number].add(ptx)?;
             let target = Target::ALL.iter().position(|other| other == target);
-            index.extend(<[u8; 32]>::from(Sha256::digest(source)));
-            for n in [target.unwrap_or(0), number, frame.len(), ptx.len()] {
+            index.extend(half(source));
+            for n in [target.unwrap_or(0), number, frames[number].len() - start] {
                 index.extend(word(n));
             }
-            frame.extend(*ptx);
         }
-        let mut file = [word(unpacked.len()), word(kernels.len())].concat();
-        let mut frames = Vec::new();
-        for frame in unpacked {
-            let packed = compress(&frame)?;
-            file.extend(word(packed.len()));
-            file.extend(check(&packed).to_le_bytes());
-            frames.extend(packed);
+        let mut file = [word(frames.len()), word(kernels.len())].concat();
+        let mut packed = Vec::new();
+        for frame in frames {
+            let frame = compress(&frame.finish()).map_err(|e| e.to_string())?;
+            file.extend(word(frame.len()));
+            file.extend(check(&frame).to_le_bytes());
+            packed.extend(frame);
         }
         file.extend(index);
         file.extend(check(&file).to_le_bytes());
-        file.extend(frames);
+        file.extend(packed);
         Ok(file)
     }
 
     /// The PTX of a source for a target; none, with a warning, if it is damaged.
-    pub fn get(&self, source: &str, target: Target) -> Option<&[u8]> {
-        self.find(Sha256::digest(source).into(), target)
+    pub fn get(&self, source: &str, target: Target) -> Option<Vec<u8>> {
+        self.find(half(source), target)
     }
 
-    fn find(&self, digest: [u8; 32], target: Target) -> Option<&[u8]> {
-        let (frame, range) = self.index.get(&(digest, target))?;
-        self.frames.get(*frame)?.unpacked()?.get(range.clone())
+    fn find(&self, half: Half, target: Target) -> Option<Vec<u8>> {
+        let (frame, range) = self.index.get(&(half, target))?;
+        self.frames.get(*frame)?.unpacked()?.kernel(range.clone())
     }
 
     /// The best PTX of a source for a device of a compute capability.
-    pub fn best(&self, source: &str, capability: u32) -> Option<&[u8]> {
-        let digest = Sha256::digest(source).into();
-        Target::of(capability).find_map(|target| self.find(digest, target))
+    pub fn best(&self, source: &str, capability: u32) -> Option<Vec<u8>> {
+        let half = half(source);
+        Target::of(capability).find_map(|target| self.find(half, target))
     }
 
     /// Is there a kernel of a source that a device of a compute capability runs?
     pub fn has(&self, source: &str, capability: u32) -> bool {
-        let digest = Sha256::digest(source).into();
-        Target::of(capability).any(|target| self.index.contains_key(&(digest, target)))
+        let half = half(source);
+        Target::of(capability).any(|target| self.index.contains_key(&(half, target)))
     }
 
-    /// Do kernels come compiled of all that the conformance suite asks for of an operation? Not of
-    /// fused products, of which there are thousands of forms: only those that models have.
+    /// Are all kernels precompiled that the conformance suite needs for an operation? Fused
+    /// products are excluded, since they have thousands of forms: only those of models are
+    /// precompiled.
     pub fn has_all_of(kind: OpKind) -> bool {
         kind != OpKind::FusedLinear
     }
 
-    /// Do kernels come compiled for an operation on operands of these dtypes? Integers that are
-    /// hardly computed with, u16 and u64, have those of what moves and casts elements, and of
-    /// elementwise functions.
+    /// Do kernels come compiled for an operation on operands of these dtypes? u16 and u64 are
+    /// hardly computed with. They have kernels of moves, casts, and elementwise functions only.
     pub fn has_dtypes_of(signature: &Signature) -> bool {
         let is_rare = |ty: &TensorType| matches!(ty.dtype, DType::U16 | DType::U64);
         let family = signature.op.def().op_type();
@@ -351,8 +367,11 @@ mod tests {
             ("e", 90, None),
         ] {
             let ptx = pack.best(source, capability);
-            assert!(ptx.is_none_or(|ptx| ptx.ends_with(source.as_bytes())));
-            let target = ptx.and_then(target_of_ptx);
+            assert!(
+                ptx.as_ref()
+                    .is_none_or(|ptx| ptx.ends_with(source.as_bytes()))
+            );
+            let target = ptx.as_deref().and_then(target_of_ptx);
             assert_eq!(target, found, "{source} on {capability}");
             assert_eq!(pack.has(source, capability), found.is_some());
         }
@@ -364,7 +383,7 @@ mod tests {
             .iter()
             .map(|(source, target, ptx)| (*source, *target, ptx.as_bytes()))
             .collect();
-        let packed = Pack::write(&kernels, |frame| Ok::<_, ()>(stored(frame)));
+        let packed = Pack::write(&kernels, |frame| Ok::<_, String>(stored(frame)));
         packed.unwrap()
     }
 
@@ -386,7 +405,7 @@ mod tests {
     #[test]
     fn what_is_damaged_is_not_used() {
         // Two frames.
-        let long = "x".repeat(FRAME);
+        let long = "\n".repeat(FRAME / 2);
         let kernels = [
             ("a", Target::Compute70, long),
             ("b", Target::Compute70, "y".to_owned()),
@@ -398,7 +417,7 @@ mod tests {
             // What is cut off is the end of the frames at most.
             assert!(cut.is_err() || cut.is_ok_and(|pack| pack.best("a", 90).is_none()));
         }
-        for at in (0..100).chain([last]) {
+        for at in (0..84).chain([last]) {
             let mut damaged = whole.clone();
             damaged[at] ^= 4;
             let pack = Pack::open(damaged).unwrap_or_default();
@@ -413,5 +432,13 @@ mod tests {
         let pack = Pack::shipped();
         assert!(!pack.is_empty());
         assert!(pack.frames.iter().all(|frame| frame.unpacked().is_some()));
+        let sample = pack.index.values().step_by(16);
+        for (frame, range) in sample {
+            let ptx = pack.frames[*frame]
+                .unpacked()
+                .unwrap()
+                .kernel(range.clone());
+            assert!(target_of_ptx(&ptx.unwrap()).is_some());
+        }
     }
 }

@@ -8,7 +8,7 @@ use cudarc::driver::sys::*;
 use crate::context::Context;
 use crate::status::{Failure, check};
 
-/// Launches that are made again at once.
+/// Launches that are repeated at once.
 pub struct Recording {
     context: Arc<Context>,
     graph: CUgraphExec,

@@ -1,4 +1,4 @@
-//! How long the device works on what is queued without waiting, told once it is known.
+//! Times of the device's work on asynchronous runs, reported once they are known.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,13 +18,13 @@ pub(crate) struct Spans(Mutex<State>);
 struct State {
     /// Oldest first.
     pending: VecDeque<Pending>,
-    /// The end of the last span that was told, and when it was by the host's clock.
+    /// The end of the last reported span, and its time by the host's clock.
     last: Option<(Event, Instant)>,
-    /// Events that nobody uses.
+    /// Unused events.
     free: Vec<Event>,
 }
 
-/// A span that was not told yet.
+/// A span that was not reported yet.
 pub(crate) struct Pending {
     begin: Event,
     end: Event,
@@ -77,7 +77,7 @@ impl Spans {
 }
 
 impl State {
-    /// The oldest span if it is over: who is to be told, since when it was, and how long.
+    /// The oldest span if it is over: its watcher, start and duration.
     fn next(&mut self) -> Result<Option<(Watcher, Instant, Duration)>, Failure> {
         match self.pending.front() {
             Some(span) if span.end.has_come()? => {}
@@ -102,8 +102,8 @@ impl State {
     }
 }
 
-/// When a span began by the host's clock. The device's own tells it from the end of the last one;
-/// clocks drift apart, but nothing begins before it is queued, nor ends after it was seen to be over.
+/// Start of a span by the host's clock. The device's clock gives it from the end of the last one.
+/// Clocks drift apart, so it is kept between the queueing and the time at which the end was seen.
 fn at_host(told: Option<Instant>, queued: Instant, seen: Instant, time: Duration) -> Instant {
     let latest = seen.checked_sub(time).unwrap_or(queued);
     told.unwrap_or(queued).min(latest).max(queued)

@@ -17,7 +17,8 @@ const PIECE: usize = 4 << 20;
 /// Pieces of a copy that are under way for each thread.
 const DEPTH: usize = 2;
 
-/// Pieces of copies to the device that may wait behind what it computes before a thread waits for one of them.
+/// Pieces of copies to the device that may wait behind its computations, before a thread waits for one of
+/// them.
 const QUEUED: usize = 4;
 
 /// Below, the driver's own staging is as good, and nothing has to be waited for.
@@ -33,16 +34,18 @@ const PER_THREAD: usize = 4 * PIECE;
 struct Slot {
     memory: *mut u8,
     event: CUevent,
+    context: Arc<Context>,
 }
 
 // SAFETY: both are used by one thread at a time.
 unsafe impl Send for Slot {}
 
 impl Slot {
-    fn new(bytes: usize) -> Result<Self, Failure> {
+    fn new(context: &Arc<Context>, bytes: usize) -> Result<Self, Failure> {
         let mut slot = Self {
             memory: ptr::null_mut(),
             event: ptr::null_mut(),
+            context: context.clone(),
         };
         let memory = (&raw mut slot.memory).cast();
         // SAFETY: there is room for the address.
@@ -58,10 +61,7 @@ impl Slot {
     }
 
     fn wait(&self) -> Result<(), Failure> {
-        // SAFETY: the event is valid; one that was never recorded is over.
-        check("cuEventSynchronize", unsafe {
-            cuEventSynchronize(self.event)
-        })
+        self.context.wait_for(self.event)
     }
 
     fn record(&self, stream: CUstream) -> Result<(), Failure> {
@@ -75,11 +75,12 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         if !self.event.is_null() {
-            // SAFETY: what was queued with it is over, and it is not used again.
-            unsafe {
-                cuEventSynchronize(self.event);
-                cuEventDestroy_v2(self.event);
+            // A device that hangs, or is lost, may still use the memory.
+            if self.wait().is_err() {
+                return;
             }
+            // SAFETY: what was queued with it is over, and it is not used again.
+            unsafe { cuEventDestroy_v2(self.event) };
         }
         if !self.memory.is_null() {
             // SAFETY: as above.
@@ -112,7 +113,7 @@ impl Fetch for Fetching {
         let Some(slot) = &self.slot else {
             return Ok(());
         };
-        let waited = self.context.enter().and_then(|()| slot.wait());
+        let waited = slot.wait();
         waited.map_err(|failure| self.context.failed(failure))?;
         let bytes = self.bytes.min(to.len());
         // SAFETY: the slot has these bytes, and their copy is over.
@@ -150,7 +151,7 @@ impl Staging {
             .pop();
         let slot = match free {
             Some(slot) => slot,
-            None => Slot::new(SMALL)?,
+            None => Slot::new(context, SMALL)?,
         };
         // What used the slot before may not have been waited for.
         slot.wait()?;
@@ -174,7 +175,7 @@ impl Staging {
     /// `to` has as many bytes.
     pub(crate) unsafe fn write(
         &self,
-        context: &Context,
+        context: &Arc<Context>,
         to: CUdeviceptr,
         from: &[u8],
     ) -> Result<(), Failure> {
@@ -193,7 +194,7 @@ impl Staging {
         let threads = (from.len() / PER_THREAD).clamp(1, MOST_THREADS.min(cores));
         let mut slots = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
         while slots.len() < QUEUED.max(threads * DEPTH) {
-            slots.push(Slot::new(PIECE)?);
+            slots.push(Slot::new(context, PIECE)?);
         }
         let pieces = from.len().div_ceil(PIECE);
         let turn = self.turns.fetch_add(pieces, Ordering::Relaxed);
@@ -239,7 +240,7 @@ impl Staging {
     /// `from` has as many bytes.
     pub(crate) unsafe fn read(
         &self,
-        context: &Context,
+        context: &Arc<Context>,
         from: CUdeviceptr,
         to: &mut [u8],
     ) -> Result<(), Failure> {
@@ -247,7 +248,7 @@ impl Staging {
         let stream = context.main_stream();
         let mut slots = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
         while slots.len() < DEPTH {
-            slots.push(Slot::new(PIECE)?);
+            slots.push(Slot::new(context, PIECE)?);
         }
         let start = |piece: usize, bytes: usize| -> Result<(), Failure> {
             let slot = &slots[piece % DEPTH];
@@ -279,7 +280,7 @@ impl Staging {
     }
 }
 
-/// What a thread that did not come to its end is reported as.
+/// Failure that stands for a thread which did not finish.
 fn unfinished() -> Failure {
     match check("copy to the device", CUresult::CUDA_ERROR_UNKNOWN) {
         Err(failure) => failure,

@@ -1,4 +1,4 @@
-//! The driver's status codes: what to do about each.
+//! The driver's status codes, and the answer to each.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -27,9 +27,20 @@ impl Failure {
         self.status
     }
 
-    /// What the status means for the device. Errors of a kernel that has run stay with the
-    /// context ("sticky"): nothing there works any more, so the device is lost. So it is for
-    /// whatever is not known to leave it intact.
+    /// The work that a call waits for was not done in time.
+    pub(crate) fn hung(call: &'static str) -> Self {
+        let status = CUresult::CUDA_ERROR_NOT_READY;
+        Self { call, status }
+    }
+
+    /// Is it [`Self::hung`]? No call is checked before its work is done.
+    pub(crate) fn is_hung(self) -> bool {
+        self.status == CUresult::CUDA_ERROR_NOT_READY
+    }
+
+    /// Class of the status. Errors of a kernel that has run stay with the context ("sticky"):
+    /// nothing there works any more, so the device is lost. A status that is not known to leave the
+    /// device intact counts as a loss, too.
     pub(crate) fn class(self) -> FailureClass {
         use CUresult::*;
         match self.status {
@@ -62,7 +73,7 @@ impl Failure {
             | CUDA_ERROR_STREAM_CAPTURE_ISOLATION
             | CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
             | CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD => FailureClass::Unsupported,
-            CUDA_ERROR_LAUNCH_TIMEOUT => FailureClass::Timeout,
+            CUDA_ERROR_LAUNCH_TIMEOUT | CUDA_ERROR_NOT_READY => FailureClass::Timeout,
             _ => FailureClass::Lost,
         }
     }
@@ -70,6 +81,9 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_hung() {
+            return f.write_str(self.call);
+        }
         let text = |ask: unsafe fn(CUresult, *mut *const std::ffi::c_char) -> CUresult| {
             let mut text = ptr::null();
             // SAFETY: the driver writes a text that lives as long as it is loaded, or null.
@@ -103,6 +117,7 @@ mod tests {
             (CUDA_ERROR_ILLEGAL_ADDRESS, FailureClass::Lost),
             (CUDA_ERROR_LAUNCH_FAILED, FailureClass::Lost),
             (CUDA_ERROR_LAUNCH_TIMEOUT, FailureClass::Timeout),
+            (CUDA_ERROR_NOT_READY, FailureClass::Timeout),
             (CUDA_ERROR_ECC_UNCORRECTABLE, FailureClass::Lost),
             (CUDA_ERROR_UNKNOWN, FailureClass::Lost),
         ] {

@@ -1,5 +1,5 @@
-//! Attention of the widths that language models have: by itself, with its gradients, and in a layer that turns
-//! queries and keys by their positions and writes keys and values to a cache.
+//! Attention of the widths that language models have. It runs by itself, with its gradients, and in a layer.
+//! The layer turns queries and keys by their positions and writes keys and values to a cache.
 
 mod common;
 
@@ -74,7 +74,7 @@ impl Ready {
     }
 }
 
-/// What the processor makes of a graph.
+/// The processor's result for a graph.
 fn of_cpu(graph: &Graph, inputs: &[Storage]) -> Vec<f32> {
     Ready::new(Arc::new(rustorch_cpu::Cpu::new(0)), graph).run(inputs)
 }
@@ -94,6 +94,7 @@ fn attention(d: usize) -> Attention {
         soft_cap: None,
         mask: false,
         past: true,
+        window: None,
         log_sum_exp: false,
     }
 }
@@ -224,8 +225,8 @@ fn attention_of_batches_equals_that_of_the_cpu(gpus: &Gpus) {
     }
 }
 
-/// The gradients of queries, keys and values, one after the other, of causal attention among `t`
-/// tokens, whose heads lie as models have them, or of all of them to `s` keys.
+/// The gradients of queries, keys and values, one after the other. Attention is causal among `t`
+/// tokens, whose heads lie as models have them, or of all tokens to `s` keys.
 fn gradients(t: usize, s: usize, d: usize, causal: bool, dtype: DType) -> Graph {
     let kv_heads = HEADS / 2;
     let mut g = Graph::new();
@@ -243,6 +244,7 @@ fn gradients(t: usize, s: usize, d: usize, causal: bool, dtype: DType) -> Graph 
     let op = Attention {
         causal,
         past: false,
+        window: None,
         log_sum_exp: true,
         ..attention(d)
     };

@@ -96,7 +96,7 @@ impl Draw {
     }
 }
 
-/// What is not in the pack of a model's kernels, each with the compute capability.
+/// Kernels of a model that the pack lacks, each with the compute capability.
 fn missing(work: &Work) -> Vec<String> {
     let noted = CARDS.map(|_| Sources::default());
     let pose = |(card, sources): (pose::Card, &Sources)| {

@@ -209,6 +209,7 @@ fn attention_is_that_of_single_precision(gpus: &Gpus) {
             soft_cap: None,
             mask: false,
             past: false,
+            window: None,
             log_sum_exp: false,
         };
         for gpu in gpus {

@@ -1,5 +1,5 @@
-//! What is said where CUDA cannot be used as it should, and what is done without a compiler: by
-//! a driver that is made for these tests, in processes of their own.
+//! Messages where CUDA cannot be used as it should, and runs without a compiler. A driver made for
+//! these tests is used, in processes of their own.
 
 #![cfg(target_os = "linux")]
 
@@ -35,7 +35,7 @@ fn lines(name: &str, variables: &[(&str, &str)]) -> Vec<String> {
     lines_with(&FAKE, name, variables)
 }
 
-/// What it prints behind `= `, with the driver of a folder.
+/// Output behind `= `, with the driver of a folder.
 fn lines_with(folder: &TempDir, name: &str, variables: &[(&str, &str)]) -> Vec<String> {
     let out = printed(folder, name, variables);
     let lines = out.lines().filter_map(|line| line.split_once("= "));
@@ -146,10 +146,40 @@ fn too_little_memory_is_one_clear_line() {
 }
 
 #[test]
+#[ignore = "run by others, in a process of its own"]
+fn wait_twice() {
+    let device = rustorch_cuda::devices().unwrap().remove(0);
+    for _ in 0..2 {
+        let error = device.wait().unwrap_err();
+        println!("= {:?}: {error}", error.class);
+    }
+    println!("= {}", device.alloc(1).unwrap_err());
+}
+
+#[test]
+fn a_device_that_hangs_is_given_up_and_called_no_more() {
+    let variables = [
+        ("FAKE_CAPABILITIES", "90"),
+        ("FAKE_HANGS", "1"),
+        ("RUSTORCH_DEVICE_TIMEOUT", "0.05"),
+    ];
+    let lines = lines("wait_twice", &variables);
+    let nothing = "nothing was done for 50ms (RUSTORCH_DEVICE_TIMEOUT)";
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    for (line, call) in lines
+        .iter()
+        .zip(["cuStreamQuery", "cuCtxSetCurrent", "cuCtxSetCurrent"])
+    {
+        assert!(line.ends_with(&format!("{call}: {nothing}")), "{lines:?}");
+    }
+    assert!(lines[0].starts_with("Timeout: cuda:0: "), "{lines:?}");
+}
+
+#[test]
 fn a_device_that_is_too_old_leaves_the_others() {
     let lines = lines("list_devices", &[("FAKE_CAPABILITIES", "61 75 90")]);
-    let without = "kernels that came compiled; libnvrtc is left out by RUSTORCH_NVRTC=none; \
-                   kernels of our own; libcublasLt is left out by RUSTORCH_CUBLASLT=none";
+    let without = "precompiled kernels; libnvrtc is left out by RUSTORCH_NVRTC=none; \
+                   the project's own kernels; libcublasLt is left out by RUSTORCH_CUBLASLT=none";
     assert_eq!(
         lines,
         [format!("cuda:1: {without}"), format!("cuda:2: {without}")]

@@ -14,28 +14,28 @@ pub struct Fault {
     pub op: Option<OpKind>,
     /// At which of its kernel launches.
     pub when: When,
-    /// How.
+    /// Kind of the fault.
     pub kind: FaultKind,
 }
 
-/// When a fault strikes.
+/// Condition under which a fault strikes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum When {
     /// Once, at the n-th matching launch, counted from 1.
     Nth(u64),
     /// At each matching launch with this probability, by a generator of this seed.
     Probability {
-        /// From 0 to 1.
+        /// Probability, from 0 to 1.
         p: f64,
         /// Start of the generator.
         seed: u64,
     },
 }
 
-/// How a device fails, or [does wrong](Self::Wrong).
+/// Kinds of faults, [wrong results](Self::Wrong) among them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FaultKind {
-    /// The kernel is not there after all.
+    /// The kernel turns out to be missing.
     Unsupported,
     /// Memory is refused.
     OutOfMemory,
@@ -47,13 +47,13 @@ pub enum FaultKind {
     Timeout,
     /// The error shows only when the work is waited for, after all of it; the device is lost.
     Sync,
-    /// The device does not notice: the run gives a wrong result. Nothing can answer that;
-    /// it is there to show that checks of results find it.
+    /// The device does not notice: the run gives a wrong result. No reaction is possible; it shows
+    /// that checks of results find it.
     Wrong,
 }
 
 impl FaultKind {
-    /// The kinds that a device tells.
+    /// The kinds that a device reports.
     pub const FAILURES: [Self; 6] = [
         Self::Unsupported,
         Self::OutOfMemory,
@@ -76,7 +76,7 @@ impl FaultKind {
         }
     }
 
-    /// Which class of failure the device tells; `None` if it tells none.
+    /// Class of the failure that the device reports; `None` if it reports none.
     pub fn class(self) -> Option<FailureClass> {
         match self {
             Self::Unsupported | Self::Compile => Some(FailureClass::Unsupported),

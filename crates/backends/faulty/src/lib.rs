@@ -28,7 +28,7 @@ pub struct Faulty {
     state: Arc<State>,
 }
 
-/// What is shared by a faulty device, its programs and its memory.
+/// State shared by a faulty device, its programs and its memory.
 struct State {
     device: DeviceType,
     faults: Vec<Armed>,
@@ -45,7 +45,7 @@ struct Armed {
 }
 
 impl Faulty {
-    /// `inner`, failing as the faults of its device say.
+    /// `inner`, which fails by the faults of its device.
     pub fn new(inner: Arc<dyn Backend>, faults: impl IntoIterator<Item = Fault>) -> Self {
         let device = inner.info().device;
         let arm = |fault| Armed {
@@ -141,7 +141,7 @@ impl State {
         self.tell(kind, message)
     }
 
-    /// The failure that a fault of this kind is told as.
+    /// The failure for a fault of this kind.
     fn tell(&self, kind: FaultKind, message: &str) -> Result<(), DeviceError> {
         let Some(class) = kind.class() else {
             return Ok(());
@@ -261,6 +261,10 @@ impl Probe for Striking<'_> {
         self.next.took(launches, first, times);
     }
 
+    fn update(&self) -> Option<usize> {
+        self.next.update()
+    }
+
     fn watcher(&self) -> Option<Watcher> {
         self.next.watcher()
     }
@@ -343,8 +347,8 @@ impl Program for FaultyProgram {
     }
 }
 
-/// Flips the lowest bit of every byte of the first output: no number of it stays what it was,
-/// whatever its type.
+/// Flips the lowest bit of every byte of the first output: all of its numbers change, whatever
+/// their type.
 fn spoil(outputs: &[Arc<dyn DeviceBuffer>]) -> Result<(), DeviceError> {
     let Some(output) = outputs.first() else {
         return Ok(());
@@ -379,8 +383,8 @@ impl DeviceMemory for FaultyMemory {
         Ok(self.wrap(self.inner.memory().alloc(bytes)?, true))
     }
 
-    /// Memory that may be written to is copied, as to a device with memory of its own, so
-    /// that state is truly gone with the device. Weights are shared.
+    /// Writable memory is copied, as to a device with its own memory. So state is truly gone with
+    /// the device. Weights are shared.
     fn adopt(&self, host: &HostBuffer) -> Result<Arc<dyn DeviceBuffer>, DeviceError> {
         self.state.check_alive()?;
         if !host.is_writable() {

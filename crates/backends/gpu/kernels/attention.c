@@ -96,7 +96,10 @@ KERNEL_BEGIN
             const uint lane = block * GROUP + LANE, line = ROW_OF(lane), column = COLUMN_OF(lane);
             const uint start = block * LANE_ROWS * LANE_VALUES;
             ACCUMULATOR part[LANE_ROWS * LANE_VALUES];
-            UNROLL for (uint i = 0; i < LANE_ROWS * LANE_VALUES; i++) part[i] = sum[start + i];
+            UNROLL for (uint i = 0; i < LANE_ROWS * LANE_VALUES; i++) part[i] = 0;
+            ACCUMULATOR weight[LANE_ROWS];
+            UNROLL for (uint i = 0; i < LANE_ROWS; i++) weight[i] = 0;
+            // Sums of their own, lest a long chain of roundings lose digits.
             for (uint key = 0; key < count; key++) {
                 ACCUMULATOR values[LANE_VALUES];
                 UNROLL for (uint j = 0; j < LANE_VALUES; j++) {
@@ -104,14 +107,15 @@ KERNEL_BEGIN
                 }
                 UNROLL for (uint i = 0; i < LANE_ROWS; i++) {
                     const ACCUMULATOR x = WEIGHT_AT(key, line + i * ROW_STEP);
-                    total[block * LANE_ROWS + i] += x;
+                    weight[i] += x;
                     UNROLL for (uint j = 0; j < LANE_VALUES; j++) {
                         const uint at = i * LANE_VALUES + j;
                         part[at] = MULTIPLY_ADD(x, values[j], part[at]);
                     }
                 }
             }
-            UNROLL for (uint i = 0; i < LANE_ROWS * LANE_VALUES; i++) sum[start + i] = part[i];
+            UNROLL for (uint i = 0; i < LANE_ROWS; i++) total[block * LANE_ROWS + i] += weight[i];
+            UNROLL for (uint i = 0; i < LANE_ROWS * LANE_VALUES; i++) sum[start + i] += part[i];
         }
         BARRIER;
     }

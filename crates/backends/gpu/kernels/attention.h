@@ -2,7 +2,7 @@
 // query r % t of head r / t. A group has ROWS of them, and of the keys those from `from` to `to`.
 //
 // X, C: dtypes of the queries and of the cache. WIDTH, VALUES: widths of keys and values at most.
-// HAS_PAST, HAS_MASK, HAS_CAP: as the operation says. HAS_TOTALS: is the logarithm of the weights'
+// HAS_PAST, HAS_MASK, HAS_CAP, HAS_WINDOW: as the operation says. HAS_TOTALS: is the logarithm of the weights'
 // total wanted? IS_SPLIT: do p.splits groups share the keys, each with a partial result for
 // attention_combine?
 
@@ -37,7 +37,16 @@
 #define CAPPED(x) (x)
 #endif
 
-// Where a group's rows are, and the keys that they see: those before `to`.
+// Does a row's window begin before a key? Where does that of a position begin?
+#if HAS_WINDOW
+#define IS_NEAR(row, key) ((key) + p.window > before + (row) % p.t)
+#define START_OF(position) ((position) + 1 - min(p.window, (position) + 1))
+#else
+#define IS_NEAR(row, key) true
+#define START_OF(position) 0
+#endif
+
+// Where a group's rows are, and the keys that they see: from `start` on, before `to`.
 #define ATTENTION_ROWS \
     const uint rows = p.each * p.t, tiles = (rows + ROWS - 1) / ROWS; \
     const uint split = GROUP_ID(0) % p.splits; \
@@ -52,19 +61,20 @@
     MASK_START; \
     uint before = 0; \
     READ_PAST; \
-    uint to = p.s; \
+    uint start = 0, to = p.s; \
     if (p.is_causal) { \
         const uint last_row = min(first_row + ROWS, rows) - 1; \
         const bool one_head = first_row / p.t == last_row / p.t; \
+        start = START_OF(before + (one_head ? first_row % p.t : 0)); \
         to = min(before + (one_head ? last_row % p.t : p.t - 1) + 1, p.s); \
     }
 
 #define ATTENTION_START \
     ATTENTION_ROWS \
-    uint from = 0; \
+    uint from = start; \
     if (IS_SPLIT) { \
-        const uint part = ((to + p.splits - 1) / p.splits + KEYS - 1) / KEYS * KEYS; \
-        from = min(split * part, to); \
+        const uint part = ((to - start + p.splits - 1) / p.splits + KEYS - 1) / KEYS * KEYS; \
+        from = min(start + split * part, to); \
         to = min(from + part, to); \
     }
 
@@ -81,9 +91,9 @@
 #define LOAD_V(key, column) \
     LOAD(C, v, v_start + (key) * p.v_strides[1] + (column) * p.v_strides[2])
 
-// The score of a product of a query and a key, which is not seen from `end` on.
+// The score of a product of a query and a key, which is not seen from `end` on, nor before the window.
 #define SCORE(product, row, key, end) \
-    ((key) < (end) && (row) < rows ? CAPPED(product) + MASK_AT(row, key) : -INFINITY)
+    ((key) < (end) && IS_NEAR(row, key) && (row) < rows ? CAPPED(product) + MASK_AT(row, key) : -INFINITY)
 
 // What scores are relative to; 0 while none is more than minus infinity.
 #define BASE_OF(peak) ((peak) == -INFINITY ? 0 : (peak))

@@ -2,7 +2,8 @@
 // neighbouring channels of a group.
 //
 // X: dtype. ACCUMULATOR: type of the sums. HAS_BIAS: is there a bias `b`? Channels of a group are
-// those that its outputs see. Pairs are (height, width).
+// those that its outputs see. Pairs are (height, width). CHAIN: products that are added one after
+// the other, lest a long chain of roundings lose digits.
 
 KERNEL_BEGIN
     const uint i = GROUP_ID(0) * GROUP + LANE;
@@ -13,15 +14,19 @@ KERNEL_BEGIN
         const uint o = plane * OUTPUTS % p.out[1], n = plane * OUTPUTS / p.out[1];
         const uint channel = o / p.group_outputs * p.group_channels;
         const uint x_start = n * p.x_strides[0] + channel * p.x_strides[1];
-        ACCUMULATOR sums[OUTPUTS * PLACES];
+        ACCUMULATOR sums[OUTPUTS * PLACES], parts[OUTPUTS * PLACES];
         for (uint k = 0; k < OUTPUTS; k++) {
 #if HAS_BIAS
             const ACCUMULATOR bias = LOAD(X, b, (o + k) * p.b_strides[0]);
 #else
             const ACCUMULATOR bias = 0;
 #endif
-            for (uint r = 0; r < PLACES; r++) sums[k * PLACES + r] = bias;
+            for (uint r = 0; r < PLACES; r++) {
+                sums[k * PLACES + r] = bias;
+                parts[k * PLACES + r] = 0;
+            }
         }
+        uint length = 0;
         for (uint c = 0; c < p.group_channels; c++) {
             for (uint ky = 0; ky < p.kernel_size[0]; ky++) {
                 // Positions in the padding before the first wrap, and are behind the last as well.
@@ -33,6 +38,13 @@ KERNEL_BEGIN
                 for (uint kx = 0; kx < p.kernel_size[1]; kx++) {
                     const uint z = column * p.stride[1] + kx * p.dilation[1] - p.padding[1];
                     if (z >= p.size[1]) continue;
+                    if (length++ == CHAIN) {
+                        length = 1;
+                        UNROLL for (uint at = 0; at < OUTPUTS * PLACES; at++) {
+                            sums[at] += parts[at];
+                            parts[at] = 0;
+                        }
+                    }
                     ACCUMULATOR a[PLACES];
                     bool is_inside[PLACES];
                     for (uint r = 0; r < PLACES; r++) {
@@ -47,8 +59,8 @@ KERNEL_BEGIN
                         const ACCUMULATOR weight = LOAD(X, w, w_at + k * p.w_strides[0]);
                         for (uint r = 0; r < PLACES; r++) {
                             const uint at = k * PLACES + r;
-                            const ACCUMULATOR sum = MULTIPLY_ADD(a[r], weight, sums[at]);
-                            sums[at] = is_inside[r] ? sum : sums[at];
+                            const ACCUMULATOR sum = MULTIPLY_ADD(a[r], weight, parts[at]);
+                            parts[at] = is_inside[r] ? sum : parts[at];
                         }
                     }
                 }
@@ -57,7 +69,8 @@ KERNEL_BEGIN
         for (uint k = 0; k < OUTPUTS; k++) {
             for (uint r = 0; r < PLACES && row + r < p.out[2]; r++) {
                 const uint at = (n * p.out[1] + o + k) * p.out[2] + row + r;
-                STORE(X, result, at * p.out[3] + column, sums[k * PLACES + r]);
+                const ACCUMULATOR sum = sums[k * PLACES + r] + parts[k * PLACES + r];
+                STORE(X, result, at * p.out[3] + column, sum);
             }
         }
     }

@@ -2,7 +2,8 @@
 // channels of a group, which adds up the windows that it is in.
 //
 // X: dtype. ACCUMULATOR: type of the sums. HAS_BIAS: is there a bias `b`? Channels of a group are
-// those that its outputs see. Pairs are (height, width).
+// those that its outputs see. Pairs are (height, width). CHAIN: products that are added one after
+// the other, lest a long chain of roundings lose digits.
 
 KERNEL_BEGIN
     const uint i = GROUP_ID(0) * GROUP + LANE;
@@ -14,14 +15,16 @@ KERNEL_BEGIN
         const uint x_start = n * p.x_strides[0] + channel * p.x_strides[1];
         const uint w_start =
             channel * p.w_strides[0] + o % p.group_outputs * p.w_strides[1];
-        ACCUMULATOR sums[OUTPUTS];
+        ACCUMULATOR sums[OUTPUTS], parts[OUTPUTS];
         for (uint k = 0; k < OUTPUTS; k++) {
+            parts[k] = 0;
 #if HAS_BIAS
             sums[k] = LOAD(X, b, (o + k) * p.b_strides[0]);
 #else
             sums[k] = 0;
 #endif
         }
+        uint length = 0;
         for (uint c = 0; c < p.group_channels; c++) {
             for (uint ky = 0; ky < p.kernel_size[0]; ky++) {
                 // The window's row `y` begins at y * stride - padding.
@@ -36,18 +39,25 @@ KERNEL_BEGIN
                     const uint z = (right - own_right) / p.stride[1];
                     if (right < own_right || (right - own_right) % p.stride[1] != 0) continue;
                     if (z >= p.size[1]) continue;
+                    if (length++ == CHAIN) {
+                        length = 1;
+                        UNROLL for (uint k = 0; k < OUTPUTS; k++) {
+                            sums[k] += parts[k];
+                            parts[k] = 0;
+                        }
+                    }
                     const ACCUMULATOR a = LOAD(X, x, x_row + z * p.x_strides[3]);
                     const uint w_at = w_row + kx * p.w_strides[3];
                     for (uint k = 0; k < OUTPUTS; k++) {
                         const ACCUMULATOR weight = LOAD(X, w, w_at + k * p.w_strides[1]);
-                        sums[k] = MULTIPLY_ADD(a, weight, sums[k]);
+                        parts[k] = MULTIPLY_ADD(a, weight, parts[k]);
                     }
                 }
             }
         }
         for (uint k = 0; k < OUTPUTS; k++) {
             const uint at = (n * p.out[1] + o + k) * p.out[2] + row;
-            STORE(X, result, at * p.out[3] + column, sums[k]);
+            STORE(X, result, at * p.out[3] + column, sums[k] + parts[k]);
         }
     }
 KERNEL_END

@@ -18,11 +18,12 @@ KERNEL_BEGIN
     }
     UNROLL
     for (uint e = 0; e < EACH; e++) {
-        if (picks[e] >= 0 && picks[e] < (long)p.size) {
-            values[e] = LOAD(X, x, from[e] + (uint)picks[e] * p.step);
-        } else {
+        if (picks[e] < 0 || picks[e] >= (long)p.size) {
             REPORT(status, p.status_code);
+            // A reader that finds a valid element reports no mistake of its own.
+            picks[e] = 0;
         }
+        if (p.size > 0) values[e] = LOAD(X, x, from[e] + (uint)picks[e] * p.step);
     }
     UNROLL
     for (uint e = 0; e < EACH; e++) {

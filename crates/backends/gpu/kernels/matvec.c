@@ -4,7 +4,8 @@
 //
 // A, B, Y: dtypes. A_ROW, A_K, B_K, B_COLUMN: strides. B_ALONG_K: do neighbours in memory
 // follow each other along k? HAS_BIAS: is a bias added, whose strides are BIAS_ROW and
-// BIAS_COLUMN?
+// BIAS_COLUMN? CHAIN: terms of a work-item's sum that are added one after the other, lest a long
+// chain of roundings lose digits; 0 if all of them are. With BY_EXPERT rows are a batch, see experts.h.
 
 KERNEL_BEGIN
     LOCAL_ARRAY(ACCUMULATOR, shared, GROUP * M * LANE_N);
@@ -17,10 +18,18 @@ KERNEL_BEGIN
     uint a_start = 0, b_start = 0;
     ADD_OFFSET(a_start, batch, BATCH_RANK, p.batch, p.a_batch);
     ADD_OFFSET(b_start, batch, BATCH_RANK, p.batch, p.b_batch);
+#if BY_EXPERT
+    CHOOSE(first_w, batch);
+    b_start += first_w * B_COLUMN;
+#endif
 
     // Rows and columns past the last are computed as the last, and dropped.
     ACCUMULATOR sum[M * LANE_N * LANE_K];
     for (uint i = 0; i < M * LANE_N * LANE_K; i++) sum[i] = ZERO;
+#if CHAIN
+    ACCUMULATOR total[M * LANE_N * LANE_K];
+    for (uint i = 0; i < M * LANE_N * LANE_K; i++) total[i] = ZERO;
+#endif
     const uint whole = p.k - p.k % (LANES_K * LANE_K);
     for (uint first = lane_k; first < whole; first += LANES_K * LANE_K) {
         for (uint j = 0; j < LANE_N; j++) {
@@ -36,6 +45,14 @@ KERNEL_BEGIN
                 }
             }
         }
+#if CHAIN
+        if (first / (LANES_K * LANE_K) % CHAIN == CHAIN - 1) {
+            for (uint i = 0; i < M * LANE_N * LANE_K; i++) {
+                total[i] = ADD(total[i], sum[i]);
+                sum[i] = ZERO;
+            }
+        }
+#endif
     }
     for (uint k = whole + lane_k; k < p.k; k += LANES_K) {
         for (uint j = 0; j < LANE_N; j++) {
@@ -50,6 +67,9 @@ KERNEL_BEGIN
         }
     }
 
+#if CHAIN
+    for (uint i = 0; i < M * LANE_N * LANE_K; i++) sum[i] = ADD(total[i], sum[i]);
+#endif
     for (uint i = 0; i < M * LANE_N; i++) {
         ACCUMULATOR v = sum[i * LANE_K];
         for (uint u = 1; u < LANE_K; u++) v = ADD(v, sum[i * LANE_K + u]);

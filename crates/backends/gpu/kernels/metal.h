@@ -82,7 +82,10 @@ FUNCTION uint word_at_2(GLOBAL const uchar* p) {
 // The length of (x, y), also where its square is out of range.
 FUNCTION float hypot(float x, float y) {
     const float a = max(fabs(x), fabs(y)), b = min(fabs(x), fabs(y));
-    if (isinf(a) || a == 0) return a;
+    if (isinf(a)) return a;
+    // The language's max and min leave NaN out.
+    if (isnan(x) || isnan(y)) return x + y;
+    if (a == 0) return a;
     const float ratio = b / a;
     return a * sqrt(1 + ratio * ratio);
 }

@@ -4,6 +4,8 @@
 // CODE: what the codes are in there, a float each or packed four in a word; CODES of them are a
 // chunk. SUM and DOT: the type of sums of products of codes, and how one is added. Floats are as
 // exact, since the sums over a chunk are integers below 2^24.
+// With BY_EXPERT rows are those that chose one expert, see experts.h.
+//
 // Y: dtype. HAS_BIAS: is a bias added? The blocks' own macros are in formats.
 
 #define SPANS (32 / SPAN)
@@ -36,18 +38,18 @@ KERNEL_BEGIN
     LOCAL_ARRAY(float, w_minimum, SLAB * SPANS * COLUMNS);
     const uint columns = (p.n + COLUMNS - 1) / COLUMNS;
     const uint first_column = GROUP_ID(0) % columns * COLUMNS;
-    const uint first_row = GROUP_ID(0) / columns * ROWS;
+    ROWS_OF_TILE(GROUP_ID(0) / columns);
     const uint chunks = p.k / 32;
 
     float sum[BLOCKS * BLOCK_SIZE];
     for (uint i = 0; i < BLOCKS * BLOCK_SIZE; i++) sum[i] = 0;
 
     // Rows and columns past the last are computed as the last, and dropped.
-    for (uint first = 0; first < chunks; first += SLAB) {
+    for (uint first = 0; first < chunks && first_row < end_row; first += SLAB) {
         const uint slab = min(chunks - first, (uint)SLAB);
         EACH_OF(line, ROWS, word, SLAB * 8) {
-            const uint chunk = word / 8, row = min(first_row + line, p.m - 1);
-            const uint from = row * chunks + first + chunk;
+            const uint chunk = word / 8, row = min(first_row + line, end_row - 1);
+            const uint from = X_ROW(row) * chunks + first + chunk;
             if (chunk < slab) {
                 PUT(X_AT, word, line, x_codes[from * 8 + word % 8]);
                 if (word % 8 == 0) x_scale[chunk * ROWS + line] = x_scales[from];
@@ -62,7 +64,7 @@ KERNEL_BEGIN
         }
         EACH_OF(line, COLUMNS, word, SLAB * 8) {
             const uint chunk = word / 8, column = min(first_column + line, p.n - 1);
-            const uint from = column * chunks + first + chunk;
+            const uint from = (first_w + column) * chunks + first + chunk;
             GLOBAL const uchar* block = w + from / (BLOCK_LENGTH / 32) * BLOCK_BYTES;
             const uint part = from % (BLOCK_LENGTH / 32);
             if (chunk < slab) {
@@ -124,12 +126,12 @@ KERNEL_BEGIN
         const uint block = i / BLOCK_SIZE * GROUP + LANE;
         const uint row = first_row + ROW_OF(block) + i % BLOCK_SIZE / LANE_COLUMNS * ROW_STEP;
         const uint column = first_column + COLUMN_OF(block) + i % LANE_COLUMNS * COLUMN_STEP;
-        if (row < p.m && column < p.n) {
+        if (row < end_row && column < p.n) {
             float v = sum[i];
 #if HAS_BIAS
             v += LOAD(Y, bias, column);
 #endif
-            STORE(Y, y, row * p.n + column, v);
+            STORE(Y, y, Y_ROW(row) * p.n + column, v);
         }
     }
 KERNEL_END

@@ -1,4 +1,4 @@
-//! Compiled kernels on disk, by the hash of what they were made from.
+//! Compiled kernels on disk, by the hash of their source, device and driver.
 
 use std::fs::{self, File, FileTimes};
 use std::io::{self, Write};
@@ -16,11 +16,11 @@ pub(crate) type Key = [u8; 32];
 /// Bytes that the files may have together.
 const LIMIT: u64 = 256 << 20;
 
-/// What a file begins with; then come the SHA-256 of the rest, and the rest.
+/// First bytes of a file; then come the SHA-256 of the rest, and the rest.
 const MAGIC: &[u8; 8] = b"RTKERNEL";
 
-/// A folder of compiled kernels. Whatever is wrong with it costs time, not results: a file
-/// that is damaged is made anew, and one that cannot be written is not.
+/// A folder of compiled kernels. A fault costs time, not results: a damaged file is made anew, and
+/// a file that cannot be written is skipped.
 pub(crate) struct Cache {
     folder: PathBuf,
     limit: u64,
@@ -59,7 +59,7 @@ impl Cache {
             .and_then(|rest| rest.split_first_chunk::<32>())
             .filter(|(digest, kernel)| Sha256::digest(kernel)[..] == digest[..]);
         let Some((_, kernel)) = whole else {
-            tracing::warn!("{}: damaged; the kernel is compiled anew", path.display());
+            tracing::warn!("{}: damaged; compiling the kernel again", path.display());
             return None;
         };
         // The oldest are removed first. A folder that is only read has no need of that.
@@ -77,13 +77,13 @@ impl Cache {
             Ok(bytes) => self.count(bytes),
             Err(e) if !self.warned.swap(true, Ordering::Relaxed) => {
                 let folder = self.folder.display();
-                tracing::warn!("{folder}: {e}; kernels are not kept for the next start");
+                tracing::warn!("{folder}: {e}; compiled kernels are not cached for the next start");
             }
             Err(_) => {}
         }
     }
 
-    /// Under another name first, of this call alone, so that nobody reads half a file.
+    /// Writes under another name first, of this call alone, so that no reader sees half a file.
     fn write(&self, path: &Path, kernel: &[u8]) -> io::Result<u64> {
         static CALLS: AtomicUsize = AtomicUsize::new(0);
         fs::create_dir_all(&self.folder)?;

@@ -1,4 +1,4 @@
-//! The languages that drivers compile, and what they spell differently.
+//! The languages that drivers compile, and their differences in spelling.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ pub enum Dialect {
     Cuda,
 }
 
-/// How a kernel begins.
+/// Beginning of a kernel.
 pub(crate) struct Head<'a> {
     pub(crate) name: &'static str,
     pub(crate) pointers: &'a [Pointer<'a>],
@@ -49,7 +49,7 @@ impl Dialect {
         }
     }
 
-    /// What every source of a device begins with.
+    /// Beginning of every source of a device.
     pub(crate) fn prelude(self, has_f64: bool) -> String {
         let (language, common) = (self.header(), include_str!("../kernels/prelude.h"));
         format!("#define HAS_F64 {}\n{language}{common}", u8::from(has_f64))
@@ -69,8 +69,8 @@ impl Dialect {
         self == Self::Cuda
     }
 
-    /// The function that puts a value into a `uint` of local memory, given by its address, at once for
-    /// the one that it held; `None` where words have to be declared for that.
+    /// The function that exchanges a `uint` of local memory, given by its address, atomically for
+    /// another value. `None` if the language has words to be declared for that.
     pub(crate) fn local_exchange(self) -> Option<&'static str> {
         match self {
             Self::OpenCl => Some("atomic_xchg"),

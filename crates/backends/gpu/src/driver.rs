@@ -1,4 +1,4 @@
-//! What differs from one GPU API to the next: buffers, modules, launches, waiting, errors.
+//! Differences between GPU APIs: buffers, modules, launches, waiting, errors.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use rustorch_runtime::{
 
 use crate::dialect::Dialect;
 
-/// What kernels have to know of a device.
+/// Properties of a device that kernels depend on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Work-items of the largest group.
@@ -23,18 +23,18 @@ pub struct Limits {
     pub memory: u64,
     /// Is there double precision?
     pub has_f64: bool,
-    /// Groups that run at a time, about: more of them hide no more latency.
+    /// Number of groups that run at a time, about: more of them hide no more latency.
     pub compute_units: usize,
-    /// Is it a processor, whose groups are loops of one thread? Lanes then cost what they
-    /// compute, and local memory is no faster than the rest.
+    /// Is it a processor, whose groups are loops of one thread? Lanes then cost as much as their
+    /// work, and local memory is as slow as other memory.
     pub is_processor: bool,
-    /// CUDA's compute capability, ten times the major number and the minor one; else 0.
+    /// CUDA's compute capability, ten times the major number plus the minor one; else 0.
     pub cuda_capability: u32,
 }
 
 impl Limits {
-    /// These limits as a driver tells them, with a safe figure in place of each that no device
-    /// can have, so that it does its work all the same. That is a line in the log.
+    /// These limits, with a safe value for each impossible one, so that the driver works all the
+    /// same. Replaced figures are a line in the log.
     pub fn sensible(self, device: DeviceType) -> Self {
         const LARGEST_MEMORY: u64 = 1 << 50;
         let mut strange = Vec::new();
@@ -42,7 +42,7 @@ impl Limits {
             if (1..=most).contains(&told) {
                 return told;
             }
-            strange.push(format!("{what} {told}, for which {safe} is taken"));
+            strange.push(format!("{what} {told}, using {safe} instead"));
             safe
         };
         let memory = check("bytes of memory", self.memory, LARGEST_MEMORY, 512 << 20);
@@ -58,7 +58,7 @@ impl Limits {
         let compute_units = count("compute units", self.compute_units, 1 << 20, 8);
         if !strange.is_empty() {
             let strange = strange.join("; ");
-            tracing::warn!("{device}: its driver says what cannot be: {strange}");
+            tracing::warn!("{device}: its driver reports impossible values: {strange}");
         }
         Self {
             max_group,
@@ -78,15 +78,15 @@ pub struct Access {
     pub start: usize,
     /// The one after the last; possibly far behind the buffer's end.
     pub end: usize,
-    /// May they be written to?
+    /// May the launch write to them?
     pub is_written: bool,
 }
 
-/// How a launch has tiles of 16-bit numbers brought to local memory: a tensor map ([`Dialect::Cuda`]),
-/// whose tiles are in columns of 64 numbers, in which the 16 bytes `i` of row `r` are at `i ^ r % 8`.
+/// Tiles of 16-bit numbers that a launch brings to local memory: a tensor map ([`Dialect::Cuda`]).
+/// Tiles are in columns of 64 numbers. In these the 16 bytes `i` of row `r` are at `i ^ r % 8`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TileMap {
-    /// Which of the launch's buffers they are in.
+    /// Index of their buffer among the launch's.
     pub buffer: usize,
     /// The byte that they begin at.
     pub offset: usize,
@@ -104,21 +104,21 @@ pub struct TileMap {
 pub struct Launch<'a, D: Driver> {
     /// Groups in each dimension; none is zero.
     pub groups: [u32; 3],
-    /// Work-items of a group, along the first dimension: what the source was made for.
+    /// Work-items of a group, along the first dimension, as the source expects.
     pub group: u32,
     /// The buffers, in the order of the kernel's parameters.
     pub buffers: &'a [&'a D::Buffer],
-    /// What the kernel does with each of them.
+    /// Access of the kernel to each of them.
     pub accesses: &'a [Access],
     /// Tensor maps, which follow the buffers.
     pub tiles: &'a [TileMap],
     /// The words of the parameter structure, which follows these.
     pub params: &'a [u32],
-    /// Bytes of local memory beyond what the source declares.
+    /// Bytes of local memory beyond the source's declarations.
     pub dynamic_local: u32,
-    /// May it begin before the launch ahead of it has ended, if its kernel waits for that by
-    /// itself ([`Dialect::Cuda`])? Not the first of a run: what kernels read before they wait is
-    /// an input of the run, which earlier ones may still be writing.
+    /// May it begin before the launch ahead of it has ended, if its kernel waits for that by itself
+    /// ([`Dialect::Cuda`])? Not for the first launch of a run: kernels read inputs of the run
+    /// before they wait, and earlier runs may still write these.
     pub begins_early: bool,
 }
 
@@ -146,7 +146,7 @@ pub struct Gemm {
     pub has_bias: bool,
 }
 
-/// How a matrix of a [`Gemm`] is in memory: row after row, or column after column if it is
+/// Layout of a matrix of a [`Gemm`] in memory: row after row, or column after column if it is
 /// transposed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Matrix {
@@ -162,8 +162,8 @@ pub struct Matrix {
 
 /// A GPU API's device: thin, without knowledge of any operation.
 ///
-/// Work is queued in order. A failure may show at any later call; [`Driver::wait`] finds the
-/// last of them. Every error has its class, so that the runtime knows what to do about it.
+/// Work is queued in order. A failure may show at any later call; [`Driver::wait`] finds the last
+/// of them. Every error has its class, so that the runtime knows the answer.
 pub trait Driver: Send + Sync + Sized + 'static {
     /// Memory of the device; given back when it is dropped, once queued work is done with it.
     type Buffer: Send + Sync + Debug + 'static;
@@ -173,8 +173,8 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// is no such thing.
     type Recording: Send + 'static;
 
-    /// Is what [`Driver::compile`] gives worth a file? It is not if the API keeps what it has
-    /// compiled by itself.
+    /// Is the result of [`Driver::compile`] worth a file? It is not if the API keeps compiled
+    /// kernels by itself.
     const KEEPS_BINARIES: bool = true;
 
     /// Can launches be [recorded](Driver::record)?
@@ -186,26 +186,27 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// Can bytes be [copied](Driver::copy) from one of its devices to another?
     const HAS_PEERS: bool = false;
 
-    /// What the device says of itself.
+    /// Description of the device.
     fn info(&self) -> &DeviceInfo;
 
-    /// What kernels have to know of it.
+    /// Properties that kernels depend on.
     fn limits(&self) -> &Limits;
 
-    /// What it compiles.
+    /// Language that it compiles.
     fn dialect(&self) -> Dialect;
 
     /// Uninitialised memory of at least one byte: host memory where the device shares that.
     ///
     /// # Errors
-    /// Out of memory (`never_fits` above [`Limits::max_buffer`]), or the device is lost.
+    /// Fails if memory runs out (`never_fits` above [`Limits::max_buffer`]), or if the device is
+    /// lost.
     fn alloc(&self, bytes: usize) -> Result<Self::Buffer, DeviceError>;
 
     /// Uninitialised memory of a word that kernels seldom write to, and that the host looks at
     /// after each run: where there is such memory, without a copy.
     ///
     /// # Errors
-    /// As [`Driver::alloc`].
+    /// The same errors as [`Driver::alloc`].
     fn alloc_status(&self) -> Result<Self::Buffer, DeviceError> {
         self.alloc(size_of::<u32>())
     }
@@ -213,12 +214,12 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// Uninitialised memory of the host's, of at least one byte, that kernels reach where it is.
     ///
     /// # Errors
-    /// As [`Driver::alloc`].
+    /// The same errors as [`Driver::alloc`].
     fn alloc_host(&self, bytes: usize) -> Result<Self::Buffer, DeviceError> {
         self.alloc(bytes)
     }
 
-    /// Bytes of the device's own memory that could be taken now, if it can tell.
+    /// Bytes of the device's own memory that could be taken now, if it reports them.
     fn free_memory(&self) -> Option<u64> {
         None
     }
@@ -226,14 +227,14 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// Host memory used in place; `None` where the device cannot, so that it is copied.
     ///
     /// # Errors
-    /// The device is lost.
+    /// Fails if the device is lost.
     fn share(&self, host: &HostBuffer) -> Result<Option<Self::Buffer>, DeviceError>;
 
-    /// The host memory that a buffer is, with all that was queued before written to it, and
-    /// for the host to use until the buffer's next launch. `None` where memory is not shared.
+    /// The host memory of a buffer, with all queued work written to it. The host may use it until
+    /// the buffer's next launch. `None` if memory is not shared.
     ///
     /// # Errors
-    /// The device is lost.
+    /// Fails if the device is lost.
     fn host<'b>(&self, buffer: &'b Self::Buffer) -> Result<Option<&'b HostBuffer>, DeviceError>;
 
     /// Copies bytes from `offset` on to the host, after all that was queued before.
@@ -242,7 +243,7 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// The range lies inside the buffer.
     ///
     /// # Errors
-    /// The device is lost.
+    /// Fails if the device is lost.
     unsafe fn read(
         &self,
         buffer: &Self::Buffer,
@@ -257,7 +258,7 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// The range lies inside the buffer, whose memory may be written to.
     ///
     /// # Errors
-    /// The device is lost.
+    /// Fails if the device is lost.
     unsafe fn write(
         &self,
         buffer: &Self::Buffer,
@@ -272,7 +273,7 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// The buffer is as large, and nothing writes to the host's memory.
     ///
     /// # Errors
-    /// The device is lost.
+    /// Fails if the device is lost.
     unsafe fn upload(&self, buffer: &Self::Buffer, host: &HostBuffer) -> Result<(), DeviceError> {
         // SAFETY: as the caller promises.
         unsafe {
@@ -281,14 +282,14 @@ pub trait Driver: Send + Sync + Sized + 'static {
         }
     }
 
-    /// Queues a copy of the first bytes of another device's buffer, after all that was queued
-    /// on either device before, if there are [peers](Driver::HAS_PEERS).
+    /// Queues a copy of the first bytes of another device's buffer, if there are
+    /// [peers](Driver::HAS_PEERS). It comes after all work queued on either device before.
     ///
     /// # Safety
     /// Both buffers have these bytes.
     ///
     /// # Errors
-    /// One of the devices is lost.
+    /// Fails if one of the devices is lost.
     unsafe fn copy(
         &self,
         to: &Self::Buffer,
@@ -309,7 +310,7 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// The bytes lie inside the buffer.
     ///
     /// # Errors
-    /// The device is lost.
+    /// Fails if the device is lost.
     unsafe fn fetch(
         &self,
         buffer: &Self::Buffer,
@@ -319,18 +320,18 @@ pub trait Driver: Send + Sync + Sized + 'static {
         Ok(None)
     }
 
-    /// Is there [`Driver::gemm`]? Asked where it would be used, so that a library of products is
-    /// opened by those who multiply.
+    /// Is there [`Driver::gemm`]? It is asked only before use, so that a library of products is
+    /// opened only for products.
     fn has_gemm(&self) -> bool {
         false
     }
 
-    /// As [`Backend::libraries`](rustorch_runtime::Backend::libraries).
+    /// The same as [`Backend::libraries`](rustorch_runtime::Backend::libraries).
     fn libraries(&self) -> Vec<(String, String)> {
         Vec::new()
     }
 
-    /// As [`Backend::may_lack`](rustorch_runtime::Backend::may_lack).
+    /// The same as [`Backend::may_lack`](rustorch_runtime::Backend::may_lack).
     fn may_lack(&self, kind: OpKind) -> bool {
         let _ = kind;
         false
@@ -341,26 +342,26 @@ pub trait Driver: Send + Sync + Sized + 'static {
         true
     }
 
-    /// Compiles a source to what [`Driver::load`] takes and a file can keep.
+    /// Compiles a source to a binary for [`Driver::load`], which a file can keep.
     ///
     /// # Errors
-    /// Unsupported, with the compiler's message; or the device is lost.
+    /// Fails as unsupported, with the compiler's message, or if the device is lost.
     fn compile(&self, source: &str) -> Result<Vec<u8>, DeviceError>;
 
     /// Makes the kernel `name` of a compiled source ready.
     ///
     /// # Errors
-    /// Unsupported, also where the binary is not one of this device and driver.
+    /// Fails as unsupported, also if the binary is not for this device and driver.
     fn load(&self, binary: &[u8], name: &str) -> Result<Self::Kernel, DeviceError>;
 
     /// Queues a launch.
     ///
     /// # Safety
-    /// The kernel stays inside the buffers with these parameters, and nothing else uses what
-    /// it writes until it is done.
+    /// The kernel stays inside the buffers with these parameters. Nothing else uses its results
+    /// until it is done.
     ///
     /// # Errors
-    /// Any class.
+    /// Fails with an error of any class.
     unsafe fn launch(
         &self,
         kernel: &Self::Kernel,
@@ -374,7 +375,7 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// The matrices lie inside the buffers; nothing else uses `y` until it is done.
     ///
     /// # Errors
-    /// Any class; unsupported if there is none, which [`Driver::has_gemm`] tells before.
+    /// Fails with an error of any class. Unsupported without a library, see [`Driver::has_gemm`].
     unsafe fn gemm(
         &self,
         gemm: &Gemm,
@@ -385,12 +386,12 @@ pub trait Driver: Send + Sync + Sized + 'static {
         Err(DeviceError::new(self.info().device, class, message))
     }
 
-    /// Queues so many steps, each as `queue` does by its index, and waits for them. For each it
-    /// tells how long the device worked, from the end of the step before; `None` where the device
-    /// does not tell.
+    /// Queues `steps` steps, each as `queue` does by its index, and waits for them. Returns for
+    /// each the time that the device worked, from the end of the step before. `None` if the device
+    /// does not report times.
     ///
     /// # Errors
-    /// Those of `queue`, and what went wrong meanwhile.
+    /// The errors of `queue`, and of the device's work in the meantime.
     fn time(
         &self,
         steps: usize,
@@ -401,12 +402,13 @@ pub trait Driver: Send + Sync + Sized + 'static {
         Ok(None)
     }
 
-    /// Calls `queue`, and tells `watcher` how long the device works on what that queues, once it is
-    /// known and the driver is called again, at the latest by [`Driver::wait`]. Devices that do not
+    /// Calls `queue`, and reports to `watcher` how long the device works on the queued work. It
+    /// does so once the time is known and the driver is called again, at the latest by
+    /// [`Driver::wait`]. Devices that do not
     /// [record](Driver::RECORDS) are never asked.
     ///
     /// # Errors
-    /// Those of `queue`, and what went wrong meanwhile.
+    /// The errors of `queue`, and of the device's work in the meantime.
     fn span(
         &self,
         queue: &mut dyn FnMut() -> Result<(), DeviceError>,
@@ -416,7 +418,7 @@ pub trait Driver: Send + Sync + Sized + 'static {
         queue()
     }
 
-    /// Where a buffer is, if drivers [record](Driver::RECORDS): another buffer with the same
+    /// Address of a buffer, if drivers [record](Driver::RECORDS): another buffer with the same
     /// address is as good to a recording.
     fn address(&self, buffer: &Self::Buffer) -> u64 {
         let _ = buffer;
@@ -427,7 +429,8 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// can be [replayed](Driver::replay) as long as their buffers live.
     ///
     /// # Errors
-    /// Those of `queue`, and of the device; unsupported unless drivers [record](Driver::RECORDS).
+    /// The errors of `queue` and of the device. Unsupported unless drivers
+    /// [record](Driver::RECORDS).
     fn record(
         &self,
         queue: &mut dyn FnMut() -> Result<(), DeviceError>,
@@ -441,10 +444,10 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// Queues all launches of a recording at once.
     ///
     /// # Safety
-    /// As for each of its launches.
+    /// The conditions of each of its launches hold.
     ///
     /// # Errors
-    /// Any class.
+    /// Fails with an error of any class.
     unsafe fn replay(&self, recording: &Self::Recording) -> Result<(), DeviceError> {
         let _ = recording;
         Ok(())
@@ -453,7 +456,7 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// Waits for all that was queued.
     ///
     /// # Errors
-    /// What went wrong meanwhile.
+    /// The errors of the device's work in the meantime.
     fn wait(&self) -> Result<(), DeviceError>;
 }
 

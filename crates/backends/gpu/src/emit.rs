@@ -14,21 +14,21 @@ pub(crate) const SIMD_WIDTH: usize = 32;
 /// Appends the launches of a step.
 pub(crate) type Emit = fn(&Step, &mut Emitter);
 
-/// What kernels are chosen by.
+/// Properties of a device by which kernels are chosen.
 #[derive(Clone, Copy)]
 pub(crate) struct Device<'a> {
-    /// What the device can do.
+    /// Limits of the device.
     pub(crate) limits: &'a Limits,
     /// The language of kernels.
     pub(crate) dialect: Dialect,
 }
 
-/// How an operation is launched, and on which devices.
+/// Launch of an operation, and the devices for it.
 #[derive(Clone, Copy)]
 pub(crate) struct GpuKernel {
     /// Appends the launches.
     pub(crate) emit: Emit,
-    /// Does the device have what they need, for an operation that is accepted?
+    /// Does the device suit the kernels for an accepted operation?
     pub(crate) suits: fn(&Device, &Signature) -> bool,
 }
 
@@ -45,24 +45,25 @@ pub(crate) struct Mistake {
     pub(crate) node: usize,
     pub(crate) op: &'static str,
     pub(crate) message: String,
-    /// The indices that it is one of, if they are a graph input, which is there when the run is over.
+    /// The operand with the wrong index, if it is a graph input. Such an input is still there when
+    /// the run is over.
     pub(crate) indices: Option<Indices>,
 }
 
 /// An operand of indices.
 pub(crate) struct Indices {
-    /// Which graph input it is.
+    /// Number of the graph input.
     input: usize,
     layout: Layout,
     dtype: DType,
     /// They are from 0 up to, but without, this.
     size: usize,
-    /// What others are outside of.
+    /// Valid range, for the error text.
     range: String,
 }
 
 impl Mistake {
-    /// What to tell the caller; `read` gives the bytes of a graph input.
+    /// Text for the caller; `read` returns the bytes of a graph input.
     pub(crate) fn told(&self, read: impl FnOnce(usize) -> Option<Vec<u8>>) -> String {
         let told = self.indices.as_ref().and_then(|indices| {
             let (at, index) = indices.first_outside(&read(indices.input)?)?;
@@ -106,16 +107,16 @@ pub(crate) type Operands = SmallVec<[(Buffer, usize); 4]>;
 
 /// A launch.
 pub(crate) enum Work {
-    /// Of a kernel of ours.
+    /// Launch of a kernel of ours.
     Kernel(Box<Dispatch>),
-    /// Of a product of the driver's library, with the buffers of its operands and the byte
-    /// that each begins at.
+    /// Product of the driver's library, with its operands' buffers and the byte at which each
+    /// begins.
     Gemm(Box<(Gemm, Operands)>),
 }
 
 /// Collects launches.
 pub(crate) struct Emitter<'a> {
-    /// What the device can do.
+    /// Limits of the device.
     pub(crate) limits: &'a Limits,
     /// [`Driver::has_gemm`](crate::Driver::has_gemm).
     pub(crate) has_gemm: &'a dyn Fn() -> bool,
@@ -140,7 +141,7 @@ pub(crate) struct Emitted {
     pub(crate) work: Vec<(usize, Work)>,
     /// For each step, the number of launches up to its end.
     pub(crate) ends: Vec<usize>,
-    /// What the codes in the status word mean, from 1 on.
+    /// Meanings of the codes in the status word, from 1 on.
     pub(crate) mistakes: Vec<Mistake>,
     /// Bytes of scratch memory.
     pub(crate) scratch: usize,
@@ -246,7 +247,7 @@ impl Emitter<'_> {
     }
 
     /// [`Emitter::mistake`] of an index among those of `place`, an operand of `step`, that is not
-    /// below `size`; `range` is what it is outside of.
+    /// below `size`; `range` is the valid range in the message.
     pub(crate) fn outside(
         &mut self,
         step: &Step,

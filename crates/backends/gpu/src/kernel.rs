@@ -21,7 +21,7 @@ pub(crate) enum Buffer {
     Arena(usize),
     /// Memory for the time of one step.
     Scratch,
-    /// The word that a kernel tells the caller's mistakes in.
+    /// The word in which a kernel reports the caller's mistakes.
     Status,
     /// Words that are zero whenever no launch is at work.
     Counters,
@@ -74,13 +74,13 @@ pub(crate) struct Kernel {
     cluster: u32,
 }
 
-/// A kernel's source, and what its launch is given.
+/// A kernel's source, and the arguments of its launch.
 pub(crate) struct Dispatch {
     pub(crate) name: &'static str,
-    /// All but the prelude.
+    /// The source without the prelude.
     pub(crate) source: String,
     pub(crate) buffers: SmallVec<[Buffer; 8]>,
-    /// What the kernel does with each.
+    /// Access of the kernel to each.
     pub(crate) accesses: SmallVec<[Access; 8]>,
     pub(crate) tiles: Vec<TileMap>,
     pub(crate) params: Vec<u32>,
@@ -90,8 +90,7 @@ pub(crate) struct Dispatch {
 }
 
 impl Dispatch {
-    /// The kernel's name and what it is specialised by, its definitions and parameters. Kernels
-    /// that differ in dtypes alone are one variant.
+    /// The kernel's name with its definitions and parameters.
     pub(crate) fn variant(&self) -> String {
         let (head, _) = self.source.split_once("KERNEL_BEGIN").unwrap_or_default();
         let lines = head.lines();
@@ -129,19 +128,19 @@ pub(crate) fn halves(bits: u64) -> [usize; 2] {
     [bits as u32 as usize, (bits >> 32) as usize]
 }
 
-/// Where an argument begins in its buffer.
+/// Start of an argument in its buffer.
 #[derive(Clone, Copy)]
 struct Start {
     /// Granules, because a buffer may be larger than a 32-bit number of bytes.
     granules: usize,
-    /// Then elements; bytes for blocks.
+    /// Then a number of elements; of bytes for blocks.
     elements: usize,
 }
 
 /// Bytes of the unit that values in the arena and scratch memory begin at multiples of.
 pub(crate) const GRANULE: usize = 64;
 
-/// Where a place is for a launch that is no kernel: its buffer, and the byte that it begins at.
+/// Position of a place for a launch that is no kernel: its buffer, and the byte at which it begins.
 pub(crate) fn position(place: &Place) -> (Buffer, usize) {
     let Start { granules, elements } = start(place);
     let size = place.ty.dtype.size().unwrap_or(1);
@@ -224,24 +223,24 @@ impl Kernel {
         self
     }
 
-    /// As many bytes of local memory as `DYNAMIC_LOCAL`, where the language has that.
+    /// Sets the bytes of local memory in `DYNAMIC_LOCAL`, if the language has that.
     pub(crate) fn dynamic_local(&mut self, bytes: usize) {
         self.dynamic_local = bytes as u32;
     }
 
-    /// The compiler is to spend no more registers than let a compute unit hold so many groups of
-    /// so many work-items, where the language can say that.
+    /// Bounds the registers of a work-item, so that a compute unit holds `groups` groups of `group`
+    /// work-items. It has effect if the language can say that.
     pub(crate) fn residence(&mut self, group: u32, groups: u32) {
         self.residence = Some([group, groups]);
     }
 
-    /// As many groups that follow each other reach each other's local memory, where the language
-    /// has that. The number of groups is a multiple of it.
+    /// Lets `groups` successive groups reach each other's local memory, if the language has that.
+    /// The number of groups is a multiple of it.
     pub(crate) fn cluster(&mut self, groups: u32) {
         self.cluster = groups;
     }
 
-    /// A macro: what the kernel is specialised by.
+    /// Defines a macro that specialises the kernel.
     pub(crate) fn define(&mut self, name: &str, value: impl std::fmt::Display) {
         let _ = writeln!(self.definitions, "#define {name} {value}");
     }
@@ -298,8 +297,8 @@ impl Kernel {
         self.argument(name, "u32", Buffer::Counters, start, access);
     }
 
-    /// `name_map`, by which tiles of `rows` rows are brought of the argument `name`, which is `place`, of four
-    /// dimensions, where the language has that.
+    /// Adds the tensor map `name_map`, if the language has that. It brings tiles of `rows` rows of the
+    /// argument `name`, which is `place`, of four dimensions.
     pub(crate) fn tiles(&mut self, name: &str, place: &Place, rows: usize) {
         let named = |argument: &Argument| argument.name == name;
         let Some(buffer) = self.arguments.iter().position(named) else {

@@ -1,5 +1,5 @@
-//! What the GPU backends share: kernels in a portable C dialect, the table of them, launch
-//! logic, fusion, memory. A driver ([`Driver`]) is all that differs.
+//! Common parts of the GPU backends: kernels in a portable C dialect, the table of them, launch
+//! logic, fusion, memory. Only the driver ([`Driver`]) differs.
 //!
 //! ```text
 //! Graph ─► lower ─► Step ─► ops/*.rs: Kernel (text + arguments) ─► Dispatch
@@ -39,7 +39,7 @@ use crate::kernel::Dispatch;
 use crate::pool::{GpuMemory, Pool};
 use crate::program::GpuProgram;
 
-/// Where a kernel is once it is loaded. Who needs it while another loads it waits here.
+/// Place of a kernel once it is loaded. Another thread that needs the kernel meanwhile waits here.
 type Place<K> = Arc<Mutex<Option<Arc<K>>>>;
 
 /// A GPU as a backend.
@@ -47,7 +47,7 @@ pub struct Gpu<D: Driver> {
     pool: Arc<Pool<D>>,
     memory: GpuMemory<D>,
     table: KernelTable<GpuKernel>,
-    /// What every source begins with.
+    /// Beginning of every source.
     prelude: String,
     kernels: Mutex<HashMap<Key, Place<D::Kernel>>>,
     cache: Option<Cache>,
@@ -129,8 +129,8 @@ impl<D: Driver> Gpu<D> {
         place.is_some_and(|place| lock(&place).is_some())
     }
 
-    /// Makes the kernels of launches ready, each on any of several threads. Who asks for those that
-    /// fail hears why.
+    /// Makes the kernels of launches ready, each on any of several threads. A later request for a
+    /// kernel that failed gets its error.
     fn load_at_once(&self, work: &[(usize, Work)]) {
         let mut missing = HashMap::new();
         for (_, work) in work {
@@ -167,7 +167,7 @@ impl<D: Driver> Gpu<D> {
     }
 }
 
-/// What a kernel's source asks for beside the prelude.
+/// Headers that a kernel's source needs beside the prelude.
 fn rare_dtypes(source: &str) -> &'static str {
     let names = ["u16", "u64", "f8e4m3", "f8e5m2", "complex"];
     match names.into_iter().any(|name| source.contains(name)) {

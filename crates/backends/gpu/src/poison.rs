@@ -1,7 +1,7 @@
-//! Mistakes of the caller's that are found in runs which nobody waits for.
+//! Mistakes of the caller's in runs without a wait.
 //!
-//! Kernels note a mistake, such as an index out of range, in their program's status word. Where a run
-//! returned before that, somebody looks at the word when something is read. The results of the run are
+//! Kernels note a mistake, such as an index out of range, in their program's status word. If the run
+//! returned before that, a later read looks at the word. The results of the run are
 //! [suspect](Suspicion) until then, with all that later runs computed from them. After a mistake they are poisoned,
 //! and nothing else is.
 
@@ -17,9 +17,8 @@ use crate::lock;
 /// Bits of a suspicion that are words; the others are the number of their period.
 const WORDS: u32 = 24;
 
-/// The status words that may tell of a mistake in what a buffer holds: none, or some of one period,
-/// which lasts from one look at all words to the next. Each word of a period has a bit; the last bit
-/// is of all further words.
+/// The status words that may report a mistake in a buffer's contents: none, or some of one period. A
+/// period lasts from one look at all words to the next.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Suspicion(u64);
 
@@ -56,7 +55,7 @@ impl Suspected {
     }
 }
 
-/// The word that a program's kernels tell mistakes in: 0 without one.
+/// The word in which a program's kernels report mistakes: 0 without one.
 pub(crate) struct Status<D: Driver> {
     pub(crate) word: D::Buffer,
     /// Suspicion of results of runs that are not checked yet; none without such a run.
@@ -78,12 +77,12 @@ impl<D: Driver> Status<D> {
         })
     }
 
-    /// Was a run queued that nobody has looked behind?
+    /// Was a run queued whose mistakes were not looked for?
     pub(crate) fn is_unsettled(&self) -> bool {
         self.unsettled.get() != Suspicion::default()
     }
 
-    /// What the word says, which is then 0 again. All runs that may write it are over.
+    /// The status word, which is then 0 again. All runs that may write it are over.
     pub(crate) fn take(&self, driver: &D) -> Result<u32, DeviceError> {
         let mut word = [0; 4];
         // SAFETY: the runs are over, as the caller promises.
@@ -112,14 +111,14 @@ impl<D: Driver> Period<D> {
     }
 }
 
-/// What is known of the mistakes of one device's runs.
+/// State of the mistakes of one device's runs.
 pub(crate) struct Poison<D: Driver> {
     now: Mutex<Period<D>>,
     /// Lock of the thread that looks at the words of a period, until that is done.
     turn: Mutex<()>,
-    /// The last period of which a word is known.
+    /// The last period with a known word.
     last: AtomicU64,
-    /// The last period that somebody has looked behind.
+    /// The last period whose mistakes were looked for.
     settled: AtomicU64,
     /// Suspicions that count as mistakes.
     poisoned: Mutex<Vec<Suspicion>>,
@@ -143,7 +142,7 @@ impl<D: Driver> Default for Poison<D> {
 }
 
 impl<D: Driver> Poison<D> {
-    /// A run is about to be queued that may find a mistake, and that nobody waits for.
+    /// Begins an asynchronous run that may find a mistake.
     pub(crate) fn begin(&self, status: &Arc<Status<D>>) {
         let mut now = lock(&self.now);
         status.is_queueing.store(true, Ordering::Relaxed);
@@ -160,8 +159,8 @@ impl<D: Driver> Poison<D> {
         status.unsettled.get()
     }
 
-    /// Begins to look for mistakes, after whoever does so now: what is queued by now has to be over
-    /// before that [ends](Look::end).
+    /// Begins to look for mistakes, one thread at a time: all queued work has to be over before the
+    /// look [ends](Look::end).
     pub(crate) fn look(&self) -> Look<'_, D> {
         self.look_in(lock(&self.turn))
     }
@@ -211,18 +210,18 @@ impl<D: Driver> Poison<D> {
         is_open || self.is_any.load(Ordering::Relaxed)
     }
 
-    /// May what is suspected turn out to be a mistake?
+    /// May the suspicion turn out to be a mistake?
     pub(crate) fn is_suspect(&self, suspicion: Suspicion) -> bool {
         suspicion.words() != 0 && suspicion.period() > self.settled.load(Ordering::Acquire)
     }
 
-    /// Is what is suspected known to be a mistake?
+    /// Is the suspicion known to be a mistake?
     pub(crate) fn has(&self, suspicion: Suspicion) -> bool {
         self.is_any.load(Ordering::Acquire)
             && (lock(&self.poisoned).iter()).any(|poisoned| poisoned.meets(suspicion))
     }
 
-    /// The suspicion of what is computed from both.
+    /// The suspicion of results computed from both.
     pub(crate) fn both(&self, a: Suspicion, b: Suspicion) -> Suspicion {
         if a.period() != b.period() && self.is_suspect(a) && self.is_suspect(b) {
             // Another thread looks at the words of the earlier one.

@@ -1,4 +1,4 @@
-//! Memory of a device, kept for the next who asks for as much.
+//! Memory of a device, kept for later requests of the same size.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -12,17 +12,17 @@ use rustorch_runtime::{
 use crate::driver::Driver;
 use crate::poison::{Poison, Suspected, Suspicion};
 
-/// A driver, and buffers that nobody uses.
+/// A driver, and its unused buffers.
 pub(crate) struct Pool<D: Driver> {
     pub(crate) driver: D,
-    /// Was it told that the device's times make no sense?
+    /// Has a warning about the device's impossible times been given?
     pub(crate) doubted: Once,
     free: Mutex<Free<D::Buffer>>,
     pub(crate) poison: Poison<D>,
 }
 
 struct Free<B> {
-    /// By their size.
+    /// Buffers by their size.
     buffers: HashMap<usize, Vec<B>>,
     bytes: u64,
 }
@@ -46,7 +46,7 @@ impl<D: Driver> Pool<D> {
         }
     }
 
-    /// Waits for what was queued, if that may find mistakes, and looks for them.
+    /// Waits for queued work, if that may find mistakes, and looks for them.
     pub(crate) fn settle(&self) -> Result<(), DeviceError> {
         let look = self.poison.look();
         if !look.is_empty() {
@@ -262,8 +262,8 @@ impl<D: Driver> DeviceMemory for GpuMemory<D> {
         self.0.clear();
     }
 
-    /// What the device tells, and where its memory is the host's, what the system does, with
-    /// what is kept for the next who asks.
+    /// Free memory that the device reports, and the memory that is kept for later requests. If its
+    /// memory is the host's, the system's figure counts.
     fn free(&self) -> Option<u64> {
         let driver = &self.0.driver;
         let host = match driver.info().shares_host_memory {

@@ -1,5 +1,6 @@
 //! Launches on buffers.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,7 +28,7 @@ const RECORDINGS: usize = 4;
 pub(crate) struct GpuProgram<D: Driver> {
     pool: Arc<Pool<D>>,
     steps: Vec<Step>,
-    /// The nodes that each step computes, for who has it timed.
+    /// The nodes that each step computes, for timing.
     nodes: Arc<[Nodes]>,
     /// For each step, the number of launches up to its end.
     ends: Vec<usize>,
@@ -51,7 +52,7 @@ struct Ready<K> {
     kernel: Option<Arc<K>>,
 }
 
-/// What a program keeps from run to run, of which there is one at a time.
+/// State that a program keeps from run to run; one run at a time uses it.
 struct Kept<D: Driver> {
     status: Option<Arc<Status<D>>>,
     /// Words that launches count in: 0 between launches.
@@ -61,17 +62,24 @@ struct Kept<D: Driver> {
     recorded: Recorded<D>,
 }
 
+/// The recordings of a run's parts.
+type Recordings<D> = SmallVec<[<D as Driver>::Recording; 1]>;
+
 /// The launches on the buffers of the last runs.
 struct Recorded<D: Driver> {
-    /// Where a run's operands were, its arena and its scratch memory, with what is made when they come for
-    /// the second time. Those of the last run come first.
-    known: Vec<(Vec<u64>, Option<D::Recording>)>,
-    /// Where those of this run are.
+    /// Addresses of a run's operands, arena and scratch memory, and the step behind a wait. With them are the recordings
+    /// of each [part](Parts), which are made when they come for the second time. They begin with the last run's.
+    known: Vec<(Vec<u64>, Recordings<D>)>,
+    /// Addresses of this run.
     now: Vec<u64>,
 }
 
+/// The steps of a run, which are queued part by part. Between two parts the host waits: a mistake in the first ends
+/// the run before the second overwrites states.
+struct Parts(SmallVec<[Range<usize>; 2]>);
+
 impl<D: Driver> Recorded<D> {
-    /// Puts those of this run first, and tells whether they were known.
+    /// Puts those of this run first. Were they known?
     fn find(&mut self) -> bool {
         match self.known.iter().position(|(known, _)| *known == self.now) {
             Some(at) => {
@@ -80,7 +88,7 @@ impl<D: Driver> Recorded<D> {
             }
             None => {
                 self.known.truncate(RECORDINGS - 1);
-                self.known.insert(0, (self.now.clone(), None));
+                self.known.insert(0, (self.now.clone(), SmallVec::new()));
                 false
             }
         }
@@ -164,9 +172,32 @@ impl<D: Driver> GpuProgram<D> {
         })
     }
 
-    /// Queues every launch; `probe` is asked before each step.
-    fn queue(&self, buffers: &Buffers<'_, D>, probe: &dyn Probe) -> Result<(), DeviceError> {
-        (0..self.steps.len()).try_for_each(|step| self.queue_step(step, buffers, probe))
+    /// The parts of a run, which `probe` observes.
+    fn parts(&self, probe: &dyn Probe, until: Until) -> Parts {
+        let all = self.steps.len();
+        let update = probe.update().filter(|_| until == Until::Over);
+        let split = update.and_then(|update| {
+            let may_fail = self.mistakes.iter().any(|mistake| mistake.node < update);
+            let steps = || self.steps.iter().map(|step| step.last().node);
+            may_fail.then(|| steps().position(|node| node >= update))?
+        });
+        let ends = split.into_iter().filter(|&at| at > 0).chain([all]);
+        let mut first = 0;
+        Parts(
+            ends.map(|end| std::mem::replace(&mut first, end)..end)
+                .collect(),
+        )
+    }
+
+    /// Queues the launches of some steps; `probe` is asked before each step.
+    fn queue(
+        &self,
+        steps: Range<usize>,
+        buffers: &Buffers<'_, D>,
+        probe: &dyn Probe,
+    ) -> Result<(), DeviceError> {
+        let mut steps = steps;
+        steps.try_for_each(|step| self.queue_step(step, buffers, probe))
     }
 
     /// Queues the launches of a step, before which `probe` is asked.
@@ -203,14 +234,22 @@ impl<D: Driver> GpuProgram<D> {
         Ok(())
     }
 
-    /// Runs every launch, and tells `probe` what each step of the run took, which began then.
+    /// Runs every launch, and reports to `probe` the time of each step of the run, which began
+    /// then.
     fn time(
         &self,
         buffers: &Buffers<'_, D>,
+        Parts(parts): &Parts,
         probe: &dyn Probe,
         begin: Instant,
     ) -> Result<(), DeviceError> {
-        let mut queue = |step| self.queue_step(step, buffers, probe);
+        let is_second = |step: usize| parts[1..].iter().any(|part| part.start == step);
+        let mut queue = |step| {
+            if is_second(step) {
+                self.finish(buffers.status, buffers.inputs)?;
+            }
+            self.queue_step(step, buffers, probe)
+        };
         let driver = &self.pool.driver;
         let start = Instant::now();
         let times = driver.time(self.steps.len(), &mut queue)?;
@@ -221,8 +260,7 @@ impl<D: Driver> GpuProgram<D> {
             let device = driver.info().device;
             self.pool.doubted.call_once(|| {
                 tracing::warn!(
-                    "{device} says that it worked longer than a run took, which is not to be \
-                     believed: its times are left out"
+                    "{device} reports more time than the whole run took; its times are ignored"
                 );
             });
             return Ok(());
@@ -264,7 +302,7 @@ impl<D: Driver> GpuProgram<D> {
         unsafe { self.pool.driver.launch(kernel, &launch) }
     }
 
-    /// The word that kernels tell mistakes in, if they can find any.
+    /// The word in which kernels report mistakes, if they can find any.
     fn status<'k>(
         &self,
         kept: &'k mut Option<Arc<Status<D>>>,
@@ -307,15 +345,37 @@ impl<D: Driver> GpuProgram<D> {
         Ok(kept)
     }
 
-    /// Queues the launches: one by one, or all at once if one of the last runs had the same buffers.
+    /// Queues the launches of all parts: one by one, or those of a part at once if one of the last runs had the same
+    /// buffers.
     fn start(
         &self,
         buffers: &Buffers<'_, D>,
+        Parts(parts): &Parts,
         recorded: &mut Recorded<D>,
         probe: &dyn Probe,
     ) -> Result<(), DeviceError> {
+        let is_known = self.find(buffers, parts[0].end, recorded)?;
+        for (number, steps) in parts.iter().enumerate() {
+            if number > 0 {
+                self.finish(buffers.status, buffers.inputs)?;
+            }
+            match is_known {
+                true => self.replay(number, steps.clone(), buffers, recorded, probe)?,
+                false => self.queue(steps.clone(), buffers, probe)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Had one of the last runs the same buffers, so that a recording is worth it?
+    fn find(
+        &self,
+        buffers: &Buffers<'_, D>,
+        split: usize,
+        recorded: &mut Recorded<D>,
+    ) -> Result<bool, DeviceError> {
         if !D::RECORDS || self.launches.len() < WORTH_RECORDING {
-            return self.queue(buffers, probe);
+            return Ok(false);
         }
         let driver = &self.pool.driver;
         let operands = buffers.inputs.iter().chain(buffers.outputs);
@@ -325,21 +385,30 @@ impl<D: Driver> GpuProgram<D> {
         for buffer in all {
             recorded.now.push(driver.address(buffer?.inner()));
         }
-        if !recorded.find() {
-            return self.queue(buffers, probe);
-        }
-        for part in self.steps.iter().flat_map(|step| &step.parts) {
+        recorded.now.push(split as u64);
+        Ok(recorded.find())
+    }
+
+    /// Queues the launches of a part at once, which are recorded first where they are not yet.
+    fn replay(
+        &self,
+        part: usize,
+        steps: Range<usize>,
+        buffers: &Buffers<'_, D>,
+        recorded: &mut Recorded<D>,
+        probe: &dyn Probe,
+    ) -> Result<(), DeviceError> {
+        for part in self.steps[steps.clone()].iter().flat_map(|s| &s.parts) {
             probe.before(part.node, &part.op)?;
         }
-        let launches = &mut recorded.known[0].1;
-        if launches.is_none() {
-            *launches = Some(driver.record(&mut || self.queue(buffers, &NoProbe))?);
+        let driver = &self.pool.driver;
+        let recordings = &mut recorded.known[0].1;
+        if recordings.len() == part {
+            let mut launches = || self.queue(steps.clone(), buffers, &NoProbe);
+            recordings.push(driver.record(&mut launches)?);
         }
-        match launches {
-            // SAFETY: as for its launches, whose buffers are the same.
-            Some(recording) => unsafe { driver.replay(recording) },
-            None => Ok(()),
-        }
+        // SAFETY: as for its launches, whose buffers are the same.
+        unsafe { driver.replay(&recordings[part]) }
     }
 
     /// Waits for a run of these inputs. Fails if a kernel has found a mistake in it, which is then
@@ -371,7 +440,7 @@ impl<D: Driver> GpuProgram<D> {
 }
 
 impl<D: Driver> GpuProgram<D> {
-    /// How long a run is waited for, if the driver can do without waiting.
+    /// The wait for a run, if the driver can do without waiting.
     fn at_most(&self, until: Until) -> Until {
         match self.is_queued() {
             true => until,
@@ -379,7 +448,7 @@ impl<D: Driver> GpuProgram<D> {
         }
     }
 
-    /// Queues a run, and ends it where somebody waits.
+    /// Queues a run, and ends it if a caller waits.
     fn execute(
         &self,
         inputs: &[Arc<dyn DeviceBuffer>],
@@ -416,14 +485,15 @@ impl<D: Driver> GpuProgram<D> {
             counters: self.counters(counters)?,
         };
         ahead.inspect(|status| poison.begin(status));
+        let parts = &self.parts(probe, until);
         let mut result = match probe.timed_since() {
-            Some(begin) => self.time(&buffers, probe, begin),
+            Some(begin) => self.time(&buffers, parts, probe, begin),
             None => match probe.watcher() {
                 Some(watcher) => {
-                    let mut start = || self.start(&buffers, recorded, probe);
+                    let mut start = || self.start(&buffers, parts, recorded, probe);
                     self.pool.driver.span(&mut start, watcher)
                 }
-                None => self.start(&buffers, recorded, probe),
+                None => self.start(&buffers, parts, recorded, probe),
             },
         };
         let suspicion = ahead.map(|status| poison.queued(status));
@@ -440,7 +510,7 @@ impl<D: Driver> GpuProgram<D> {
         result.and_then(|()| self.suspect(suspicion.unwrap_or_default(), inputs, outputs))
     }
 
-    /// Notes what the run's own word and its inputs have outputs suspected of.
+    /// Notes the suspicion that the run's own word and its inputs cast on its outputs.
     fn suspect(
         &self,
         mut suspicion: Suspicion,
@@ -458,14 +528,14 @@ impl<D: Driver> GpuProgram<D> {
     }
 }
 
-/// How long a run is waited for.
+/// End of the wait for a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Until {
     /// Until it is queued; the caller has made sure that it finds no mistake.
     Queued,
-    /// Until it is queued; somebody [settles](Pool::settle) it later.
+    /// The run is queued; a later call [settles](Pool::settle) it.
     Settled,
-    /// Until it is over.
+    /// The run is over.
     Over,
 }
 

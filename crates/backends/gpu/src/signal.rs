@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What drivers tell from a thread of their own: that something is over.
+/// A report of a driver's own thread: some work is over.
 #[derive(Debug, Default)]
 pub struct Signal {
     is_told: Mutex<bool>,

@@ -1,20 +1,20 @@
-//! Which kernels a decoder's layer is on which device, seen on devices that compute nothing and
-//! note what they are to launch.
+//! The kernels of a decoder's layer on each device. They are seen on devices that compute nothing
+//! and note their launches.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustorch_gpu::{Dialect, Driver, Gpu, Launch, Limits};
 use rustorch_ir::ops::{
     Activation, ActivationKind, Assign, Attention, AttentionBackward, BinaryOp, CompareOp, Concat,
-    ConvTranspose2d, Distribution, Linear, Random, Reduce, ReduceOp, RmsNorm, Rope, RopeLayout,
-    RopeScaling, UnaryOp, UpdateSlice,
+    ConvTranspose2d, Distribution, ExpertLinear, Linear, Random, Reduce, ReduceOp, RmsNorm, Rope,
+    RopeLayout, RopeScaling, UnaryOp, UpdateSlice,
 };
 use rustorch_ir::{BlockFormat, DType, Graph, Param, TensorType, ValueId};
 use rustorch_runtime::{
     DeviceError, DeviceInfo, DeviceType, Hardware, HostBuffer, Routing, Runtime, Storage,
 };
 
-/// What was asked of a device.
+/// Requests to a device.
 #[derive(Default)]
 struct Asked {
     kernels: Vec<String>,
@@ -175,6 +175,7 @@ fn layer(t: usize, kind: ActivationKind) -> Graph {
         soft_cap: None,
         mask: false,
         past: true,
+        window: None,
         log_sum_exp: false,
     };
     let y = g.push(attention, &[q, keys, values, start]).unwrap();
@@ -245,6 +246,30 @@ fn prompts_are_products_of_panels_on_hopper() {
              panels gemm panels gemm"
         );
     }
+}
+
+/// The kernels of a product of `t` tokens with four of 16 experts each.
+fn of_experts(cuda_capability: u32, t: usize, weights: DType) -> String {
+    let mut g = Graph::new();
+    let x = g.input(TensorType::new([t, 1, 512], DType::F32)).unwrap();
+    let w = g.input(TensorType::new([16, 64, 512], weights)).unwrap();
+    let ids = g.input(TensorType::new([t, 4], DType::I32)).unwrap();
+    let y = g.push(ExpertLinear, &[x, w, ids]).unwrap();
+    g.output(y);
+    run(Pose::new(cuda_capability), &g).kernels.join(" ")
+}
+
+#[test]
+fn few_rows_read_their_experts_and_many_are_sorted_by_them() {
+    let blocks = DType::Block(BlockFormat::Q4K);
+    for weights in [blocks, DType::BF16] {
+        assert_eq!(of_experts(90, 1, weights), "matvec");
+        assert_eq!(of_experts(90, 100, weights), "expert_rows panels gemm");
+    }
+    assert_eq!(of_experts(0, 1, blocks), "quantize qmatvec");
+    assert_eq!(of_experts(0, 100, blocks), "quantize expert_rows qmatmul");
+    assert_eq!(of_experts(0, 1, DType::BF16), "matvec");
+    assert_eq!(of_experts(0, 100, DType::BF16), "expert_rows matmul");
 }
 
 /// The kernels of a convolution transposed, of few channels, as Hopper has it.
@@ -417,6 +442,7 @@ fn gradients_of_heads_are_written_where_they_are_joined() {
         soft_cap: None,
         mask: false,
         past: false,
+        window: None,
         log_sum_exp: true,
     };
     let backward = AttentionBackward { attention };

@@ -12,9 +12,9 @@ use crate::execute::{Entry, Kernel, THREADS, Threads};
 use crate::refused::refused;
 use crate::signature::{Binding, entry, parameters};
 
-/// What the compiler is told. Every warning is an error; of what the language has and C++
-/// does not, attributes are looked at in [`parameters`]. What an older clang does not warn of has not
-/// to be silenced there.
+/// Options of the compiler. Every warning is an error. Attributes are a part of the language that C++
+/// lacks; [`parameters`] looks at them. An older clang lacks some warnings, which need not be
+/// silenced there.
 const OPTIONS: [&str; 28] = [
     "-x",
     "c++",
@@ -61,7 +61,7 @@ const NAMES: [&str; 8] = [
 /// The oldest version that has half precision on x86-64.
 const OLDEST: u32 = 16;
 
-/// clang, and where what it makes is kept.
+/// clang, and the folder of its output.
 pub(crate) struct Compiler {
     program: String,
     version: String,
@@ -103,12 +103,12 @@ impl Compiler {
         Ok(())
     }
 
-    /// A folder of its own for each version of the header.
+    /// Its own folder for each version of the header.
     fn include(&self) -> PathBuf {
         self.folder.join(hex(&Sha256::digest(HEADER)))
     }
 
-    /// Compiles a source, or finds what it was compiled to before.
+    /// Compiles a source, or finds an earlier result.
     pub(crate) fn compile(&self, source: &str, name: &str) -> Result<Kernel, String> {
         if let Some(what) = refused(source) {
             return Err(format!("error: Metal refuses {what}"));

@@ -13,7 +13,7 @@ use crate::{SIMD, THREADGROUP_MEMORY};
 /// A kernel for one thread: buffers, constants, the group's position, the thread's number.
 pub(crate) type Entry = unsafe extern "C" fn(*const *mut u8, *const u32, *const [u32; 3], u32);
 
-/// What kernels call, `RustorchThreads` in the header.
+/// Functions that kernels call, `RustorchThreads` in the header.
 #[repr(C)]
 pub(crate) struct Threads {
     barrier: unsafe extern "C" fn(),
@@ -36,7 +36,7 @@ pub(crate) struct Grid<'a> {
     pub(crate) buffers: Vec<*mut u8>,
     pub(crate) params: &'a [u32],
     pub(crate) groups: [u32; 3],
-    /// Of a group.
+    /// Threads of a group.
     pub(crate) threads: usize,
     /// Do the last threads go first?
     pub(crate) is_reversed: bool,
@@ -45,14 +45,14 @@ pub(crate) struct Grid<'a> {
 /// Bytes of a fibre's stack.
 const STACK: usize = 128 << 10;
 
-/// What a thread waits for.
+/// Reasons for a thread's wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stop {
     Barrier,
     Simd,
 }
 
-/// Where a thread is.
+/// State of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Runs,
@@ -65,20 +65,20 @@ enum State {
 #[repr(C, align(16))]
 struct Slot([u8; 16]);
 
-/// What the threads of a group have in common.
+/// Common state of the threads of a group.
 struct Group {
     /// The one that runs.
     thread: Cell<usize>,
     threads: usize,
     is_reversed: bool,
-    /// How each thread suspends itself; null outside of fibres.
+    /// Suspension of each thread; null outside of fibres.
     yielders: Vec<Cell<*const Yielder<(), Stop>>>,
     /// The values given, of each SIMD-group in turn: those of the last time may still be read.
     slots: Vec<[UnsafeCell<[Slot; SIMD]>; 2]>,
-    /// Which of the two a thread gives its next value to.
+    /// Index, of the two, for a thread's next value.
     turns: Vec<Cell<usize>>,
     memory: Box<UnsafeCell<[u8; THREADGROUP_MEMORY]>>,
-    /// Where the arrays in it begin.
+    /// Starts of the arrays in it.
     arrays: RefCell<Vec<Option<usize>>>,
     used: Cell<usize>,
     error: Cell<Option<&'static str>>,
@@ -319,7 +319,7 @@ impl Kernel {
     /// The kernel stays inside the buffers, and nothing else uses them.
     ///
     /// # Errors
-    /// Its threads do what the language does not allow.
+    /// Fails if the threads break a rule of the language.
     pub(crate) unsafe fn run(&self, grid: &Grid<'_>) -> Result<(), &'static str> {
         let group = Group::new(grid.threads, grid.is_reversed);
         let (entry, buffers, params) = (self.entry, grid.buffers.as_ptr(), grid.params.as_ptr());

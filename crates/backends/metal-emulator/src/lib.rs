@@ -1,4 +1,4 @@
-//! Metal on a processor, to test what is written for it where there is no Mac.
+//! Metal on a processor, to test code for it on machines other than Macs.
 //!
 //! [`Emulator`] is an [`Api`] that compiles the shading language with clang, against a header
 //! (`shim/metal_stdlib`) that models address spaces, vectors, half precision, threadgroups and
@@ -6,7 +6,7 @@
 //!
 //! * a pointer into one address space does not convert to another; there is no double
 //!   precision, and no function that the language lacks;
-//! * nothing runs before it is waited for, so that who forgets to wait reads old data;
+//! * nothing runs before it is waited for, so that a forgotten wait reads old data;
 //! * dispatches that no barrier separates run in reverse order, and the threads of every other
 //!   dispatch too;
 //! * memory of threadgroups begins as NaN;
@@ -53,13 +53,13 @@ const MAX_THREADS: usize = 1024;
 /// Command buffers of a queue that may be open or running, `maxCommandBufferCount`.
 const MAX_COMMAND_BUFFERS: usize = 64;
 
-/// What `setBytes` takes, and the number of buffers that a kernel may have.
+/// Limit of `setBytes`, and the number of buffers that a kernel may have.
 const MAX_CONSTANT_BYTES: usize = 4096;
 const MAX_BUFFERS: usize = 31;
 
-/// How much slower the emulator is than a GPU, about: what it tells of the time that it took is
-/// a GPU's, lest the driver put each dispatch into a command buffer of its own, where nothing
-/// can be out of order.
+/// Factor by which the emulator is slower than a GPU, about. It reports a GPU's times. Otherwise
+/// the driver would put each dispatch into its own command buffer. Nothing could be out of order
+/// there.
 const SLOWNESS: f64 = 1000.0;
 
 /// `MTLCommandBufferErrorInvalidResource`.
@@ -75,14 +75,14 @@ pub struct Emulator {
     allocated: Arc<AtomicU64>,
 }
 
-/// What was committed and is not waited for, and how the rest ended.
+/// Committed work without a wait, and the outcome of the rest.
 #[derive(Default)]
 struct Queue {
     open: usize,
     next: u64,
     waiting: VecDeque<(u64, Vec<Command>)>,
     done: HashMap<u64, Result<f64, CommandError>>,
-    /// How the next command buffers that run end.
+    /// Ends of the next command buffers that run.
     failures: VecDeque<CommandError>,
     dispatches: u64,
     barriers: u64,
@@ -117,7 +117,7 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// What a command buffer does.
+/// Operation of a command buffer.
 enum Command {
     Dispatch {
         kernel: Arc<Kernel>,
@@ -156,7 +156,7 @@ impl Emulator {
     /// A device, if there is a compiler for it.
     ///
     /// # Errors
-    /// There is none.
+    /// Fails if there is no compiler.
     pub fn new() -> Result<Self, NoCompiler> {
         Ok(Self {
             properties: Properties {
@@ -177,10 +177,10 @@ impl Emulator {
         })
     }
 
-    /// A device for a test, which skips what it would show where there is none.
+    /// A device for a test, which is skipped without a compiler.
     ///
     /// # Panics
-    /// There is none, and `RUSTORCH_TEST_METAL` promises one.
+    /// Panics if there is no compiler although `RUSTORCH_TEST_METAL` promises one.
     pub fn for_tests() -> Option<Self> {
         Self::new()
             .inspect_err(|why| {
@@ -306,7 +306,7 @@ impl Api for Emulator {
     }
 
     /// # Panics
-    /// Where Metal's validation layer would stop the program.
+    /// Panics if Metal's validation layer would stop the program.
     unsafe fn dispatch(&self, commands: &mut Commands, dispatch: &Dispatch<'_, Self>) {
         let kernel = dispatch.pipeline;
         let (given, asked) = (dispatch.buffers.len(), kernel.buffers);

@@ -1,8 +1,8 @@
-//! What Apple's compiler refuses and clang, told to compile C++14, does not.
+//! Constructs that Apple's compiler refuses, while clang accepts them as C++14.
 //!
-//! Source: Apple, Metal Shading Language Specification, version 3.2: sections 1.4.4
-//! (restrictions), 4 (address spaces) and 5.2 (arguments of kernels). What the language has no
-//! word for is poisoned in the header.
+//! Source: Apple, Metal Shading Language Specification, version 3.2: sections 1.4.4 (restrictions),
+//! 4 (address spaces) and 5.2 (arguments of kernels). Words that the language lacks are poisoned in
+//! the header.
 
 /// Types of the language that are no address space.
 const TYPES: [&str; 14] = [

@@ -1,6 +1,6 @@
 //! A kernel's parameters, read from its text.
 
-/// What a parameter is bound to.
+/// Binding of a parameter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Binding {
     /// The pointer type of a buffer of the device.
@@ -20,7 +20,7 @@ pub(crate) enum Binding {
 /// The parameters of the kernel `name`, in the order of its signature, which is one line.
 ///
 /// # Errors
-/// What Metal would refuse.
+/// Fails for signatures that Metal would reject.
 pub(crate) fn parameters(source: &str, name: &str) -> Result<Vec<Binding>, String> {
     let start = format!("kernel void {name}(");
     let text = (source.split_once(&start)).ok_or_else(|| format!("no kernel {name}"))?;

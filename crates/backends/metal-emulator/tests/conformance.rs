@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use rustorch_conformance::{check_dropout, check_times, check_types};
+use rustorch_conformance::{check_dropout, check_long_sums, check_times, check_types};
 use rustorch_ir::OpType;
 use rustorch_metal_emulator::Emulator;
 use rustorch_testing::{Suite, tests};
@@ -47,6 +47,11 @@ fn dropout_is_drawn_in_chains(_: &Emulator) {
     check_dropout(devices[0].clone());
 }
 
+fn long_sums_keep_their_digits(_: &Emulator) {
+    let devices = rustorch_metal::backends(vec![Emulator::new().unwrap()]).unwrap();
+    check_long_sums(devices[0].clone());
+}
+
 fn main() -> ExitCode {
     let device = Emulator::new();
     let tests = tests![
@@ -56,6 +61,7 @@ fn main() -> ExitCode {
         products_and_convolutions,
         times_are_told,
         dropout_is_drawn_in_chains,
+        long_sums_keep_their_digits,
     ];
     Suite::new().on(device, "RUSTORCH_TEST_METAL", tests).run()
 }

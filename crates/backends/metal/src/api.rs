@@ -1,12 +1,11 @@
-//! What is asked of Metal, call by call: all that only a Mac can run is an implementation of
-//! this.
+//! Calls to Metal: an implementation of this trait is all that only a Mac can run.
 
 use std::ffi::c_void;
 use std::fmt::Debug;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// What a device says of itself.
+/// Properties of a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Properties {
     /// `MTLDevice.name`.
@@ -25,7 +24,7 @@ pub struct Properties {
     pub max_threads_per_threadgroup: usize,
     /// Bytes of threadgroup memory.
     pub max_threadgroup_memory_length: usize,
-    /// Bytes of a page: what `bytesNoCopy` asks pointer and length to be multiples of.
+    /// Bytes of a page: pointer and length of `bytesNoCopy` have to be multiples of it.
     pub page_bytes: usize,
 }
 
@@ -41,7 +40,7 @@ pub struct CommandError {
 /// A buffer and the byte in it that a kernel's pointer is given.
 pub type Binding<'a, A> = (&'a <A as Api>::Buffer, usize);
 
-/// One dispatch of threadgroups.
+/// A dispatch of threadgroups.
 pub struct Dispatch<'a, A: Api> {
     /// The kernel.
     pub pipeline: &'a A::Pipeline,
@@ -57,9 +56,9 @@ pub struct Dispatch<'a, A: Api> {
 
 /// A Metal device with a command queue.
 ///
-/// A command buffer has one compute encoder of the concurrent kind: dispatches may overlap
-/// unless there is a [`Api::barrier`] between them. Command buffers run one after the other, in
-/// the order in which they were committed, and each sees what those before wrote.
+/// A command buffer has one compute encoder of the concurrent kind: dispatches may overlap unless
+/// there is a [`Api::barrier`] between them. Command buffers run one after the other, in the order
+/// in which they were committed. Each sees the writes of those before.
 pub trait Api: Send + Sync + Sized + 'static {
     /// `MTLBuffer` in shared storage.
     type Buffer: Send + Sync + Debug + 'static;
@@ -70,7 +69,7 @@ pub trait Api: Send + Sync + Sized + 'static {
     /// A committed command buffer.
     type Committed: Send + 'static;
 
-    /// What the device says of itself.
+    /// Properties of the device.
     fn properties(&self) -> &Properties;
 
     /// `MTLDevice.currentAllocatedSize`: bytes of all buffers that this process has on the device.
@@ -86,7 +85,7 @@ pub trait Api: Send + Sync + Sized + 'static {
     /// Compiles a source and makes the pipeline of its function `name`.
     ///
     /// # Errors
-    /// The compiler's message.
+    /// Fails with the compiler's message.
     fn pipeline(&self, source: &str, name: &str) -> Result<Self::Pipeline, String>;
 
     /// Threads of the largest threadgroup that a pipeline can be dispatched in: fewer than the
@@ -104,7 +103,7 @@ pub trait Api: Send + Sync + Sized + 'static {
     /// The kernel stays inside the buffers, which live until the command buffer is complete.
     unsafe fn dispatch(&self, commands: &mut Self::Commands, dispatch: &Dispatch<'_, Self>);
 
-    /// Dispatches from here on see what those before wrote, and do not overtake them.
+    /// Dispatches from here on see the writes of those before, and do not overtake them.
     fn barrier(&self, commands: &mut Self::Commands);
 
     /// Ends the encoder and commits.

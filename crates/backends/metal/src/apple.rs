@@ -31,8 +31,8 @@ unsafe extern "C" {}
 pub(crate) struct Device {
     device: Retained<ProtocolObject<dyn MTLDevice>>,
     queue: Retained<ProtocolObject<dyn MTLCommandQueue>>,
-    /// Each command buffer waits for that of the one before: Metal is told to track nothing,
-    /// since it would not know that two buffers are the same memory.
+    /// Each command buffer waits for the one before. Metal tracks nothing, since it would not know
+    /// that two buffers share memory.
     fence: Retained<ProtocolObject<dyn MTLFence>>,
     residency: Option<Arc<Residency>>,
     properties: Properties,
@@ -41,7 +41,7 @@ pub(crate) struct Device {
 /// The devices of the system.
 ///
 /// # Errors
-/// The system is too old.
+/// Fails if the system is too old.
 pub(crate) fn devices() -> Result<Vec<Device>, Absent> {
     if !available!(macos = 13.0) {
         let reason = "the system is too old for Metal 3";
@@ -57,7 +57,10 @@ impl Device {
     fn open(device: Retained<ProtocolObject<dyn MTLDevice>>) -> Option<Self> {
         let properties = properties(&device);
         let (Some(queue), Some(fence)) = (device.newCommandQueue(), device.newFence()) else {
-            tracing::warn!("{}: Metal gives no command queue", properties.name);
+            tracing::warn!(
+                "ignoring the Metal device {}: it has no command queue",
+                properties.name
+            );
             return None;
         };
         let residency = Residency::new(&device, &queue, &properties);
@@ -94,7 +97,7 @@ fn properties(device: &ProtocolObject<dyn MTLDevice>) -> Properties {
     }
 }
 
-/// How sources are compiled: nothing that makes arithmetic less exact than written.
+/// Options of compiling: arithmetic stays as exact as written.
 fn compile_options() -> Retained<MTLCompileOptions> {
     let options = MTLCompileOptions::new();
     if available!(macos = 15.0) {
@@ -122,7 +125,7 @@ struct Set {
     /// Are there changes that have not been committed?
     is_changed: bool,
     bytes: u64,
-    /// What the device works well with: beyond, buffers come and go as they are used.
+    /// Memory that the device works well with: beyond, buffers come and go as they are used.
     most: u64,
 }
 
@@ -194,7 +197,7 @@ impl Residency {
 pub(crate) struct Buffer {
     buffer: Retained<ProtocolObject<dyn MTLBuffer>>,
     bytes: usize,
-    /// Where it was added to.
+    /// The set that it was added to.
     residency: Option<Arc<Residency>>,
 }
 

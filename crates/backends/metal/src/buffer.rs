@@ -22,7 +22,7 @@ pub struct Buffer<A: Api> {
     host: HostBuffer,
 }
 
-/// Whole pages, as long as somebody needs them: the buffer, or a command buffer.
+/// Whole pages, as long as a buffer or a command buffer needs them.
 pub(crate) struct Memory<A: Api> {
     /// Dropped before the memory that it is made of.
     pages: A::Buffer,
@@ -71,7 +71,7 @@ impl<A: Api> Buffer<A> {
         })
     }
 
-    /// What a dispatch is given.
+    /// Argument for a dispatch.
     pub(crate) fn binding(&self) -> Binding<'_, A> {
         (&self.memory.pages, self.offset)
     }

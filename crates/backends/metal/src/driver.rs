@@ -1,4 +1,4 @@
-//! The driver: what the GPU layer asks of a device.
+//! The driver: the GPU layer's interface to a device.
 
 use std::time::Duration;
 
@@ -19,8 +19,7 @@ const MAX_BUFFERS: usize = 31;
 /// Bytes of the largest `setBytes`.
 const MAX_PARAMS: usize = 4096;
 
-/// Groups that run at a time, about: Metal does not tell how many cores there are. Apple's
-/// GPUs for Macs have 7 and more, each with several groups.
+/// Groups that run at a time, about: Metal does not report the number of cores.
 const COMPUTE_UNITS: usize = 32;
 
 /// A Metal device.
@@ -50,7 +49,7 @@ impl<A: Api> Metal<A> {
         }
     }
 
-    /// What it drives.
+    /// The API that it drives.
     pub fn api(&self) -> &A {
         &self.queue.api
     }
@@ -81,7 +80,7 @@ impl<A: Api> Metal<A> {
         let threads = launch.group as usize;
         if buffers > MAX_BUFFERS {
             return Some(format!(
-                "{buffers} buffers, and kernels have {MAX_BUFFERS} at most"
+                "{buffers} buffers; kernels may have at most {MAX_BUFFERS}"
             ));
         }
         if params > MAX_PARAMS {
@@ -136,7 +135,7 @@ impl<A: Api> Driver for Metal<A> {
     type Kernel = Kernel<A>;
     type Recording = std::convert::Infallible;
 
-    /// Metal has a cache of its own.
+    /// Metal has its own cache.
     const KEEPS_BINARIES: bool = false;
 
     fn info(&self) -> &DeviceInfo {
@@ -151,8 +150,8 @@ impl<A: Api> Driver for Metal<A> {
         Dialect::Metal
     }
 
-    /// What was dropped is free again only when command buffers are done with it, so that is
-    /// waited for before giving up.
+    /// Dropped memory is free again only when command buffers are done with it. So the driver waits
+    /// for that before it gives up.
     fn alloc(&self, bytes: usize) -> Result<Buffer<A>, DeviceError> {
         self.queue.check()?;
         let largest = self.limits.max_buffer;
@@ -174,9 +173,9 @@ impl<A: Api> Driver for Metal<A> {
         })
     }
 
-    /// What this process leaves of the memory that the device works well with; `None` where that
-    /// is nothing, as with a mapped file that is larger. What other programs hold, the system
-    /// knows, whose memory it is.
+    /// The memory that the device works well with, less this process's part. `None` if nothing is
+    /// left, as with a mapped file that is larger. The system knows the memory of other programs,
+    /// since the memory is its own.
     fn free_memory(&self) -> Option<u64> {
         let allocated = self.queue.api.current_allocated_size();
         let left = self.limits.memory.checked_sub(allocated);
@@ -277,7 +276,7 @@ impl<A: Api> Driver for Metal<A> {
         unsafe { self.queue.launch(&dispatch, memory, &uses) }
     }
 
-    /// Each step is in command buffers of its own, whose times the GPU tells.
+    /// Each step is in its own command buffers, for which the GPU reports times.
     fn time(
         &self,
         steps: usize,

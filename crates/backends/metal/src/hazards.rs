@@ -1,9 +1,9 @@
-//! Which launches have to wait for those before.
+//! Order of launches: some have to wait for those before.
 
 use std::ops::Range;
 
-/// Ranges that are kept since the last barrier. One more, and there is a barrier: it costs
-/// next to nothing after so many launches, and the lists stay short.
+/// Ranges that are kept since the last barrier. Beyond it there is a barrier: it costs next to
+/// nothing after so many launches, and the lists stay short.
 const MOST: usize = 256;
 
 /// The addresses that launches of one encoder use since its last barrier.
@@ -15,7 +15,7 @@ pub(crate) struct Hazards {
     writes: Vec<Range<usize>>,
 }
 
-/// What a launch does with a range of addresses.
+/// Access of a launch to a range of addresses.
 #[derive(Clone, Debug)]
 pub(crate) struct Use {
     pub(crate) addresses: Range<usize>,
@@ -28,8 +28,8 @@ fn overlap(ranges: &[Range<usize>], with: &Range<usize>) -> bool {
 }
 
 impl Hazards {
-    /// Notes a launch: does it need a barrier before it? It does if it reads what was written,
-    /// or writes what was read or written, since the last barrier.
+    /// Notes a launch: does it need a barrier before it? It does if, since the last barrier, its
+    /// operands were written, or its results were read or written.
     pub(crate) fn needs_barrier(&mut self, launch: &[Use]) -> bool {
         let waits = |u: &Use| {
             overlap(&self.writes, &u.addresses)

@@ -29,7 +29,7 @@ pub use driver::{Kernel, Metal};
 /// Opens every Metal device of this machine.
 ///
 /// # Errors
-/// There is none that can be used, for the reason given.
+/// Fails if there is no usable device. The error gives the reason.
 #[cfg(target_os = "macos")]
 pub fn devices() -> Result<Vec<Arc<dyn Backend>>, Absent> {
     backends(apple::devices()?)
@@ -38,21 +38,21 @@ pub fn devices() -> Result<Vec<Arc<dyn Backend>>, Absent> {
 /// Opens every Metal device of this machine, which can have none.
 ///
 /// # Errors
-/// Always: this is no Mac.
+/// Always fails: this is no Mac.
 #[cfg(not(target_os = "macos"))]
 pub fn devices() -> Result<Vec<Arc<dyn Backend>>, Absent> {
-    let cure = "use one of the devices that are there";
-    Err(Absent::new("metal", "Metal is on Macs only", cure))
+    let cure = "use another device of this machine";
+    Err(Absent::new("metal", "Metal exists on Macs only", cure))
 }
 
 /// The oldest of Apple's GPUs whose SIMD-groups add and multiply matrices: M1's.
 const APPLE_FAMILY: u32 = 7;
 
-/// Backends of those devices that kernels can run on. A device's index is its place in the
-/// result; what is left out has a line in the log.
+/// Backends of those devices that kernels can run on. A device's index is its place in the result;
+/// a device that is left out has a line in the log.
 ///
 /// # Errors
-/// None can be used, for the reason given.
+/// Fails if no device can be used. The error gives the reason.
 pub fn backends<A: Api>(found: Vec<A>) -> Result<Vec<Arc<dyn Backend>>, Absent> {
     let mut backends: Vec<Arc<dyn Backend>> = Vec::new();
     let mut left_out = Vec::new();
@@ -62,7 +62,10 @@ pub fn backends<A: Api>(found: Vec<A>) -> Result<Vec<Arc<dyn Backend>>, Absent> 
             let driver = Metal::new(device, backends.len());
             backends.push(Arc::new(Gpu::new(driver)));
         } else {
-            tracing::warn!("Metal device left out: {}", properties.name);
+            tracing::warn!(
+                "ignoring the Metal device {}: it cannot be opened",
+                properties.name
+            );
             left_out.push(properties.name.clone());
         }
     }

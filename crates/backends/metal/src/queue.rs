@@ -1,4 +1,4 @@
-//! Command buffers: what is in which, when it is committed, how it ended.
+//! Command buffers: their contents, their commits, and their ends.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -20,11 +20,10 @@ const LONGEST: f64 = 0.2;
 /// Seconds that no command buffer takes, since the system stops those that take less.
 const NEVER: f64 = 1000.0;
 
-/// What a launch is estimated at besides the bytes that it uses.
+/// Estimated work of a launch besides the bytes that it uses.
 const LAUNCH: usize = 1 << 20;
 
-/// The work of a command buffer that a GPU which has nothing to do is given, so that it begins
-/// while more is encoded.
+/// Work of a command buffer for an idle GPU, so that it begins while more is encoded.
 const FIRST: usize = 16 * LAUNCH;
 
 /// The work of a command buffer: at the beginning, and at most.
@@ -42,11 +41,11 @@ pub(crate) struct Queue<A: Api> {
     state: Mutex<State<A>>,
     /// Number of the last command buffer that is complete.
     completed: AtomicU64,
-    /// How long a command buffer may take, and the compiler.
+    /// Limit of the time of a command buffer, and of the compiler.
     deadline: Mutex<Deadline>,
     /// Why the device is lost.
     lost: OnceLock<DeviceError>,
-    /// Was it told that the device's times make no sense?
+    /// Has a warning about the device's impossible times been given?
     doubted: Once,
 }
 
@@ -57,18 +56,18 @@ struct State<A: Api> {
     in_flight: VecDeque<(A::Committed, Content<A>)>,
     /// Work for one command buffer, by the times that the last ones took.
     budget: usize,
-    /// Failures that are not told yet, for each thread whose launches they concern.
+    /// Failures that were not reported yet, for each thread whose launches they concern.
     failures: Vec<(ThreadId, DeviceError)>,
 }
 
-/// What has to be known of a command buffer.
+/// State of a command buffer.
 struct Content<A: Api> {
     number: u64,
     /// The estimated work: bytes, and [`LAUNCH`] for each launch.
     work: usize,
     /// Kept until it is complete.
     memory: Vec<Arc<Memory<A>>>,
-    /// Whose launches are in it.
+    /// Threads whose launches are in it.
     threads: SmallVec<[ThreadId; 2]>,
 }
 
@@ -123,7 +122,7 @@ impl<A: Api> Queue<A> {
     /// Encodes a launch that uses `memory`, in the ways of `uses`.
     ///
     /// # Safety
-    /// As [`Api::dispatch`]; `memory` is all that is bound.
+    /// The same as [`Api::dispatch`]; `memory` is all that is bound.
     pub(crate) unsafe fn launch<'a>(
         &self,
         dispatch: &Dispatch<'_, A>,
@@ -217,17 +216,16 @@ impl<A: Api> Queue<A> {
         result
     }
 
-    /// Fits the budget to what the GPU needed for `work`: it grows while command buffers are
-    /// short, and shrinks at once when one was too long. By times that cannot be it does not grow
-    /// beyond the usual.
+    /// Fits the budget to the GPU's time for `work`: it grows while command buffers are short, and
+    /// shrinks at once when one was too long.
     fn adapt(&self, state: &mut State<A>, work: usize, seconds: f64) {
         let is_time = seconds > 0.0 && seconds < NEVER;
         if !is_time {
             state.budget = state.budget.min(USUAL);
             self.doubted.call_once(|| {
                 tracing::warn!(
-                    "{} says that it worked for {seconds} s, which is not to be believed: its \
-                     command buffers stay as long as usual",
+                    "{} reports an impossible time of {seconds} s; the size of its command buffers \
+                     stays unchanged",
                     self.device
                 );
             });
@@ -290,8 +288,8 @@ impl<A: Api> Queue<A> {
         Ok(seconds)
     }
 
-    /// Waits for everything; the failure that concerns this thread's launches, if there is one
-    /// that was not told before.
+    /// Waits for everything. Returns the failure of this thread's launches, if there is one that
+    /// was not reported before.
     pub(crate) fn wait(&self) -> Result<(), DeviceError> {
         let mut state = self.state();
         self.commit(&mut state);

@@ -1,4 +1,4 @@
-//! How command buffers end: their error codes, and what to do about each.
+//! Ends of command buffers: their error codes, and the answer to each.
 
 use rustorch_runtime::FailureClass;
 
@@ -6,9 +6,9 @@ use crate::CommandError;
 
 /// Name and class of a code of `MTLCommandBufferError` (Metal's `MTLCommandBuffer.h`).
 ///
-/// Whatever is not known to leave the device intact counts as a loss, as do an internal error,
-/// which is also what the system says when it stops a command buffer for the display's sake,
-/// and "not permitted", which holds until the program is in the foreground again.
+/// Codes that are not known to leave the device intact count as a loss. So does an internal error,
+/// which the system also reports when it stops a command buffer for the display's sake. "Not
+/// permitted" is a loss, too. It holds until the program is in the foreground again.
 fn describe(code: isize) -> (&'static str, FailureClass) {
     match code {
         1 => ("internal error", FailureClass::Lost),

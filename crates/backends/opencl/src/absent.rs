@@ -1,4 +1,4 @@
-//! Why there is no OpenCL device, and what would bring one.
+//! Reasons for missing OpenCL devices, and cures.
 
 use std::path::{Path, PathBuf};
 
@@ -49,7 +49,7 @@ pub(crate) fn no_device(left_out: &[String]) -> Absent {
     absent(why, INSTALL_DRIVER)
 }
 
-/// Where the system lists its drivers: a folder of files that name one library each.
+/// Folder in which the system lists its drivers: a folder of files that name one library each.
 pub(crate) fn vendors() -> PathBuf {
     let folder = std::env::var_os("OCL_ICD_VENDORS");
     folder.map_or_else(|| "/etc/OpenCL/vendors".into(), PathBuf::from)

@@ -85,7 +85,7 @@ api! {
     enqueue_nd_range_kernel: "clEnqueueNDRangeKernel" as clEnqueueNDRangeKernel_t,
 }
 
-/// The system's OpenCL. It stays loaded, since drivers have threads of their own.
+/// The system's OpenCL. It stays loaded, since drivers have their own threads.
 pub(crate) fn api() -> Result<&'static Api, Absent> {
     static API: OnceLock<Result<Api, Absent>> = OnceLock::new();
     API.get_or_init(|| Api::load(LIBRARY))
@@ -111,7 +111,7 @@ impl Object {
     /// Takes over `raw`, which is of a device with this quarantine.
     ///
     /// # Safety
-    /// `release` is the function for objects like `raw`, which nobody else releases.
+    /// `release` is the function for objects like `raw`, which has no other owner.
     pub(crate) unsafe fn new(
         raw: *mut c_void,
         release: unsafe extern "C" fn(*mut c_void) -> cl_int,

@@ -15,8 +15,8 @@ use crate::status::{Failure, check};
 
 /// Memory that kernels use.
 ///
-/// Where it is host memory that may be written to, it belongs to one side at a time: mapped,
-/// to the host; else to the device. What may not be written to serves both at once.
+/// Writable host memory belongs to one side at a time: mapped, to the host; else to the device.
+/// Read-only memory serves both at once.
 pub struct Buffer {
     context: Arc<Context>,
     memory: Object,
@@ -79,7 +79,7 @@ impl Buffer {
         }
     }
 
-    /// What kernels are given.
+    /// Argument for kernels.
     pub(crate) fn memory(&self) -> cl_mem {
         self.memory.raw()
     }
@@ -120,7 +120,7 @@ impl Buffer {
         Ok(Some(host))
     }
 
-    /// Hands the memory to the device, for what is queued from now on.
+    /// Hands the memory to the device, for later work.
     pub(crate) fn to_device(&self) -> Result<(), Failure> {
         if !self.mapped.load(Ordering::Acquire) {
             return Ok(());
@@ -149,7 +149,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Does it matter who has it?
+    /// Does the memory belong to one side at a time?
     fn has_sides(&self) -> bool {
         self.bytes > 0 && self.host.as_ref().is_some_and(HostBuffer::is_writable)
     }
@@ -174,7 +174,7 @@ impl fmt::Debug for Buffer {
 }
 
 /// # Safety
-/// Where the flags say that `host` is used, it has these bytes, as long as the buffer lives.
+/// If the flags say that `host` is used, it has these bytes, as long as the buffer lives.
 unsafe fn create(
     context: &Context,
     flags: cl_mem_flags,
@@ -190,8 +190,8 @@ unsafe fn create(
     Ok(unsafe { context.object(memory, context.api.release_mem_object) })
 }
 
-/// Keeps `host` until `memory` is gone, which is not when it is released, but when the last
-/// queued work that uses it is done; for ever if the device hangs.
+/// Keeps `host` until `memory` is gone. Release is not the end: the last queued work that uses it
+/// has to be done. If the device hangs, `host` is kept for ever.
 fn keep_alive(context: &Context, memory: &Object, host: &HostBuffer) -> Result<(), Failure> {
     unsafe extern "C" fn let_go(_: cl_mem, host: *mut c_void) {
         // SAFETY: it comes from the box below, and this is called once.

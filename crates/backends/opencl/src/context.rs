@@ -16,7 +16,7 @@ use crate::milestones::Milestones;
 use crate::quarantine::Quarantine;
 use crate::status::{Failure, check};
 
-/// How many launches may wait in the queue before the device is told of them.
+/// Number of launches that may wait in the queue before it is flushed.
 const FLUSH_EVERY: u32 = 16;
 
 thread_local! {
@@ -24,19 +24,19 @@ thread_local! {
     static TIMED: Cell<cl_command_queue> = const { Cell::new(ptr::null_mut()) };
 }
 
-/// What everything that is made on a device needs of it.
+/// Common state of all objects that are made on a device.
 pub(crate) struct Context {
     pub(crate) api: &'static Api,
     pub(crate) device: Device,
     /// The device's name in errors.
     name: DeviceType,
-    /// Of the compiler.
+    /// Options of the compiler.
     pub(crate) options: &'static CStr,
-    /// Is a source as good as what it was compiled to?
+    /// Does the driver keep compiled kernels by itself, so that a source is enough?
     pub(crate) keeps_kernels: bool,
     /// Is it the machine's processor?
     pub(crate) is_processor: bool,
-    /// How long it may get nothing done.
+    /// Limit of the time without progress.
     deadline: Mutex<Deadline>,
     pub(crate) quarantine: Arc<Quarantine>,
     launches: AtomicU32,
@@ -45,7 +45,7 @@ pub(crate) struct Context {
     pub(crate) way: Mutex<Vec<u8>>,
     /// Released before their context.
     queue: Object,
-    /// One that tells times, made when it is asked for.
+    /// A queue that reports times, made when it is asked for.
     timed: OnceLock<Object>,
     context: Object,
 }
@@ -94,7 +94,7 @@ impl Context {
         })
     }
 
-    /// What things are made in; none once the device hangs.
+    /// Context for new objects; none once the device hangs.
     pub(crate) fn context(&self) -> Result<cl_context, Failure> {
         self.quarantine.check()?;
         Ok(self.context.raw())
@@ -115,7 +115,7 @@ impl Context {
     /// Takes over something of this device.
     ///
     /// # Safety
-    /// As [`Object::new`].
+    /// The same as [`Object::new`].
     pub(crate) unsafe fn object(
         &self,
         raw: *mut c_void,
@@ -139,8 +139,8 @@ impl Context {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `queue` so often, and tells how long the device worked on what this thread queued each
-    /// time; `None` where the driver does not tell. Nothing of it may be queued elsewhere before.
+    /// Calls `queue` `steps` times. Returns the device's time on the work that this thread queued
+    /// each time; `None` if the driver does not report it.
     pub(crate) fn time(
         &self,
         steps: usize,
@@ -203,7 +203,7 @@ impl Context {
         Ok(unsafe { self.object(event, self.api.release_event) })
     }
 
-    /// When an event that has come was over, in nanoseconds of the device's clock.
+    /// End of a complete event, in nanoseconds of the device's clock.
     fn end_of(&self, event: &Object) -> Result<u64, Failure> {
         let mut time = 0u64;
         // SAFETY: the event is of a queue that tells times, of which there is room for one.
@@ -230,10 +230,10 @@ impl Context {
         self.error(failure.class(), failure.to_string())
     }
 
-    /// Has `launch` queue a kernel. Drivers of GPUs collect work until they are told to begin, so
-    /// that is done now and then, lest the device be idle while the host queues more. By the event
-    /// of such a launch it is seen that the device gets on; of a processor, whose launches may take
-    /// long, by that of each.
+    /// Has `launch` queue a kernel. Drivers of GPUs collect work until they are flushed. So that is
+    /// done now and then, or the device would be idle while the host queues more. The event of such
+    /// a launch shows the device's progress. On a processor launches may take long, so each one's
+    /// event shows it.
     pub(crate) fn launch(
         &self,
         launch: impl FnOnce(cl_command_queue, *mut cl_event) -> cl_int,

@@ -1,4 +1,4 @@
-//! A device as its driver lists it, and what it says of itself.
+//! A device as its driver lists it, and its properties.
 
 use std::ffi::{CStr, c_void};
 
@@ -79,13 +79,12 @@ impl Device {
         Ok(self.number(CL_DEVICE_TYPE)? & CL_DEVICE_TYPE_CPU != 0)
     }
 
-    /// Does its driver keep what it has compiled, by the source? PoCL does, and compiles a kernel
-    /// once more to give it out: for groups of any size.
+    /// Does its driver keep compiled kernels, by the source?
     pub(crate) fn keeps_kernels(&self) -> Result<bool, Failure> {
         Ok(self.platform_name()? == "Portable Computing Language")
     }
 
-    /// What it is called, by itself.
+    /// Name of the device by itself.
     pub(crate) fn name(&self) -> String {
         self.text(CL_DEVICE_NAME)
             .unwrap_or_else(|failure| format!("a device without a name ({failure})"))
@@ -113,9 +112,9 @@ impl Device {
             .is_ok_and(|answer| answer != 0)
     }
 
-    /// Options of its compiler: the language, and division as exact as the device can. Nothing
-    /// that makes arithmetic less exact than the standard's default. Drivers print how many
-    /// warnings there are, so there shall be none: generated code compares what is always so.
+    /// Options of its compiler: the language, and division as exact as the device can. Nothing that
+    /// makes arithmetic less exact than the standard's default. Drivers print the number of
+    /// warnings, so there shall be none: generated code has comparisons that always hold.
     pub(crate) fn build_options(&self) -> Result<&'static CStr, Failure> {
         let float = self.number(CL_DEVICE_SINGLE_FP_CONFIG)?;
         Ok(if float & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT != 0 {
@@ -125,7 +124,7 @@ impl Device {
         })
     }
 
-    /// What kernels have to know of it, which is `name`.
+    /// Properties of the device that kernels depend on. It is called `name`.
     pub(crate) fn limits(&self, name: DeviceType) -> Result<Limits, Failure> {
         let lanes = self.size(CL_DEVICE_MAX_WORK_ITEM_SIZES)?;
         let local = self.number(CL_DEVICE_LOCAL_MEM_SIZE)?;
@@ -143,8 +142,8 @@ impl Device {
         Ok(told.sensible(name))
     }
 
-    /// Bytes of its memory that nobody has taken, other programs included, where the driver has
-    /// AMD's extension `cl_amd_device_attribute_query`; no other extension tells.
+    /// Free bytes of its memory, other programs included, if the driver has AMD's extension
+    /// `cl_amd_device_attribute_query`. No other extension reports them.
     pub(crate) fn free_memory(&self) -> Option<u64> {
         let extensions = self.text(CL_DEVICE_EXTENSIONS).ok()?;
         if !has_extension(&extensions, "cl_amd_device_attribute_query") {
@@ -161,7 +160,7 @@ impl Device {
             .is_ok_and(|c| c != 0)
     }
 
-    /// What it says of itself, as `device` with these limits.
+    /// Description of the device, as `device` with these limits.
     pub(crate) fn info(&self, device: DeviceType, limits: &Limits) -> Result<DeviceInfo, Failure> {
         let extensions = self.text(CL_DEVICE_EXTENSIONS)?;
         let has = |name| has_extension(&extensions, name);

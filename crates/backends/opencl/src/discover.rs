@@ -1,4 +1,4 @@
-//! Finding the devices there are, or what is missing.
+//! Finding devices, and the reasons for missing ones.
 
 use std::path::PathBuf;
 use std::ptr;
@@ -15,11 +15,11 @@ use crate::status::{Failure, check};
 
 /// Opens every OpenCL device there is: GPUs and accelerators first, then processors.
 ///
-/// A device's index is its place in this list. One that cannot be used is left out, with a
-/// line in the log.
+/// A device's index is its place in this list. A GPU that cannot be used is left out, with a line
+/// in the log.
 ///
 /// # Errors
-/// There is none, for the reason given.
+/// Fails if there is no device. The error gives the reason.
 pub fn devices() -> Result<Vec<OpenCl>, Absent> {
     // PoCL (3.1) shows other threads devices that it has not found out about yet.
     static TURN: Mutex<()> = Mutex::new(());
@@ -35,7 +35,7 @@ pub fn devices() -> Result<Vec<OpenCl>, Absent> {
             Ok(device) => devices.push(device),
             Err(why) => {
                 let line = format!("{}: {why}", device.name());
-                tracing::warn!("OpenCL device left out: {line}");
+                tracing::warn!("ignoring an OpenCL device: {line}");
                 left_out.push(line);
             }
         }
@@ -79,7 +79,7 @@ fn listed(api: &'static Api) -> Result<Vec<Device>, Absent> {
     for platform in platforms {
         match devices_of(api, platform) {
             Ok(found) => devices.extend(found),
-            Err(failure) => tracing::warn!("OpenCL platform left out: {failure}"),
+            Err(failure) => tracing::warn!("ignoring an OpenCL platform: {failure}"),
         }
     }
     devices.sort_by_key(|device| device.is_processor().unwrap_or(true));
@@ -108,7 +108,7 @@ fn devices_of(api: &'static Api, platform: cl_platform_id) -> Result<Vec<Device>
     Ok(ids.into_iter().map(device).collect())
 }
 
-/// Ids, of which `ask` gives the number, and then as many as there is room for.
+/// Ids: `ask` returns their number first, and then the ids that fit.
 fn list<T>(
     call: &'static str,
     ask: impl Fn(cl_uint, *mut *mut T, *mut cl_uint) -> cl_int,

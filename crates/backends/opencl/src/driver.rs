@@ -1,4 +1,4 @@
-//! The driver: what the GPU layer asks of a device.
+//! The driver: the GPU layer's interface to a device.
 
 use std::ptr;
 use std::sync::{Arc, PoisonError};
@@ -17,9 +17,9 @@ use crate::status::{Failure, check};
 /// kernels make.
 const VECTOR: usize = 16;
 
-/// Alignment that host memory needs to be used by a GPU. Of less than whole pages its driver
-/// would make a copy of its own, in secret (Intel, "Getting the Most from OpenCL 1.2: How to
-/// Increase Performance by Minimizing Buffer Copies").
+/// Alignment that host memory needs to be used by a GPU. For less than whole pages the driver would
+/// secretly make its own copy. Source: Intel, "Getting the Most from OpenCL 1.2: How to Increase
+/// Performance by Minimizing Buffer Copies".
 const PAGE: usize = 4096;
 
 /// An OpenCL device.
@@ -125,8 +125,8 @@ impl Driver for OpenCl {
         Dialect::OpenCl
     }
 
-    /// What was released is free again only when queued work is done with it, so that is
-    /// waited for before giving up.
+    /// Released memory is free again only when queued work is done with it. So the driver waits for
+    /// that before it gives up.
     fn alloc(&self, bytes: usize) -> Result<Buffer, DeviceError> {
         let largest = self.limits.max_buffer;
         if u64::try_from(bytes).is_ok_and(|bytes| bytes > largest) {
@@ -235,8 +235,8 @@ impl Driver for OpenCl {
         program::compile(&self.context, source)
     }
 
-    /// Drivers know a format that is not theirs, but may crash on a damaged file of their own:
-    /// what is kept in files needs a checksum.
+    /// Drivers detect a foreign format, but may crash on a damaged file of their own. So files need
+    /// a checksum.
     fn load(&self, binary: &[u8], name: &str) -> Result<Kernel, DeviceError> {
         program::load(&self.context, binary, name)
     }

@@ -3,12 +3,11 @@
 //! The OpenCL library is loaded at run time, so that a program needs none to start:
 //! [`devices`] gives the devices there are, or says what is [`Absent`](rustorch_runtime::Absent).
 //!
-//! Memory of a device that shares the host's is host memory used in place. Whose it is is
-//! kept track of as the standard wants it: mapped, it is the host's; a launch hands it to the
-//! device.
+//! Memory of a device that shares the host's is host memory used in place. The standard decides
+//! which side may use it: mapped, it is the host's; a launch hands it to the device.
 //!
-//! Nothing waits for a device longer than its [`Deadline`](rustorch_runtime::Deadline) says: what
-//! is waited for are events (`wait.rs`), and the compiler runs on a thread that can be given up.
+//! No wait for a device is longer than its [`Deadline`](rustorch_runtime::Deadline). Waits are for
+//! events (`wait.rs`), and the compiler runs on a thread that can be given up.
 
 mod absent;
 mod api;

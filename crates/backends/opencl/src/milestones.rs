@@ -1,14 +1,13 @@
-//! What is passed on the way of what was queued.
+//! Milestones of queued work: events that show progress.
 
 use std::collections::VecDeque;
 
 use crate::api::Object;
 
-/// Events of launches in their order, by which a device that works long is told from one that
-/// hangs.
+/// Events of launches in their order. They separate a device that works long from one that hangs.
 #[derive(Default)]
 pub(crate) struct Milestones {
     pub(crate) ahead: VecDeque<Object>,
-    /// How many were passed.
+    /// Number of passed milestones.
     pub(crate) passed: u64,
 }

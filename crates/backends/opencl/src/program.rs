@@ -14,7 +14,7 @@ use crate::status::{check, query, text};
 /// A compiled kernel.
 pub struct Kernel {
     kernel: Object,
-    /// How many parameters it has.
+    /// Number of its parameters.
     pub(crate) parameters: usize,
     /// Held from the first argument set until the launch is queued: the arguments are the
     /// kernel's, not the launch's.
@@ -27,7 +27,8 @@ impl Kernel {
     }
 }
 
-/// Compiles a source to the driver's own format; to itself where the driver keeps kernels.
+/// Compiles a source to the driver's own format. If the driver keeps kernels, the result is the
+/// source.
 pub(crate) fn compile(context: &Arc<Context>, source: &str) -> Result<Vec<u8>, DeviceError> {
     if context.keeps_kernels {
         return Ok(source.into());
@@ -80,7 +81,7 @@ fn of_binary(context: &Context, binary: &[u8]) -> Result<Object, DeviceError> {
     Ok(unsafe { context.object(program, context.api.release_program) })
 }
 
-/// Makes a kernel of what [`compile`] gave.
+/// Makes a kernel from the result of [`compile`].
 pub(crate) fn load(
     context: &Arc<Context>,
     binary: &[u8],
@@ -158,7 +159,7 @@ fn build(context: &Context, program: &Object) -> Result<(), DeviceError> {
     })
 }
 
-/// What a built program is in the driver's own format.
+/// A built program in the driver's own format.
 fn binary(context: &Context, program: &Object) -> Result<Vec<u8>, DeviceError> {
     let call = "clGetProgramInfo";
     let ask = context.api.get_program_info;
@@ -169,7 +170,7 @@ fn binary(context: &Context, program: &Object) -> Result<Vec<u8>, DeviceError> {
     let sizes = sizes.map_err(|f| context.failed(f))?;
     let size = sizes.first_chunk().map_or(0, |n| usize::from_ne_bytes(*n));
     if size == 0 {
-        let message = "the driver does not give compiled kernels out";
+        let message = "the driver does not return compiled kernels";
         return Err(context.error(FailureClass::Unsupported, message));
     }
     let mut binary = vec![0; size];

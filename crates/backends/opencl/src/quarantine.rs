@@ -1,12 +1,12 @@
-//! What becomes of a device that hangs.
+//! State of a device that hangs.
 
 use std::sync::OnceLock;
 
 use crate::status::Failure;
 
-/// A device that was given up while it worked is called no more: it may still read and write all
-/// the memory that it was given, and its driver may wait for it in any call. So nothing that was made
-/// on it is released, and the memory that belongs to that is never given back.
+/// A device that was given up while it worked is called no more. It may still read and write all the
+/// memory that it was given. Its driver may wait for it in any call. So nothing that was made on it
+/// is released, and the memory that belongs to that is never given back.
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine(OnceLock<Failure>);
 

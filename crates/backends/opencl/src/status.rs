@@ -1,4 +1,4 @@
-//! OpenCL's status codes: their names, and what to do about each.
+//! OpenCL's status codes: their names, and the answer to each.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::ptr;
 use opencl_sys::*;
 use rustorch_runtime::{Deadline, FailureClass};
 
-/// What NVIDIA's driver says, outside of the standard, of a kernel that left its buffers.
+/// NVIDIA's code, outside of the standard, for a kernel that left its buffers.
 const NVIDIA_ILLEGAL_ACCESS: cl_int = -9999;
 
 /// A call that failed.
@@ -19,9 +19,9 @@ pub(crate) struct Failure {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Why {
-    /// What the driver says, of work that was `waited` for or of the call itself.
+    /// Status of the driver, for work that was `waited` for or for the call itself.
     Status { status: cl_int, waited: bool },
-    /// It was given up.
+    /// The wait was given up.
     Hung(Deadline),
 }
 
@@ -34,9 +34,9 @@ enum Answer {
     Resources,
     /// More memory was asked for than there can be.
     TooLarge,
-    /// The device, or what the driver knows of it, is gone.
+    /// The device, or the driver's state of it, is gone.
     Lost,
-    /// It is not possible here.
+    /// The call is impossible here.
     Unsupported,
 }
 
@@ -91,7 +91,7 @@ fn check_as(call: &'static str, status: cl_int, waited: bool) -> Result<(), Fail
     }
 }
 
-/// The value of a property, of which `ask` gives the size, the value, or both.
+/// The value of a property. `ask` returns the size, the value, or both.
 pub(crate) fn query(
     call: &'static str,
     ask: impl Fn(usize, *mut c_void, *mut usize) -> cl_int,
@@ -116,7 +116,7 @@ impl Failure {
         Self { call, why }
     }
 
-    /// Is this what the driver says?
+    /// Is it this status of the driver?
     pub(crate) fn is(self, status: cl_int) -> bool {
         matches!(self.why, Why::Status { status: said, .. } if said == status)
     }

@@ -15,16 +15,15 @@ use crate::context::Context;
 use crate::milestones::Milestones;
 use crate::status::{Failure, check, check_wait};
 
-/// How long a GPU is asked again and again before anybody sleeps: waking up takes longer than most
-/// of what is waited for. A processor computes meanwhile.
+/// Time for which a GPU is polled before the thread sleeps: waking up takes longer than most waits.
 const POLLED: Duration = Duration::from_millis(2);
 
-/// How long anybody sleeps at most, should a driver forget to wake him.
+/// Longest sleep, in case a driver forgets to wake the thread.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 impl Context {
-    /// What `queue` queues, as its event says, is waited for. If that is given up, nothing of the
-    /// device is touched any more.
+    /// Waits for the work that `queue` queues, by its event. If the wait is given up, the device is
+    /// not touched any more.
     pub(crate) fn wait(
         &self,
         call: &'static str,
@@ -101,7 +100,7 @@ impl Context {
         asked
     }
 
-    /// Is what an event stands for done?
+    /// Is the event complete?
     fn is_over(&self, call: &'static str, event: &Object) -> Result<bool, Failure> {
         let mut status: cl_int = CL_COMPLETE;
         // SAFETY: the event is valid, and there is room for its status.
@@ -136,14 +135,14 @@ impl Context {
         milestones.ahead.push_back(event);
     }
 
-    /// How many milestones were passed so far.
+    /// Number of milestones passed so far.
     fn passed(&self) -> u64 {
         let mut milestones = self.milestones();
         self.pass(&mut milestones);
         milestones.passed
     }
 
-    /// Takes those away that were passed. Failures are told of what is waited for.
+    /// Takes those away that were passed. Failures belong to the work that is waited for.
     fn pass(&self, milestones: &mut Milestones) {
         let is_passed = |event: &mut Object| self.is_over("", event).unwrap_or(true);
         while milestones.ahead.pop_front_if(is_passed).is_some() {
@@ -151,8 +150,8 @@ impl Context {
         }
     }
 
-    /// What a call gives in which the driver may hang, made on a thread that can be given up. All
-    /// that it needs it has for itself.
+    /// Result of a call in which the driver may hang. The call runs on a thread that can be given
+    /// up. The thread owns all that it needs.
     pub(crate) fn watch<T: Send + 'static>(
         self: &Arc<Self>,
         name: &'static str,

@@ -6,7 +6,9 @@
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
-use rustorch_conformance::{Extent, Suite as Cases, check_dropout, check_times, check_types};
+use rustorch_conformance::{
+    Extent, Suite as Cases, check_dropout, check_long_sums, check_times, check_types,
+};
 use rustorch_gpu::Gpu;
 use rustorch_ir::{OpKind, OpType};
 use rustorch_runtime::Backend;
@@ -82,7 +84,7 @@ fn products_and_convolutions(devices: &Devices) {
     );
 }
 
-/// Where a device has no double precision, the reference computes.
+/// If a device has no double precision, the reference computes.
 fn gradients(devices: &Devices) {
     in_a_process("gradients", || {
         let kinds = Extent::of_tests().choose(OpKind::ALL.iter().copied(), 12);
@@ -104,6 +106,10 @@ fn dropout_is_drawn_in_chains(devices: &Devices) {
     devices.iter().cloned().for_each(check_dropout);
 }
 
+fn long_sums_keep_their_digits(devices: &Devices) {
+    devices.iter().cloned().for_each(check_long_sums);
+}
+
 fn main() -> ExitCode {
     let backend = |device| Arc::new(Gpu::new(device)) as Arc<dyn Backend>;
     let devices = rustorch_opencl::devices();
@@ -116,6 +122,7 @@ fn main() -> ExitCode {
         gradients,
         times_are_told,
         dropout_is_drawn_in_chains,
+        long_sums_keep_their_digits,
     ];
     Suite::new().on(device, "RUSTORCH_TEST_OPENCL", tests).run()
 }

@@ -1,4 +1,4 @@
-//! What is found, and what is said to be missing, in different surroundings. OpenCL libraries
+//! Devices that are found, and reported as missing, in different surroundings. OpenCL libraries
 //! look at the environment once, when they are loaded, so each case is a process of its own.
 
 use std::path::Path;

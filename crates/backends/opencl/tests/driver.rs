@@ -96,7 +96,7 @@ fn write(device: &OpenCl, buffer: &Buffer, values: &[f32]) {
     unsafe { device.write(buffer, 0, &bytes_of(values)) }.unwrap();
 }
 
-/// What the host sees in its own memory.
+/// Contents of the host's memory.
 fn seen(host: &HostBuffer) -> Vec<f32> {
     // SAFETY: nothing writes to the memory meanwhile.
     floats(unsafe { std::slice::from_raw_parts(host.as_ptr(), host.bytes()) })

@@ -1,6 +1,6 @@
-//! What the reference is too slow for is held to the CPU: products with weights in blocks, whose
-//! activations are rounded alike, so that only the order of sums differs, and long Fourier
-//! transforms.
+//! Work for which the reference is too slow is compared with the CPU. One part is products with
+//! weights in blocks. Their activations are rounded alike, so only the order of sums differs. The
+//! other part is long Fourier transforms.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -91,7 +91,7 @@ fn products_with_blocks_are_those_of_the_cpu(devices: &Devices) {
     }
 }
 
-/// Of lines that take one, two and three passes through memory.
+/// Lines take one, two and three passes through memory.
 fn long_fourier_transforms_are_those_of_the_cpu(devices: &Devices) {
     for device in devices {
         for n in [2048, 3000, 65_536, 100_000] {

@@ -1,6 +1,6 @@
-//! Thirty graphs on the CPU and a measured OpenCL device: none is planned so that it should take
-//! more than 5 % longer than on the better one of them alone, and split ones compute the same. CI
-//! has PoCL, and sets `RUSTORCH_TEST_OPENCL=1` so that it must be found.
+//! Thirty graphs on the CPU and a measured OpenCL device. No plan should take more than 5 % longer
+//! than the better device alone. Split graphs compute the same. CI has PoCL, and sets
+//! `RUSTORCH_TEST_OPENCL=1` so that it must be found.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ fn planned_as_well_as_on_the_best_device_alone(device: &Arc<dyn Backend>) {
     }
 }
 
-/// As if the CPU were good at products alone, so that there are boundaries.
+/// The CPU poses as good at products alone, so that there are boundaries.
 fn in_parts_the_same_is_computed(device: &Arc<dyn Backend>) {
     let runtime = measured(device);
     let mut costs = (*runtime.costs(CPU).unwrap()).clone();

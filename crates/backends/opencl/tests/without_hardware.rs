@@ -1,5 +1,5 @@
-//! What drivers say of memory, limits and times, and what is made of it: by a driver that is made for
-//! these tests, in processes of their own.
+//! Drivers' figures of memory, limits and times, and their use. A driver made for these tests reports
+//! them, in processes of their own.
 
 #![cfg(target_os = "linux")]
 
@@ -20,7 +20,7 @@ const BUFFER: &str = "FAKE_1010";
 const EXTENSIONS: (&str, &str) = ("FAKE_1030", "cl_khr_fp16 cl_amd_device_attribute_query");
 const FREE_KIB: &str = "FAKE_4039";
 
-/// What [`list_device`] prints behind `= `, with these answers.
+/// Output of [`list_device`] behind `= `, with these answers.
 fn told(answers: &[(&str, &str)]) -> String {
     let out = fake::apart("list_device", answers);
     let line = out.lines().find_map(|line| line.split_once("= "));

@@ -10,13 +10,13 @@ use crate::Values;
 use crate::operand::{Call, Misuse};
 use crate::ops;
 
-/// What an operation gives, result by result.
-pub(crate) type Results = SmallVec<[Rc<Values>; 1]>;
+/// The results of an operation, one by one.
+pub type Results = SmallVec<[Rc<Values>; 1]>;
 
 /// Computes the results of an operation.
 pub(crate) type Launch = fn(&Op, &Call) -> Result<Results, Misuse>;
 
-/// What a kernel gives.
+/// Conversion of a kernel's results.
 trait IntoResults {
     fn results(self) -> Results;
 }
@@ -33,7 +33,7 @@ impl IntoResults for Values {
     }
 }
 
-/// Of operations whose parameters say how many there are.
+/// Results of operations whose parameters decide their number.
 impl IntoResults for Vec<Values> {
     fn results(self) -> Results {
         self.into_iter().map(Rc::new).collect()

@@ -1,10 +1,9 @@
 //! The slow scalar definition of every primitive operation, in double precision.
 //!
-//! What another backend computes is right if it agrees with this one. The code is therefore
-//! as plain as it can be: a graph is interpreted node by node over [`Values`], row-major
-//! lists of numbers that are rounded only where the graph says so, by a cast, and where a
-//! result is stored. Composite operations are not here: their decomposition is their
-//! definition.
+//! Another backend's results are right if they agree with this one's. The code is therefore as
+//! plain as it can be. A graph is interpreted node by node over [`Values`], row-major lists of
+//! numbers. Numbers are rounded only by a cast, and when a result is stored. Composite operations
+//! are not here: their decomposition is their definition.
 
 mod kernels;
 mod matrix;
@@ -13,6 +12,8 @@ mod ops;
 mod program;
 mod values;
 
+use std::rc::Rc;
+
 use rustorch_ir::{Graph, Signature};
 use rustorch_runtime::{
     Backend, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass, Hardware, HostMemory,
@@ -20,6 +21,8 @@ use rustorch_runtime::{
 };
 
 use crate::kernels::Launch;
+pub use crate::kernels::Results;
+use crate::operand::{Call, Operand};
 use crate::program::Interpreter;
 pub use crate::values::Values;
 
@@ -45,6 +48,38 @@ impl Reference {
             memory: HostMemory::new(DeviceType::Reference),
             kernels: kernels::table(),
         }
+    }
+
+    /// Computes the results of a primitive from its operands' elements, without rounding them.
+    ///
+    /// # Errors
+    /// Fails if the operation is a composite, or for a mistake that only the data show.
+    pub fn evaluate(
+        &self,
+        signature: &Signature,
+        inputs: &[Rc<Values>],
+    ) -> Result<Results, String> {
+        let kernel = self.kernels.find(signature);
+        let kernel = kernel.ok_or_else(|| format!("{} is no primitive", signature.op.name()))?;
+        let operands = signature.inputs.iter().zip(inputs);
+        let operands: Vec<Operand> = operands
+            .map(|(ty, values)| Operand {
+                ty,
+                values: values.clone(),
+            })
+            .collect();
+        let call = Call {
+            inputs: &operands,
+            outputs: signature.outputs,
+        };
+        let mut results = (kernel.launch)(signature.op, &call).map_err(|misuse| misuse.0)?;
+        drop(operands);
+        for (result, ty) in results.iter_mut().zip(signature.outputs) {
+            if let Some(own) = Rc::get_mut(result) {
+                own.wrap(ty.dtype);
+            }
+        }
+        Ok(results)
     }
 }
 

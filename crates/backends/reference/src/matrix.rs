@@ -57,7 +57,7 @@ impl Matrix {
         Self::new(self.n, self.m, |i, j| self[[j, i]].conj())
     }
 
-    /// Some of the columns.
+    /// A selection of the columns.
     pub(crate) fn columns(&self, columns: &[usize]) -> Self {
         Self::new(self.m, columns.len(), |i, j| self[[i, columns[j]]])
     }
@@ -75,8 +75,8 @@ impl Matrix {
         (0..self.m).for_each(|i| self[[i, j]] *= factor);
     }
 
-    /// The factor that makes the first element of a column real and positive whose modulus is at
-    /// least half the largest.
+    /// The factor that makes an element of a column real and positive: the first one with a modulus
+    /// of at least half the largest.
     pub(crate) fn phase(&self, j: usize) -> Complex64 {
         let column = || (0..self.m).map(|i| self[[i, j]]);
         let largest = column().map(Complex64::norm).fold(0.0, f64::max);

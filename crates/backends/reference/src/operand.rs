@@ -1,4 +1,4 @@
-//! What a kernel is given.
+//! Operands of kernels.
 
 use std::rc::Rc;
 
@@ -6,7 +6,7 @@ use rustorch_ir::{DType, Layout, Shape, TensorType};
 
 use crate::Values;
 
-/// One operand of a node.
+/// An operand of a node.
 pub(crate) struct Operand<'a> {
     /// Its type.
     pub(crate) ty: &'a TensorType,
@@ -25,7 +25,7 @@ impl Operand<'_> {
         &self.ty.shape
     }
 
-    /// Where the elements lie in `values`.
+    /// Places of the elements in `values`.
     pub(crate) fn layout(&self) -> Layout {
         Layout::contiguous(self.shape())
     }
@@ -76,11 +76,11 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Type of the first result, for most operations the only one.
+    /// Type of the first result.
     pub(crate) fn output(&self) -> &TensorType {
         &self.outputs[0]
     }
 }
 
-/// What the caller did wrong, where that shows only in the data.
+/// A caller's mistake that shows only in the data.
 pub(crate) struct Misuse(pub(crate) String);

@@ -18,7 +18,7 @@ use crate::operand::{Call, Operand};
 pub(crate) struct Interpreter {
     graph: Graph,
     launches: Vec<Launch>,
-    /// Each node that is no view, by itself: what a launch computes.
+    /// Each node that is no view, by itself: the work of a launch.
     nodes: Arc<[Nodes]>,
     /// For each value, the last node that reads it; past the end for outputs.
     last_use: Vec<usize>,
@@ -102,7 +102,7 @@ impl Program for Interpreter {
 struct Run<'a> {
     graph: &'a Graph,
     inputs: &'a [Arc<dyn DeviceBuffer>],
-    /// What has been computed, or read, and is still needed.
+    /// Values that were computed, or read, and are still needed.
     values: Vec<Option<Rc<Values>>>,
 }
 

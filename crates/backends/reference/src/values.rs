@@ -8,18 +8,18 @@ use rustorch_ir::{DType, F8E4M3, F8E5M2, Scalar};
 /// floating-point dtype may have more digits than the dtype; integers are in its range.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Values {
-    /// Of the real floating-point dtypes, 8-bit ones among them.
+    /// Numbers of the real floating-point dtypes, 8-bit ones among them.
     Float(Vec<f64>),
-    /// Of the integer dtypes, and 0 or 1 of `Bool`.
+    /// Numbers of the integer dtypes, and 0 or 1 for `Bool`.
     Int(Vec<i128>),
-    /// Of the complex dtypes.
+    /// Numbers of the complex dtypes.
     Complex(Vec<Complex64>),
     /// The bytes of quantised blocks, which only a cast looks into.
     Blocks(Vec<u8>),
 }
 
-/// Evaluates `$result` with `$x` bound to the elements of `$values`, whatever their type is,
-/// and makes it values of the same type.
+/// Evaluates `$result` with `$x` bound to the elements of `$values`, whatever their type. Makes the
+/// result values of the same type.
 macro_rules! each_type {
     ($values:expr, $x:ident => $result:expr) => {
         match $values {
@@ -32,7 +32,7 @@ macro_rules! each_type {
 }
 pub(crate) use each_type;
 
-/// An element: what all numbers have in common.
+/// An element: the common part of all numbers.
 pub(crate) trait Element: Copy {
     /// The neutral element of addition.
     const ZERO: Self;
@@ -121,7 +121,7 @@ impl Element for Complex64 {
 }
 
 impl Values {
-    /// Reads what memory holds.
+    /// Reads elements of memory.
     pub fn decode(bytes: Vec<u8>, dtype: DType) -> Self {
         fn each<const N: usize, T>(bytes: &[u8], read: impl Fn([u8; N]) -> T) -> Vec<T> {
             bytes.as_chunks().0.iter().copied().map(read).collect()

@@ -1,11 +1,13 @@
 //! `Q2_K`: value = d × scale × q − dmin × min, q of 2 bits, scale and min of 4 bits for 16 values.
 
-use super::block::{groups, groups_mut};
-use super::{Block, BlockFormat};
-use crate::affine::{Affine, Search};
+use super::block::groups;
+use super::{Block, BlockFormat, Parts};
+use crate::affine::Search;
 use crate::bits::{pack, unpack};
+use crate::numerics::multiples;
 use bytemuck::{Pod, Zeroable};
 use half::f16;
+use std::ops::RangeInclusive;
 
 /// 256 values in 16 groups with their own scales and minima.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
@@ -23,32 +25,20 @@ pub struct BlockQ2K {
 
 const _: () = assert!(size_of::<BlockQ2K>() == 84);
 
-impl BlockQ2K {
-    /// The codes, 0 to 3, in the order of the values.
-    #[inline]
-    pub fn codes(&self) -> [u8; 256] {
-        let mut codes = [0; 256];
-        unpack::<2, 32>(&self.qs, 0, &mut codes);
-        codes
-    }
-}
-
 impl Block for BlockQ2K {
     const FORMAT: BlockFormat = BlockFormat::Q2K;
     const LEN: usize = 256;
+    const GROUP: usize = 16;
+    const CODES: RangeInclusive<i8> = 0..=3;
+    const HAS_MINIMA: bool = true;
 
-    fn dequantize(&self, out: &mut [f32]) {
+    #[inline(always)]
+    fn unpack_into(&self, parts: Parts<'_>) {
+        unpack::<2, 32>(&self.qs, 0, parts.codes);
         let scales = self.scales.map(|packed| packed & 0xF);
         let mins = self.scales.map(|packed| packed >> 4);
-        let codes = bytemuck::cast(self.codes());
-        let block = Affine {
-            d: self.d,
-            dmin: self.dmin,
-            scales,
-            mins,
-            codes,
-        };
-        block.dequantize(groups_mut::<16, 16>(out));
+        parts.scales.copy_from_slice(&multiples(self.d, &scales));
+        parts.minima.copy_from_slice(&multiples(self.dmin, &mins));
     }
 
     fn quantize(x: &[f32]) -> Self {

@@ -1,12 +1,13 @@
 //! `Q3_K`: value = d × scale × (q − 4), q of 3 bits, a scale of 6 bits for 16 values.
 
-use super::block::{groups, groups_mut};
-use super::{Block, BlockFormat};
-use crate::bits::{pack, unpack};
-use crate::numerics::{NEGLIGIBLE, nearest_int, peak};
+use super::block::groups;
+use super::{Block, BlockFormat, Parts};
+use crate::bits::{centre, pack, unpack};
+use crate::numerics::{NEGLIGIBLE, multiples, nearest_int, peak};
 use crate::symmetric::Symmetric;
 use bytemuck::{Pod, Zeroable};
 use half::f16;
+use std::ops::RangeInclusive;
 
 /// 256 values in 16 groups with their own scales.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
@@ -16,8 +17,8 @@ pub struct BlockQ3K {
     pub hmask: [u8; 32],
     /// The low two bits: 128 values in 32 bytes, four planes of 32.
     pub qs: [u8; 64],
-    /// The groups' scales plus 32: the low four bits in eight bytes, two planes of 8, then the high
-    /// two bits in four bytes, four planes of 4.
+    /// The groups' scales plus 32: the low four bits in eight bytes, two planes of 8. Then the high two bits in
+    /// four bytes, four planes of 4.
     pub scales: [u8; 12],
     /// The scale of the scales.
     pub d: f16,
@@ -26,15 +27,6 @@ pub struct BlockQ3K {
 const _: () = assert!(size_of::<BlockQ3K>() == 110);
 
 impl BlockQ3K {
-    /// The codes, 0 to 7, in the order of the values.
-    #[inline]
-    pub fn codes(&self) -> [u8; 256] {
-        let mut codes = [0; 256];
-        unpack::<2, 32>(&self.qs, 0, &mut codes);
-        unpack::<1, 32>(&self.hmask, 2, &mut codes);
-        codes
-    }
-
     /// The groups' scales, −32 to 31.
     #[inline]
     pub fn group_scales(&self) -> [i8; 16] {
@@ -53,15 +45,16 @@ fn unpack_scales(packed: &[u8; 12]) -> [i8; 16] {
 impl Block for BlockQ3K {
     const FORMAT: BlockFormat = BlockFormat::Q3K;
     const LEN: usize = 256;
+    const GROUP: usize = 16;
+    const CODES: RangeInclusive<i8> = -4..=3;
 
-    fn dequantize(&self, out: &mut [f32]) {
-        let codes = bytemuck::cast(self.codes());
-        let block = Symmetric::<4> {
-            d: self.d,
-            scales: self.group_scales(),
-            codes,
-        };
-        block.dequantize(groups_mut(out));
+    #[inline(always)]
+    fn unpack_into(&self, parts: Parts<'_>) {
+        unpack::<2, 32>(&self.qs, 0, parts.codes);
+        unpack::<1, 32>(&self.hmask, 2, parts.codes);
+        centre::<4>(parts.codes);
+        let scales = unpack_scales(&self.scales);
+        parts.scales.copy_from_slice(&multiples(self.d, &scales));
     }
 
     fn quantize(x: &[f32]) -> Self {
@@ -98,10 +91,9 @@ impl Block for BlockQ3K {
     }
 }
 
-/// Searches a group's codes of least squared error, weighted with the squares of the values, and
-/// the scale that goes with them: starting from the codes of the group's range, one at a time moves
-/// where that improves the fit, in at most five passes. Source of the method: `make_q3_quants` in
-/// ggml-quants.c.
+/// Searches a group's codes and scale of least squared error, weighted with the squares of the values: starting from
+/// the codes of the group's range, one at a time moves if that improves the fit. There are at most five passes.
+/// Source of the method: `make_q3_quants` in ggml-quants.c.
 fn fit(x: &[f32; 16]) -> (f32, [u8; 16]) {
     let peak = peak(x);
     if peak.abs() < NEGLIGIBLE {

@@ -1,11 +1,12 @@
 //! `Q4_0`: value = d × (q − 8), q of 4 bits.
 
-use super::block::{exact, exact_mut};
-use super::{Block, BlockFormat};
-use crate::bits::{pack, unpack};
+use super::block::exact;
+use super::{Block, BlockFormat, Parts};
+use crate::bits::{centre, pack, unpack};
 use crate::numerics::{inverse, peak, truncate};
 use bytemuck::{Pod, Zeroable};
 use half::f16;
+use std::ops::RangeInclusive;
 
 /// 32 values with a common scale.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
@@ -19,25 +20,17 @@ pub struct BlockQ4_0 {
 
 const _: () = assert!(size_of::<BlockQ4_0>() == 18);
 
-impl BlockQ4_0 {
-    /// The codes, 0 to 15, in the order of the values.
-    #[inline]
-    pub fn codes(&self) -> [u8; 32] {
-        let mut codes = [0; 32];
-        unpack::<4, 16>(&self.qs, 0, &mut codes);
-        codes
-    }
-}
-
 impl Block for BlockQ4_0 {
     const FORMAT: BlockFormat = BlockFormat::Q4_0;
     const LEN: usize = 32;
+    const GROUP: usize = 32;
+    const CODES: RangeInclusive<i8> = -8..=7;
 
-    fn dequantize(&self, out: &mut [f32]) {
-        let d = self.d.to_f32();
-        for (out, q) in exact_mut::<32>(out).iter_mut().zip(self.codes()) {
-            *out = f32::from(q as i8 - 8) * d;
-        }
+    #[inline(always)]
+    fn unpack_into(&self, parts: Parts<'_>) {
+        unpack::<4, 16>(&self.qs, 0, parts.codes);
+        centre::<8>(parts.codes);
+        parts.scales[0] = self.d.to_f32();
     }
 
     fn quantize(x: &[f32]) -> Self {

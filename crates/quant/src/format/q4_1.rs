@@ -1,11 +1,12 @@
 //! `Q4_1`: value = d × q + m, q of 4 bits.
 
-use super::block::{exact, exact_mut};
-use super::{Block, BlockFormat};
+use super::block::exact;
+use super::{Block, BlockFormat, Parts};
 use crate::bits::{pack, unpack};
 use crate::numerics::{inverse, range, truncate};
 use bytemuck::{Pod, Zeroable};
 use half::f16;
+use std::ops::RangeInclusive;
 
 /// 32 values with a common scale and minimum.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
@@ -21,25 +22,18 @@ pub struct BlockQ4_1 {
 
 const _: () = assert!(size_of::<BlockQ4_1>() == 20);
 
-impl BlockQ4_1 {
-    /// The codes, 0 to 15, in the order of the values.
-    #[inline]
-    pub fn codes(&self) -> [u8; 32] {
-        let mut codes = [0; 32];
-        unpack::<4, 16>(&self.qs, 0, &mut codes);
-        codes
-    }
-}
-
 impl Block for BlockQ4_1 {
     const FORMAT: BlockFormat = BlockFormat::Q4_1;
     const LEN: usize = 32;
+    const GROUP: usize = 32;
+    const CODES: RangeInclusive<i8> = 0..=15;
+    const HAS_MINIMA: bool = true;
 
-    fn dequantize(&self, out: &mut [f32]) {
-        let (d, m) = (self.d.to_f32(), self.m.to_f32());
-        for (out, q) in exact_mut::<32>(out).iter_mut().zip(self.codes()) {
-            *out = f32::from(q) * d + m;
-        }
+    #[inline(always)]
+    fn unpack_into(&self, parts: Parts<'_>) {
+        unpack::<4, 16>(&self.qs, 0, parts.codes);
+        parts.scales[0] = self.d.to_f32();
+        parts.minima[0] = -self.m.to_f32();
     }
 
     fn quantize(x: &[f32]) -> Self {

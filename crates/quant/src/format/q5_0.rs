@@ -1,11 +1,12 @@
 //! `Q5_0`: value = d × (q − 16), q of 5 bits.
 
-use super::block::{exact, exact_mut};
-use super::{Block, BlockFormat};
-use crate::bits::{pack, unpack};
+use super::block::exact;
+use super::{Block, BlockFormat, Parts};
+use crate::bits::{centre, pack, unpack};
 use crate::numerics::{inverse, peak, truncate};
 use bytemuck::{Pod, Zeroable};
 use half::f16;
+use std::ops::RangeInclusive;
 
 /// 32 values with a common scale.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
@@ -21,26 +22,18 @@ pub struct BlockQ5_0 {
 
 const _: () = assert!(size_of::<BlockQ5_0>() == 22);
 
-impl BlockQ5_0 {
-    /// The codes, 0 to 31, in the order of the values.
-    #[inline]
-    pub fn codes(&self) -> [u8; 32] {
-        let mut codes = [0; 32];
-        unpack::<4, 16>(&self.qs, 0, &mut codes);
-        unpack::<1, 1>(&self.qh, 4, &mut codes);
-        codes
-    }
-}
-
 impl Block for BlockQ5_0 {
     const FORMAT: BlockFormat = BlockFormat::Q5_0;
     const LEN: usize = 32;
+    const GROUP: usize = 32;
+    const CODES: RangeInclusive<i8> = -16..=15;
 
-    fn dequantize(&self, out: &mut [f32]) {
-        let d = self.d.to_f32();
-        for (out, q) in exact_mut::<32>(out).iter_mut().zip(self.codes()) {
-            *out = f32::from(q as i8 - 16) * d;
-        }
+    #[inline(always)]
+    fn unpack_into(&self, parts: Parts<'_>) {
+        unpack::<4, 16>(&self.qs, 0, parts.codes);
+        unpack::<1, 1>(&self.qh, 4, parts.codes);
+        centre::<16>(parts.codes);
+        parts.scales[0] = self.d.to_f32();
     }
 
     fn quantize(x: &[f32]) -> Self {

@@ -1,11 +1,12 @@
 //! `Q5_1`: value = d × q + m, q of 5 bits.
 
-use super::block::{exact, exact_mut};
-use super::{Block, BlockFormat};
+use super::block::exact;
+use super::{Block, BlockFormat, Parts};
 use crate::bits::{pack, unpack};
 use crate::numerics::{inverse, range, truncate};
 use bytemuck::{Pod, Zeroable};
 use half::f16;
+use std::ops::RangeInclusive;
 
 /// 32 values with a common scale and minimum.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
@@ -23,26 +24,19 @@ pub struct BlockQ5_1 {
 
 const _: () = assert!(size_of::<BlockQ5_1>() == 24);
 
-impl BlockQ5_1 {
-    /// The codes, 0 to 31, in the order of the values.
-    #[inline]
-    pub fn codes(&self) -> [u8; 32] {
-        let mut codes = [0; 32];
-        unpack::<4, 16>(&self.qs, 0, &mut codes);
-        unpack::<1, 1>(&self.qh, 4, &mut codes);
-        codes
-    }
-}
-
 impl Block for BlockQ5_1 {
     const FORMAT: BlockFormat = BlockFormat::Q5_1;
     const LEN: usize = 32;
+    const GROUP: usize = 32;
+    const CODES: RangeInclusive<i8> = 0..=31;
+    const HAS_MINIMA: bool = true;
 
-    fn dequantize(&self, out: &mut [f32]) {
-        let (d, m) = (self.d.to_f32(), self.m.to_f32());
-        for (out, q) in exact_mut::<32>(out).iter_mut().zip(self.codes()) {
-            *out = f32::from(q) * d + m;
-        }
+    #[inline(always)]
+    fn unpack_into(&self, parts: Parts<'_>) {
+        unpack::<4, 16>(&self.qs, 0, parts.codes);
+        unpack::<1, 1>(&self.qh, 4, parts.codes);
+        parts.scales[0] = self.d.to_f32();
+        parts.minima[0] = -self.m.to_f32();
     }
 
     fn quantize(x: &[f32]) -> Self {

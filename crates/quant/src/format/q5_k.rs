@@ -1,12 +1,14 @@
 //! `Q5_K`: value = d × scale × q − dmin × min, q of 5 bits, scale and min of 6 bits for 32 values.
 
-use super::block::{groups, groups_mut};
-use super::{Block, BlockFormat};
-use crate::affine::{Affine, Search, magnitude_and_rms};
+use super::block::groups;
+use super::{Block, BlockFormat, Parts};
+use crate::affine::{Search, magnitude_and_rms};
 use crate::bits::{pack, unpack};
+use crate::numerics::multiples;
 use crate::packed_scales::{pack_scales_mins, unpack_scales_mins};
 use bytemuck::{Pod, Zeroable};
 use half::f16;
+use std::ops::RangeInclusive;
 
 /// 256 values in 8 groups with their own scales and minima.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
@@ -26,32 +28,20 @@ pub struct BlockQ5K {
 
 const _: () = assert!(size_of::<BlockQ5K>() == 176);
 
-impl BlockQ5K {
-    /// The codes, 0 to 31, in the order of the values.
-    #[inline]
-    pub fn codes(&self) -> [u8; 256] {
-        let mut codes = [0; 256];
-        unpack::<4, 32>(&self.qs, 0, &mut codes);
-        unpack::<1, 32>(&self.qh, 4, &mut codes);
-        codes
-    }
-}
-
 impl Block for BlockQ5K {
     const FORMAT: BlockFormat = BlockFormat::Q5K;
     const LEN: usize = 256;
+    const GROUP: usize = 32;
+    const CODES: RangeInclusive<i8> = 0..=31;
+    const HAS_MINIMA: bool = true;
 
-    fn dequantize(&self, out: &mut [f32]) {
+    #[inline(always)]
+    fn unpack_into(&self, parts: Parts<'_>) {
+        unpack::<4, 32>(&self.qs, 0, parts.codes);
+        unpack::<1, 32>(&self.qh, 4, parts.codes);
         let (scales, mins) = unpack_scales_mins(&self.scales);
-        let codes = bytemuck::cast(self.codes());
-        let block = Affine {
-            d: self.d,
-            dmin: self.dmin,
-            scales,
-            mins,
-            codes,
-        };
-        block.dequantize(groups_mut::<32, 8>(out));
+        parts.scales.copy_from_slice(&multiples(self.d, &scales));
+        parts.minima.copy_from_slice(&multiples(self.dmin, &mins));
     }
 
     fn quantize(x: &[f32]) -> Self {

@@ -1,13 +1,14 @@
 //! `Q6_K`: value = d × scale × (q − 32), q of 6 bits, a scale of 8 bits for 16 values.
 
-use super::block::{groups, groups_mut};
-use super::{Block, BlockFormat};
-use crate::bits::{pack, unpack};
-use crate::numerics::{NEGLIGIBLE, nearest_int, nearest_level, peak, transpose};
+use super::block::groups;
+use super::{Block, BlockFormat, Parts};
+use crate::bits::{centre, pack, unpack};
+use crate::numerics::{NEGLIGIBLE, multiples, nearest_int, nearest_level, peak, transpose};
 use crate::symmetric::Symmetric;
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 use std::array::from_fn;
+use std::ops::RangeInclusive;
 
 /// 256 values in 16 groups with their own scales.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
@@ -25,29 +26,20 @@ pub struct BlockQ6K {
 
 const _: () = assert!(size_of::<BlockQ6K>() == 210);
 
-impl BlockQ6K {
-    /// The codes, 0 to 63, in the order of the values.
-    #[inline]
-    pub fn codes(&self) -> [u8; 256] {
-        let mut codes = [0; 256];
-        unpack::<4, 64>(&self.ql, 0, &mut codes);
-        unpack::<2, 32>(&self.qh, 4, &mut codes);
-        codes
-    }
-}
-
 impl Block for BlockQ6K {
     const FORMAT: BlockFormat = BlockFormat::Q6K;
     const LEN: usize = 256;
+    const GROUP: usize = 16;
+    const CODES: RangeInclusive<i8> = -32..=31;
 
-    fn dequantize(&self, out: &mut [f32]) {
-        let codes = bytemuck::cast(self.codes());
-        let block = Symmetric::<32> {
-            d: self.d,
-            scales: self.scales,
-            codes,
-        };
-        block.dequantize(groups_mut(out));
+    #[inline(always)]
+    fn unpack_into(&self, parts: Parts<'_>) {
+        unpack::<4, 64>(&self.ql, 0, parts.codes);
+        unpack::<2, 32>(&self.qh, 4, parts.codes);
+        centre::<32>(parts.codes);
+        parts
+            .scales
+            .copy_from_slice(&multiples(self.d, &self.scales));
     }
 
     fn quantize(x: &[f32]) -> Self {
@@ -70,9 +62,9 @@ impl Block for BlockQ6K {
     }
 }
 
-/// Searches the groups' scales of least squared error, weighted with the squares of the values, and
-/// the codes that go with them: the least-squares fits to the codes that 19 scales around that of
-/// the group's range give. Source of the method: `make_qx_quants` in ggml-quants.c.
+/// Searches the groups' scales and codes of least squared error, weighted with the squares of the values: the
+/// least-squares fits to the codes that 19 scales around that of the group's range give. Source of the method:
+/// `make_qx_quants` in ggml-quants.c.
 ///
 /// The sums over a group must be added up in order, which vectorises only across the groups.
 fn fit(groups: &[[f32; 16]; 16]) -> ([f32; 16], [[u8; 16]; 16]) {

@@ -1,10 +1,11 @@
 //! `Q8_0`: value = d × q, q of 8 bits with sign.
 
-use super::block::{exact, exact_mut};
-use super::{Block, BlockFormat};
+use super::block::exact;
+use super::{Block, BlockFormat, Parts};
 use crate::numerics::{inverse, magnitude, round_ties_away};
 use bytemuck::{Pod, Zeroable};
 use half::f16;
+use std::ops::RangeInclusive;
 
 /// 32 values with a common scale.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
@@ -21,12 +22,13 @@ const _: () = assert!(size_of::<BlockQ8_0>() == 34);
 impl Block for BlockQ8_0 {
     const FORMAT: BlockFormat = BlockFormat::Q8_0;
     const LEN: usize = 32;
+    const GROUP: usize = 32;
+    const CODES: RangeInclusive<i8> = i8::MIN..=i8::MAX;
 
-    fn dequantize(&self, out: &mut [f32]) {
-        let d = self.d.to_f32();
-        for (out, q) in exact_mut::<32>(out).iter_mut().zip(self.qs) {
-            *out = f32::from(q) * d;
-        }
+    #[inline(always)]
+    fn unpack_into(&self, parts: Parts<'_>) {
+        parts.codes.copy_from_slice(bytemuck::cast_slice(&self.qs));
+        parts.scales[0] = self.d.to_f32();
     }
 
     fn quantize(x: &[f32]) -> Self {

@@ -2,10 +2,11 @@
 //!
 //! No file holds it: it is the other operand of dot products with the K formats.
 
-use super::block::{exact, exact_mut};
-use super::{Block, BlockFormat};
+use super::block::exact;
+use super::{Block, BlockFormat, Parts};
 use crate::numerics::{nearest_int, peak};
 use bytemuck::{Pod, Zeroable};
+use std::ops::RangeInclusive;
 
 /// 256 values with a common scale.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
@@ -24,11 +25,13 @@ const _: () = assert!(size_of::<BlockQ8K>() == 292);
 impl Block for BlockQ8K {
     const FORMAT: BlockFormat = BlockFormat::Q8K;
     const LEN: usize = 256;
+    const GROUP: usize = 256;
+    const CODES: RangeInclusive<i8> = i8::MIN..=i8::MAX;
 
-    fn dequantize(&self, out: &mut [f32]) {
-        for (out, q) in exact_mut::<256>(out).iter_mut().zip(self.qs) {
-            *out = self.d * f32::from(q);
-        }
+    #[inline(always)]
+    fn unpack_into(&self, parts: Parts<'_>) {
+        parts.codes.copy_from_slice(bytemuck::cast_slice(&self.qs));
+        parts.scales[0] = self.d;
     }
 
     fn quantize(x: &[f32]) -> Self {

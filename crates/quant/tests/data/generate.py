@@ -20,7 +20,7 @@ import gguf
 import numpy as np
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
-ALL = "Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q8_1 Q2_K Q3_K Q4_K Q5_K Q6_K Q8_K".split()
+ALL = "Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q8_1 Q2_K Q3_K Q4_K Q5_K Q6_K Q8_K MXFP4".split()
 NOT_IN_GGUF = ["Q8_1", "Q8_K"]
 HERE = Path(__file__).parent
 
@@ -77,7 +77,8 @@ def quantize(ggml, name, x):
         size = 36  # block_q8_1 in ggml-common.h; gguf still counts 40, with f32 fields
     # ggml leaves the sums of a zero Q8_K block as they are.
     blocks = np.zeros(x.size // length * size, np.uint8)
-    function = getattr(ggml, f"quantize_row_{name[0].lower() + name[1:]}_ref")
+    lower = name[0].lower() + name[1:] if name[0] == "Q" else name.lower()
+    function = getattr(ggml, f"quantize_row_{lower}_ref")
     function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
     function.restype = None
     function(x.ctypes.data, blocks.ctypes.data, x.size)
@@ -89,7 +90,7 @@ def random_blocks(rng, name):
     length, size = GGML_QUANT_SIZES[GGMLQuantizationType[name]]
     blocks = rng.integers(0, 256, (512 // length, size), dtype=np.uint8)
     halves = {"Q4_1": [0, 2], "Q5_1": [0, 2], "Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2],
-              "Q5_K": [0, 2], "Q6_K": [208]}.get(name, [0])
+              "Q5_K": [0, 2], "Q6_K": [208], "MXFP4": []}.get(name, [0])
     for at in halves:
         half = rng.standard_normal(len(blocks)).astype(np.float16)
         blocks[:, at : at + 2] = half.view(np.uint8).reshape(-1, 2)

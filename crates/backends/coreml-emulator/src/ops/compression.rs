@@ -3,8 +3,8 @@
 use crate::arguments::Arguments;
 use crate::tensor::{Data, Tensor, for_each_index};
 
-/// `scale · (data − offset)`, where the scale and offset of an element are those of its block, whose
-/// size along each dimension is that of `data` over that of `scale`.
+/// `scale · (data − offset)`, with the scale and offset of the element's block. The block's size
+/// along each dimension is the size of `data` over that of `scale`.
 pub(super) fn blockwise_shift_scale(x: &Arguments) -> Result<Tensor, String> {
     let (data, scale) = (x.get("data")?, x.get("scale")?);
     let offset = x.find("offset");
@@ -25,7 +25,7 @@ pub(super) fn blockwise_shift_scale(x: &Arguments) -> Result<Tensor, String> {
     Ok(Tensor::floats(scale.data_type, &data.shape, out.collect()))
 }
 
-/// What each index stands for in the palette of its block. Entries are single numbers.
+/// Values of indices in the palettes of their blocks. Entries are single numbers.
 pub(super) fn lut_to_dense(x: &Arguments) -> Result<Tensor, String> {
     let (indices, lut) = (x.get("indices")?, x.get("lut")?);
     let [counts @ .., entries, 1] = &lut.shape[..] else {
@@ -42,7 +42,7 @@ pub(super) fn lut_to_dense(x: &Arguments) -> Result<Tensor, String> {
     Ok(Tensor::floats(lut.data_type, &indices.shape, out))
 }
 
-/// Which block each element is in, in their order: there are so many along each dimension.
+/// Block of each element, in their order; `counts` has the number of blocks along each dimension.
 fn blocks(shape: &[usize], counts: &[usize]) -> Result<Vec<usize>, String> {
     if shape.len() != counts.len() {
         return Err(format!("{counts:?} blocks of {shape:?}"));

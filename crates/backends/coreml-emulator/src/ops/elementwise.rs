@@ -48,8 +48,6 @@ pub(super) fn binary(kind: &str) -> Option<Binary> {
         "sub" => |x, y| x - y,
         "mul" => |x, y| x * y,
         "real_div" => |x, y| x / y,
-        "floor_div" => |x, y| (x / y).floor(),
-        "mod" => |x, y| x - y * (x / y).floor(),
         "pow" => f64::powf,
         "maximum" => maximum,
         "minimum" => |x, y| -maximum(-x, -y),
@@ -101,8 +99,8 @@ fn both(args: &Arguments) -> Result<(Tensor, Tensor), String> {
     Ok((x.broadcast(&shape)?, y.broadcast(&shape)?))
 }
 
-/// Sums, differences and the like of integers are those of numbers in double precision, as long as 32
-/// bits hold them; what becomes of others, Apple leaves open. So are quotients and powers.
+/// Sums, differences and the like of integers are computed in double precision. This holds as long as
+/// 32 bits hold the result. Apple leaves other results open. So are quotients and powers.
 pub(super) fn zip(args: &Arguments, kind: &str, f: Binary) -> Result<Tensor, String> {
     let (x, y) = both(args)?;
     if x.data_type != DataType::Int32 {

@@ -2,7 +2,7 @@ use super::elementwise::maximum;
 use crate::arguments::Arguments;
 use crate::tensor::{Tensor, for_each_index, position};
 
-/// How windows lie on an image of two dimensions.
+/// Layout of windows on an image of two dimensions.
 struct Windows {
     kernel: [usize; 2],
     strides: [usize; 2],
@@ -34,7 +34,7 @@ impl Windows {
         Ok(room / self.strides[i] + 1)
     }
 
-    /// Where in the image element `tap` of a window is; `None` in the padding.
+    /// Place in the image of a window's element `tap`; `None` in the padding.
     fn place(&self, i: usize, window: usize, tap: usize, size: usize) -> Option<usize> {
         let at = window * self.strides[i] + tap * self.dilations[i];
         at.checked_sub(self.pad[2 * i]).filter(|&at| at < size)
@@ -74,7 +74,7 @@ fn image(x: &Tensor) -> Result<[usize; 4], String> {
     shape.map_err(|_| format!("{:?} are no images", x.shape))
 }
 
-/// One bias for each channel.
+/// A bias for each channel.
 fn bias(args: &Arguments, channels: usize) -> Result<Vec<f64>, String> {
     let Some(bias) = args.find("bias") else {
         return Ok(vec![0.0; channels]);

@@ -32,7 +32,7 @@ pub(super) fn matmul(args: &Arguments) -> Result<Tensor, String> {
     Ok(Tensor::floats(x.data_type, &shape, out))
 }
 
-/// The sum of products, in several parts as processors like it.
+/// The sum of products, added up in eight separate sums, which processors compute faster.
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     let (a, rest_a) = a.as_chunks::<8>();
     let (b, rest_b) = b.as_chunks::<8>();

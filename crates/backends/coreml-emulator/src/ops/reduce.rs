@@ -2,7 +2,7 @@ use super::elementwise::maximum;
 use crate::arguments::Arguments;
 use crate::tensor::{Tensor, for_each_index, position};
 
-/// What becomes of the elements that are reduced to one.
+/// Function from the reduced elements to one.
 pub(super) type Reduction = fn(&[f64]) -> f64;
 
 /// Reductions of floats.
@@ -45,8 +45,8 @@ pub(super) fn reduce(args: &Arguments, f: Reduction) -> Result<Tensor, String> {
     Ok(Tensor::floats(x.data_type, &shape, out))
 }
 
-/// The elements that lie along `axes` together, in order of the others, and the shape in which
-/// `axes` have size 1.
+/// The elements along `axes` together, in order of the others. Also the shape in which `axes` have
+/// size 1.
 pub(super) fn lines(x: &Tensor, axes: &[usize]) -> Result<(Vec<usize>, Vec<Vec<f64>>), String> {
     let mut kept = x.shape.clone();
     for &axis in axes {

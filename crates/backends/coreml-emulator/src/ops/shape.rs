@@ -163,8 +163,8 @@ pub(super) fn concat(args: &Arguments) -> Result<Tensor, String> {
     Ok(out)
 }
 
-/// An index that a program reads. What is outside, newer sets of operations leave undefined, and older
-/// ones count from the end: here it is an error.
+/// An index that a program reads. Newer sets of operations leave an index outside undefined, and older
+/// ones count from the end. Here it is an error.
 fn index(indices: &[i64], at: usize, size: usize) -> Result<usize, String> {
     let index = usize::try_from(indices[at]).ok().filter(|&i| i < size);
     index.ok_or_else(|| format!("index {} is outside of {size}", indices[at]))

@@ -310,7 +310,8 @@ fn views_of_inputs_are_inputs() {
     }
 }
 
-/// A view of halves goes in and rows of a state come out by way of surfaces, whose rows have gaps.
+/// A view of halves goes in through a surface, whose rows have gaps. Rows of a state come out
+/// through one.
 #[test]
 fn halves_for_the_neural_engine_go_by_way_of_surfaces() {
     let halves = |x: &[f32]| -> Vec<u8> {
@@ -375,7 +376,7 @@ fn halves_for_the_neural_engine_go_by_way_of_surfaces() {
     }
 }
 
-/// Those that may change cannot be in a program; what is before their product can.
+/// Weights that may change cannot be in a program; operations before their product can.
 #[test]
 fn blocks_that_may_change_go_elsewhere_with_their_product_alone() {
     let mut graph = Graph::new();

@@ -10,6 +10,7 @@ use rustorch_ir::ops::{Activation, ActivationKind, UpdateSlice};
 use rustorch_ir::{DType, Graph, TensorType};
 use rustorch_reference::Reference;
 use rustorch_runtime::{Backend, DeviceType, Executable, HostBuffer, Routing, Runtime, Storage};
+use rustorch_testing::warnings;
 
 use crate::common::{COREML, bytes, device_with, runtime, settings};
 
@@ -181,7 +182,14 @@ fn a_system_without_states_does_without() {
             "in the host's memory, and kept by programs of a token (MLState)",
         ),
     ] {
-        let coreml = keeping(Emulated::new(macos), folder.path());
+        let (coreml, warned) = warnings(|| keeping(Emulated::new(macos), folder.path()));
+        match (macos, &warned[..]) {
+            (14, [warning]) => {
+                let expected = "--coreml-states needs macOS 15 or iOS 18, not macOS 14";
+                assert!(warning.starts_with(expected), "{warning}");
+            }
+            (_, warned) => assert!(macos == 15 && warned.is_empty(), "{warned:?}"),
+        }
         let details = &coreml.info().details;
         let states = details.iter().find(|(name, _)| name == "states");
         assert_eq!(states.map(|(_, value)| value.as_str()), Some(told));

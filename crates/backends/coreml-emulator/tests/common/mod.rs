@@ -1,4 +1,4 @@
-//! What the tests of the device have in common.
+//! Common parts of the device's tests.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ pub(crate) fn floats(count: usize) -> HostBuffer {
     HostBuffer::copy_of(&bytes).unwrap()
 }
 
-/// What a graph gives for inputs of such numbers.
+/// Result of a graph for inputs of such numbers.
 pub(crate) fn run_graph(runtime: &Runtime, graph: Graph, device: DeviceType) -> Vec<u8> {
     let inputs = graph.inputs().iter();
     let inputs: Vec<Storage> = inputs
@@ -92,7 +92,7 @@ pub(crate) fn bytes(runtime: &Runtime, storage: &Storage) -> Vec<u8> {
     bytes
 }
 
-/// What [`graph`] gives.
+/// Result of [`graph`].
 pub(crate) fn run(runtime: &Runtime, device: DeviceType) -> Vec<u8> {
     run_graph(runtime, graph(), device)
 }

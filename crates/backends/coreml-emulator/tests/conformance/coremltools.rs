@@ -7,13 +7,13 @@ use rustorch_coreml::{Opset, Precision, Target};
 use rustorch_ir::OpKind;
 
 use crate::device::{Device, Known};
-use crate::{CLAIMED, EXACT, compare_precisions, conforms, random, states, stay_in_blocks, target};
+use crate::{CLAIMED, compare_precisions, conforms, exact, random, states, stay_in_blocks, target};
 
 /// A Python that has coremltools.
 pub(crate) struct Python(PathBuf);
 
 impl Python {
-    /// What `RUSTORCH_COREMLTOOLS` names, or `python3`.
+    /// The Python that `RUSTORCH_COREMLTOOLS` names, or `python3`.
     pub(crate) fn find() -> Result<Self, &'static str> {
         let named = std::env::var_os("RUSTORCH_COREMLTOOLS");
         let python = PathBuf::from(named.unwrap_or_else(|| "python3".into()));
@@ -37,7 +37,7 @@ pub(crate) fn takes_the_packages_and_gives_the_same(python: &Python) {
     }
     for opset in [Opset::CoreML7, Opset::CoreML8] {
         let table = device(opset, Precision::F32, Known::TheFirst);
-        stay_in_blocks(table, OpKind::Embedding, &EXACT);
+        stay_in_blocks(table, OpKind::Embedding, exact());
     }
     compare_precisions(
         &device(Opset::CoreML7, Precision::F32, Known::Nothing),

@@ -9,7 +9,7 @@ use rustorch_coreml::proto::mil::DataType;
 use rustorch_coreml::proto::model::ArrayDataType;
 use rustorch_coreml::{EmitError, Emitted, Emitter, Feature, Start, Target, Update, check};
 use rustorch_coreml_emulator::{Data, Model, Tensor};
-use rustorch_ir::ops::{BinaryOp, ReduceOp, UnaryOp};
+use rustorch_ir::ops::{ReduceOp, UnaryOp};
 use rustorch_ir::{DType, Graph, Layout, Node, Op, Signature, TensorType};
 use rustorch_runtime::{
     Backend, DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass,
@@ -18,7 +18,7 @@ use rustorch_runtime::{
 
 use crate::values::{decode, encode};
 
-/// Which inputs of a program are known when it is compiled.
+/// Inputs of a program that are known when it is compiled.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Known {
     /// None.
@@ -43,7 +43,7 @@ pub(crate) struct Device {
 struct Writer {
     emitter: Emitter,
     folder: tempfile::TempDir,
-    /// Where packages stay, with what their features were, for others to evaluate them.
+    /// Folder in which packages stay with their features, for others to evaluate them.
     kept: Option<PathBuf>,
     count: AtomicUsize,
 }
@@ -71,7 +71,7 @@ impl Device {
         Self {
             info: DeviceInfo {
                 device: DEVICE,
-                hardware: Hardware::Processor,
+                hardware: Hardware::NeuralEngine,
                 shares_host_memory: true,
                 name: "programs".to_owned(),
                 memory_bytes: None,
@@ -96,7 +96,7 @@ impl Device {
         }
     }
 
-    /// What the program of a graph gives.
+    /// Result of a graph's program.
     pub(crate) fn predict(
         &self,
         graph: &Graph,
@@ -171,7 +171,7 @@ impl Program for Compiled {
     }
 }
 
-/// What a program gives.
+/// Results of a program.
 struct Results {
     outputs: Vec<Vec<u8>>,
     /// The inputs that are states which it updates, behind that.
@@ -387,7 +387,6 @@ pub(crate) fn jumps(node: &Node) -> bool {
             op.op,
             UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Trunc | UnaryOp::Sign
         ),
-        Op::Binary(op) => matches!(op.op, BinaryOp::FloorDivide | BinaryOp::Remainder),
         Op::Reduce(op) => op.op == ReduceOp::Prod,
         _ => false,
     }

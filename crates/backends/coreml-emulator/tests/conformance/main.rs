@@ -17,13 +17,13 @@ use std::sync::Arc;
 use rustorch_conformance::{Check, Outcome, Suite, check};
 use rustorch_coreml::{Opset, Precision, Target};
 use rustorch_ir::ops::philox;
-use rustorch_ir::{DType, Graph, OpKind};
+use rustorch_ir::{BlockFormat, DType, Graph, OpKind};
 use rustorch_runtime::Backend;
 use rustorch_testing::{Suite as Tests, always, tests};
 
 use crate::device::{Device, Known};
 
-/// What has to become a program in one form at least.
+/// Operations that have to become a program in one form at least.
 const CLAIMED: [OpKind; 30] = [
     OpKind::Full,
     OpKind::Reshape,
@@ -57,7 +57,7 @@ const CLAIMED: [OpKind; 30] = [
     OpKind::UpdateSlice,
 ];
 
-/// What of it does without constants.
+/// Operations of these that need no constants.
 fn claimed_without_weights() -> Vec<OpKind> {
     let without = |kind: &OpKind| *kind != OpKind::ConvTranspose2d;
     CLAIMED.into_iter().filter(without).collect()
@@ -92,6 +92,8 @@ fn conforms(device: impl Backend + 'static, claimed: &[OpKind]) {
         .map(|(check, why)| format!("{}: {why}", check.case))
         .collect();
     assert!(failed.is_empty(), "{} failed: {failed:#?}", failed.len());
+    let [unseen, _] = report.unseen();
+    assert!(unseen.is_empty(), "{unseen:#?}");
     // A case that stays as it is, not one that was taken apart or refused.
     let passed = |check: &&Check| check.outcome == Outcome::Passed && check.closeness.is_some();
     let native = (report.checks.iter().filter(passed))
@@ -120,21 +122,20 @@ fn programs_of_the_oldest_system_give_what_the_reference_gives() {
     conforms(Device::new(target, Known::AllButTheFirst), &CLAIMED);
 }
 
-/// The formats of weights that a program can have.
-const FORMATS: [&str; 10] = [
-    "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K",
-];
-/// Those without minima, whose weights are what they are elsewhere to the last bit.
-const EXACT: [&str; 5] = ["Q4_0", "Q5_0", "Q8_0", "Q3_K", "Q6_K"];
+/// Formats without minima, whose weights are the same elsewhere to the last bit.
+fn exact() -> impl Iterator<Item = BlockFormat> {
+    let formats = BlockFormat::ALL.iter().copied();
+    formats.filter(|format| !format.has_minima())
+}
 
 /// Runs the cases of an operation whose weights are in blocks, which stay as they are.
-fn stay_in_blocks(device: Device, kind: OpKind, formats: &[&str]) {
+fn stay_in_blocks(device: Device, kind: OpKind, formats: impl Iterator<Item = BlockFormat>) {
     let report = check(Arc::new(device), |other| other == kind);
     // Types that a program cannot have, and other checks of the same cases, which take them apart.
     let others = ["[0]", ", 0, ", "f64[", "bf16[", ", decomposed"];
     let has = |check: &&Check, parts: &[String]| parts.iter().any(|part| check.case.contains(part));
     let others = others.map(str::to_owned);
-    let formats: Vec<String> = formats.iter().map(|f| format!(" {f}[")).collect();
+    let formats: Vec<String> = formats.map(|f| format!(" {f}[")).collect();
     let checks = report.checks.iter().filter(|check| has(check, &formats));
     let checks: Vec<&Check> = checks.filter(|check| !has(check, &others)).collect();
     assert!(!checks.is_empty(), "no case of {kind:?}");
@@ -146,8 +147,9 @@ fn stay_in_blocks(device: Device, kind: OpKind, formats: &[&str]) {
 fn weights_in_blocks_stay_in_blocks() {
     for opset in [Opset::CoreML6, Opset::CoreML7, Opset::CoreML8] {
         let device = |known| Device::new(target(opset, Precision::F32), known);
-        stay_in_blocks(device(Known::AllButTheFirst), OpKind::Linear, &FORMATS);
-        stay_in_blocks(device(Known::TheFirst), OpKind::Embedding, &EXACT);
+        let formats = BlockFormat::ALL.iter().copied();
+        stay_in_blocks(device(Known::AllButTheFirst), OpKind::Linear, formats);
+        stay_in_blocks(device(Known::TheFirst), OpKind::Embedding, exact());
     }
 }
 

@@ -27,7 +27,8 @@ fn graph(dim: usize, source: DType) -> Graph {
     graph
 }
 
-/// What programs of each graph give; that what they keep is what is in memory, the device sees to.
+/// Results of the programs of each graph. The device checks that their states equal those in
+/// memory.
 pub(crate) fn runs(device: &Device) -> Vec<Vec<u8>> {
     let mut results = Vec::new();
     for (dim, size) in STATE.into_iter().enumerate() {

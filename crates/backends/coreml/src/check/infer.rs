@@ -26,7 +26,7 @@ impl fmt::Display for Type {
     }
 }
 
-/// A value: its type, and what is in it where that is known.
+/// A value: its type, and its contents if they are known.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Operand {
     pub(super) ty: Type,
@@ -35,7 +35,7 @@ pub(super) struct Operand {
     pub(super) is_state: bool,
 }
 
-/// What is known of a constant.
+/// Knowledge of a constant.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Constant {
     Ints(Vec<i64>),
@@ -148,14 +148,14 @@ pub(super) fn read_state(x: &Operands) -> Inferred {
     Ok(x.ty("input")?.clone())
 }
 
-/// What is written, which is no result.
+/// The written value, which is no result.
 pub(super) fn write_state(x: &Operands) -> Inferred {
     let (state, data) = (x.ty("input")?, x.ty("data")?);
     ensure(state == data, || format!("{data} into a state of {state}"))?;
     Ok(data.clone())
 }
 
-/// Where the places are known when the program runs, the sizes alone can be looked at.
+/// If the places are known only when the program runs, the sizes alone are checked.
 pub(super) fn slice_update(x: &Operands) -> Inferred {
     let (ty, update) = (x.ty("x")?, x.ty("update")?);
     let rank = ty.shape.len();
@@ -245,7 +245,7 @@ pub(super) fn shift_scale(x: &Operands) -> Inferred {
     Ok(shaped(scale, data.shape.clone()))
 }
 
-/// Of palettes whose entries are numbers, one for each block of the indices.
+/// Palettes whose entries are numbers, one for each block of the indices.
 pub(super) fn lut(x: &Operands) -> Inferred {
     let (indices, lut) = (x.ty("indices")?, x.ty("lut")?);
     let wrong = || format!("a palette {lut} for {indices}");
@@ -296,7 +296,7 @@ fn channels(x: &Operands, name: &str, count: usize) -> Result<(), String> {
     }
 }
 
-/// Images `[n, c, …]`, with what is put before and behind each of their dimensions.
+/// Images `[n, c, …]`, with the padding before and behind each of their dimensions.
 struct Images<'a> {
     ty: &'a Type,
     padding: Vec<[usize; 2]>,

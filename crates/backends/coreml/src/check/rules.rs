@@ -1,5 +1,5 @@
-//! The operations of ML Programs that are in use here: since when, with which parameters, of which
-//! types. As in the definitions of coremltools, `converters/mil/mil/ops/defs`.
+//! The operations of ML Programs that are in use here: their first version, their parameters, and
+//! their types. They follow the definitions of coremltools, `converters/mil/mil/ops/defs`.
 
 use super::infer::{self, Operand, Operands, Type};
 use crate::opset::Opset;
@@ -8,7 +8,7 @@ use crate::proto::mil::DataType::{
     Uint8,
 };
 
-/// What an operation takes and gives.
+/// Operands and results of an operation.
 pub(super) struct Rule {
     kind: &'static str,
     params: &'static [Param],
@@ -29,7 +29,7 @@ struct Param {
 enum Needs {
     /// A value.
     Value,
-    /// One or several values.
+    /// A value, or several.
     List,
     /// A constant.
     Constant,
@@ -185,8 +185,6 @@ const RULES: &[Rule] = &[
     rule("sub", TWO_NUMBERS, infer::broadcast),
     rule("mul", TWO_NUMBERS, infer::broadcast),
     rule("real_div", TWO_NUMBERS, infer::broadcast),
-    rule("floor_div", TWO_NUMBERS, infer::broadcast),
-    rule("mod", TWO_NUMBERS, infer::broadcast),
     rule("pow", TWO_NUMBERS, infer::broadcast),
     rule("maximum", TWO_NUMBERS, infer::broadcast),
     rule("minimum", TWO_NUMBERS, infer::broadcast),
@@ -413,7 +411,7 @@ pub(super) fn find(kind: &str, opset: Opset) -> Result<&'static Rule, std::strin
 }
 
 impl Rule {
-    /// Are the parameters bound to what they take?
+    /// Do the bound operands fit the parameters?
     pub(super) fn bind(&self, operands: &Operands) -> Result<(), std::string::String> {
         for name in operands.0.keys() {
             if !self.params.iter().any(|param| param.name == name) {

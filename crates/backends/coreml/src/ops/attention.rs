@@ -14,10 +14,11 @@ pub(crate) const KERNEL: Kernel = Kernel {
     emit,
 };
 
-/// Without the totals of the weights.
+/// Without the totals of the weights, and without a window.
 fn accepts(call: &Call) -> bool {
     let op = parameters!(call.signature.op, Attention);
-    !op.log_sum_exp && call.operands_are(|dtype| is_float(dtype) || dtype == DType::I32)
+    let is_plain = !op.log_sum_exp && op.window.is_none();
+    is_plain && call.operands_are(|dtype| is_float(dtype) || dtype == DType::I32)
 }
 
 /// Queries of one group are rows of one matrix: `[…, g, h / g · t, d]` by `[…, g, s, d]`.
@@ -100,7 +101,7 @@ fn causal(b: &mut Builder, scores: Var, v: Var, past: Option<&Var>) -> (Var, Var
     (scores, v)
 }
 
-/// The least number of a type: what becomes of an infinite one, Apple leaves open.
+/// The least number of a type: Apple leaves the behaviour of infinite ones open.
 fn least(data_type: DataType) -> f64 {
     match data_type {
         DataType::Float16 => half::f16::MIN.to_f64(),

@@ -18,8 +18,6 @@ fn name(op: BinaryOp) -> Option<&'static str> {
         BinaryOp::Sub => "sub",
         BinaryOp::Mul => "mul",
         BinaryOp::Div => "real_div",
-        BinaryOp::FloorDivide => "floor_div",
-        BinaryOp::Remainder => "mod",
         BinaryOp::Pow => "pow",
         BinaryOp::Maximum => "maximum",
         BinaryOp::Minimum => "minimum",
@@ -45,6 +43,6 @@ fn accepts(call: &Call) -> bool {
 
 fn emit(b: &mut Builder, op: &Op, x: &[Var]) -> Vars {
     let name = name(parameters!(op, Binary).op);
-    let name = name.unwrap_or_else(|| unreachable!("accepted are those that have a name"));
+    let name = name.unwrap_or_else(|| unreachable!("supported are those with a name"));
     smallvec![b.binary(name, &x[0], &x[1])]
 }

@@ -11,7 +11,7 @@ pub(crate) const KERNEL: Kernel = Kernel {
     emit,
 };
 
-/// From floats to integers not: Apple leaves open what becomes of those that do not fit.
+/// Refuses casts from floats to integers: Apple leaves the result of too large ones open.
 fn accepts(call: &Call) -> bool {
     let (from, to) = (
         call.signature.inputs[0].dtype,
@@ -24,7 +24,7 @@ fn accepts(call: &Call) -> bool {
 fn emit(b: &mut Builder, op: &Op, x: &[Var]) -> Vars {
     let x = &x[0];
     let to = b.data_type(parameters!(op, Cast).dtype);
-    let to = to.unwrap_or_else(|| unreachable!("accepted are types of programs"));
+    let to = to.unwrap_or_else(|| unreachable!("supported are types of programs"));
     smallvec![match (x.data_type, to) {
         (DataType::Float16 | DataType::Float32, DataType::Bool) => {
             let zero = b.number(0.0, x);

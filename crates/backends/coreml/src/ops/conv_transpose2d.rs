@@ -12,8 +12,8 @@ pub(crate) const KERNEL: Kernel = Kernel {
     emit,
 };
 
-/// Rows and columns that are added at the end are as many fewer that are cut there. Where that are
-/// not enough, they are zeros put behind, as nothing is spread to them.
+/// For rows and columns that are added at the end, fewer are cut there. If there are not enough,
+/// zeros are put behind, as nothing is spread to them.
 fn emit(b: &mut Builder, op: &Op, x: &[Var]) -> Vars {
     let op = parameters!(op, ConvTranspose2d);
     let (x, weight, bias) = (&x[0], &x[1], x.get(2));

@@ -2,7 +2,6 @@ use rustorch_ir::{DType, Op, OpKind};
 use smallvec::smallvec;
 
 use super::index_select::gather;
-use crate::blocks;
 use crate::builder::{Builder, Var, Vars};
 use crate::kernel::{Call, Kernel, are_blocks, is_number, parameters};
 
@@ -18,7 +17,7 @@ fn accepts(call: &Call) -> bool {
     let table = call.signature.inputs[0].dtype;
     let mut others = call.signature.types().skip(1);
     let are_exact = match table {
-        DType::Block(format) => are_blocks(table, call.target) && !blocks::has_offsets(format),
+        DType::Block(format) => are_blocks(table, call.target) && !format.has_minima(),
         _ => false,
     };
     let is_table = is_number(table) || call.is_constant(0) && are_exact;
@@ -28,6 +27,6 @@ fn accepts(call: &Call) -> bool {
 fn emit(b: &mut Builder, op: &Op, x: &[Var]) -> Vars {
     let rows = gather(b, &x[0], &x[1], 0);
     let to = b.data_type(parameters!(op, Embedding).dtype);
-    let to = to.unwrap_or_else(|| unreachable!("accepted are types of programs"));
+    let to = to.unwrap_or_else(|| unreachable!("supported are types of programs"));
     smallvec![b.cast(&rows, to)]
 }

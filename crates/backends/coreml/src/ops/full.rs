@@ -20,7 +20,7 @@ fn emit(b: &mut Builder, op: &Op, _: &[Var]) -> Vars {
     let op = parameters!(op, Full);
     let shape = program_shape(&TensorType::new(op.shape.clone(), op.dtype));
     let to = b.data_type(op.dtype);
-    let to = to.unwrap_or_else(|| unreachable!("accepted are types of programs"));
+    let to = to.unwrap_or_else(|| unreachable!("supported are types of programs"));
     let one = |shape: &[usize]| match to {
         DataType::Int32 => Constant::tensor_of_ints(vec![op.value.as_i64() as i32], shape),
         DataType::Bool => Constant::bools(vec![op.value.as_i64() != 0], shape),

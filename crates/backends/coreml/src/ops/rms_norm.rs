@@ -11,7 +11,7 @@ pub(crate) const KERNEL: Kernel = Kernel {
     emit,
 };
 
-/// The least that rows of halves are divided by, far from where quotients of `eps` overflow.
+/// The least divisor of rows of halves, far above divisors with which `eps` would overflow.
 const LEAST: f64 = 1.0 / 128.0;
 
 /// Rows of halves are divided by their largest magnitude first, as squares of numbers over 255 are

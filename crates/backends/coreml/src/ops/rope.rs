@@ -72,12 +72,13 @@ fn emit(b: &mut Builder, op: &Op, x: &[Var]) -> Vars {
     smallvec![concat(b, &[turned, rest], last)]
 }
 
-/// What positions are split by: products of single precision stay exact to some digits of a turn.
+/// Positions are split by this number: products of single precision stay exact to some digits of a
+/// turn.
 const SPLIT: f64 = 256.0;
 
 /// Angles `[t, dims / 2]` in single precision, whatever the program computes in. Whole turns are
-/// left out: of a large angle there would be no digits left. A position is `256 a + b`, and turns
-/// by `a` times what 256 positions do, without their whole turns, and `b` times what one does.
+/// left out: of a large angle there would be no digits left. A position is `256 a + b`. The angle
+/// is `a` times the turn of 256 positions, without whole turns, plus `b` times that of one.
 /// `factors` are in single precision, too.
 fn angles(b: &mut Builder, op: &Rope, positions: &Var, factors: Option<&Var>) -> Var {
     let single = DataType::Float32;

@@ -12,11 +12,11 @@ pub(crate) const KERNEL: Kernel = Kernel {
     emit,
 };
 
-/// How a function is said. `round` is not among them, for Apple leaves open where halves go.
+/// Translation of a function.
 enum Way {
     /// By an operation on `x` alone.
     Named(&'static str),
-    /// By a few.
+    /// Several operations.
     Composed(fn(&mut Builder, &Var) -> Var),
 }
 
@@ -66,7 +66,7 @@ fn emit(b: &mut Builder, op: &Op, x: &[Var]) -> Vars {
     smallvec![match way(parameters!(op, Unary).op) {
         Some(Way::Named(kind)) => b.unary(kind, &x[0]),
         Some(Way::Composed(compose)) => compose(b, &x[0]),
-        None => unreachable!("accepted are those that there is a way for"),
+        None => unreachable!("supported are those that MIL can express"),
     }]
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn log(b: &mut Builder, x: &Var) -> Var {
     b.op("log", &args, x.data_type, &x.shape)
 }
 
-/// As a quotient: `inverse` adds a number to `x`.
+/// The reciprocal as a quotient: `inverse` adds a number to `x`.
 fn reciprocal(b: &mut Builder, x: &Var) -> Var {
     let one = b.number(1.0, x);
     b.binary("real_div", &one, x)

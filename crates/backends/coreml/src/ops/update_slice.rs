@@ -21,8 +21,8 @@ fn accepts(call: &Call) -> bool {
     (is_float(state.dtype) && is_float(source.dtype)) || are_ints
 }
 
-/// What the state is behind the update, for those in the program that read it. In the memory it is
-/// updated by who runs the program.
+/// The state after the update, for its readers in the program. The runner of the program updates
+/// the state in memory.
 fn emit(b: &mut Builder, op: &Op, x: &[Var]) -> Vars {
     let dim = parameters!(op, UpdateSlice).dim;
     let (state, start) = (&x[0], b.reshape(&x[2], &[1]));

@@ -44,7 +44,7 @@ pub struct Block {
 /// An operation.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Operation {
-    /// Which one.
+    /// Name of the operation's type.
     #[prost(string, tag = "1")]
     pub r#type: String,
     /// Its operands by the names of its parameters.
@@ -61,7 +61,7 @@ pub struct Operation {
     pub attributes: BTreeMap<String, Value>,
 }
 
-/// What a parameter is bound to: several values where it takes a list.
+/// Binding of a parameter: several values if it takes a list.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Argument {
     /// The values.
@@ -69,7 +69,7 @@ pub struct Argument {
     pub arguments: Vec<Binding>,
 }
 
-/// One value of an [`Argument`].
+/// A value of an [`Argument`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Binding {
     /// The value, or its name.
@@ -77,13 +77,13 @@ pub struct Binding {
     pub binding: Option<BindingKind>,
 }
 
-/// How a value is bound.
+/// Binding of a value.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum BindingKind {
-    /// By its name.
+    /// By the value's name.
     #[prost(string, tag = "1")]
     Name(String),
-    /// As it is.
+    /// A value, as it is.
     #[prost(message, tag = "2")]
     Value(Value),
 }
@@ -135,7 +135,7 @@ pub struct TensorType {
 /// Type of a state.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct StateType {
-    /// What it holds.
+    /// Type of the contents.
     #[prost(message, optional, boxed, tag = "1")]
     pub wrapped_type: Option<Box<ValueType>>,
 }
@@ -151,10 +151,10 @@ pub struct Dimension {
 /// Is a size known?
 #[derive(Clone, Copy, PartialEq, prost::Oneof)]
 pub enum DimensionKind {
-    /// It is.
+    /// The size is known.
     #[prost(message, tag = "1")]
     Constant(ConstantDimension),
-    /// It is not.
+    /// The size is unknown.
     #[prost(message, tag = "2")]
     Unknown(UnknownDimension),
 }
@@ -186,10 +186,10 @@ pub struct Value {
     pub value: Option<ValueSource>,
 }
 
-/// Where the elements of a [`Value`] are.
+/// Place of a [`Value`]'s elements.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum ValueSource {
-    /// Here.
+    /// The elements themselves.
     #[prost(message, tag = "3")]
     Immediate(ImmediateValue),
     /// In a file of the package.
@@ -219,7 +219,7 @@ pub struct BlobFileValue {
     /// The file: `@model_path` stands for the folder of the model.
     #[prost(string, tag = "1")]
     pub file_name: String,
-    /// Where the metadata of the elements are in it.
+    /// Offset of the elements' metadata in it.
     #[prost(uint64, tag = "2")]
     pub offset: u64,
 }
@@ -235,25 +235,25 @@ pub struct TensorValue {
 /// Elements by their kind.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum TensorElements {
-    /// Of `FLOAT32`.
+    /// Elements of `FLOAT32`.
     #[prost(message, tag = "1")]
     Floats(RepeatedFloats),
-    /// Of `INT32`.
+    /// Elements of `INT32`.
     #[prost(message, tag = "2")]
     Ints(RepeatedInts),
-    /// Of `BOOL`.
+    /// Elements of `BOOL`.
     #[prost(message, tag = "3")]
     Bools(RepeatedBools),
-    /// Of `STRING`.
+    /// Elements of `STRING`.
     #[prost(message, tag = "4")]
     Strings(RepeatedStrings),
-    /// Of `INT64`.
+    /// Elements of `INT64`.
     #[prost(message, tag = "5")]
     LongInts(RepeatedLongInts),
-    /// Of `FLOAT64`.
+    /// Elements of `FLOAT64`.
     #[prost(message, tag = "6")]
     Doubles(RepeatedDoubles),
-    /// Of narrower types, little-endian.
+    /// Elements of narrower types, little-endian.
     #[prost(message, tag = "7")]
     Bytes(RepeatedBytes),
 }
@@ -330,7 +330,7 @@ pub enum DataType {
     Float32 = 11,
     /// Double precision.
     Float64 = 12,
-    /// The upper half of single precision.
+    /// bfloat16: the upper half of single precision.
     Bfloat16 = 13,
     /// 8-bit signed integer.
     Int8 = 21,
@@ -363,7 +363,7 @@ pub enum DataType {
 }
 
 impl DataType {
-    /// Bits of an element in memory or in a file; `None` of what has no fixed size.
+    /// Bits of an element in memory or in a file; `None` for types without a fixed size.
     pub fn bits(self) -> Option<usize> {
         Some(match self {
             Self::Unused | Self::String => return None,
@@ -420,8 +420,7 @@ impl ValueType {
         }
     }
 
-    /// Element type and sizes, of a tensor whose rank is that of its sizes, all of which are
-    /// known.
+    /// Element type and sizes of a tensor with known sizes, as many as its rank.
     pub fn as_tensor(&self) -> Option<(DataType, Vec<usize>)> {
         let Some(ValueKind::Tensor(tensor)) = &self.kind else {
             return None;

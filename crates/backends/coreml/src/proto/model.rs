@@ -1,22 +1,22 @@
-//! `Model.proto` and `FeatureTypes.proto`: a model and what it says of its inputs and outputs.
+//! `Model.proto` and `FeatureTypes.proto`: a model and its description of inputs and outputs.
 
 use super::mil::Program;
 
 /// A model file.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Model {
-    /// Version of the format, which says what a system has to know to load it.
+    /// Version of the format, which a system has to know to load it.
     #[prost(int32, tag = "1")]
     pub specification_version: i32,
     /// Inputs and outputs.
     #[prost(message, optional, tag = "2")]
     pub description: Option<ModelDescription>,
-    /// What it computes.
+    /// Program of the model.
     #[prost(oneof = "ModelType", tags = "502")]
     pub model_type: Option<ModelType>,
 }
 
-/// The kinds of model, of which only one is of interest.
+/// The kinds of model; only one matters here.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum ModelType {
     /// An ML Program.
@@ -24,7 +24,7 @@ pub enum ModelType {
     MlProgram(Program),
 }
 
-/// What a model says of its features.
+/// Description of a model's features.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ModelDescription {
     /// Inputs in order.
@@ -74,7 +74,7 @@ pub enum FeatureKind {
 /// Type of an `MLMultiArray`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ArrayFeatureType {
-    /// Sizes of its dimensions, of which there is at least one.
+    /// Sizes of its dimensions, at least one.
     #[prost(int64, repeated, tag = "1")]
     pub shape: Vec<i64>,
     /// Type of its elements.
@@ -85,7 +85,7 @@ pub struct ArrayFeatureType {
 /// Type of an `MLState`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct StateFeatureType {
-    /// What it holds.
+    /// Type of the elements.
     #[prost(message, optional, tag = "1")]
     pub array_type: Option<ArrayFeatureType>,
 }

@@ -11,7 +11,7 @@ use crate::simd::{Level, map};
 /// Tasks for each thread.
 const TASKS: usize = 4;
 
-/// Windows that a task has at least, where there are so many.
+/// Least number of windows in a task, if there are as many.
 const WINDOWS: usize = 192;
 
 /// Elements of a copied image that stay in a second-level cache.
@@ -23,11 +23,11 @@ const COLUMNS: usize = 512;
 /// Elements of gathered windows, at most.
 const GATHERED: usize = 16 << 20;
 
-/// How many lanes are computed in the time in which the element of one window is gathered.
+/// Number of lanes that are computed in the time in which the element of one window is gathered.
 const GATHERING: usize = 24;
 
-/// Weights of windows: where in `data` that of a group, of a channel of the result, of a channel of the image, and of an
-/// element of the window is, follows from the distances of the first three, while elements are neighbours.
+/// Weights of windows. A weight has four coordinates: group, channel of the result, channel of the image, and element
+/// of the window. Its place in `data` follows from the distances of the first three; elements are neighbours.
 pub(crate) struct Weights<'a> {
     pub(crate) data: &'a [f32],
     /// Distances of groups, of channels of the result, and of channels of the image.
@@ -40,7 +40,7 @@ pub(crate) struct Weights<'a> {
 pub(crate) struct Convolution<'a> {
     /// Down and across.
     pub(crate) sides: [Phases; 2],
-    /// Of a group.
+    /// Channels of the image in a group.
     pub(crate) channels: usize,
     /// Channels of the result of a group.
     pub(crate) outputs: usize,
@@ -50,16 +50,16 @@ pub(crate) struct Convolution<'a> {
     pub(crate) weight: Weights<'a>,
     /// One for each channel of the result.
     pub(crate) bias: Option<&'a [f32]>,
-    /// The sides of the result, of which other phases may be computed elsewhere.
+    /// The sides of the result; other phases may be computed elsewhere.
     pub(crate) result: [usize; 2],
 }
 
-/// How sums are computed.
+/// Source of the sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// From slices of each image.
+    /// Slices of each image.
     Direct,
-    /// From the windows of so many images.
+    /// The windows of several images.
     Gathered(usize),
 }
 
@@ -112,7 +112,7 @@ impl Convolution<'_> {
         }
     }
 
-    /// Is there a way for so many results that computes little for nothing?
+    /// Is there a way for this number of results with little wasted work?
     pub(crate) fn pays(&self, results: usize) -> bool {
         self.way(self.images(results)).is_some()
     }
@@ -120,7 +120,7 @@ impl Convolution<'_> {
     /// Writes the results of all images.
     ///
     /// # Panics
-    /// `x`, `weight` or `bias` has fewer elements.
+    /// Panics if `x`, `weight` or `bias` has too few elements.
     pub(crate) fn run(&self, pool: &Pool, out: &mut [f32]) {
         self.run_at(Level::current(), pool, out);
     }
@@ -156,7 +156,7 @@ impl Convolution<'_> {
         }
     }
 
-    /// Where the results of an image's rows of windows begin.
+    /// Starts of the results of an image's rows of windows.
     fn rows(&self, image: usize, rows: Range<usize>) -> impl Iterator<Item = usize> {
         let [[row, down], [column, _]] = [0, 1].map(|i| self.sides[i].results);
         let [height, width] = self.result;
@@ -317,7 +317,7 @@ impl Convolution<'_> {
         );
     }
 
-    /// Where in a copied channel the elements of the first window are.
+    /// Offsets of the first window's elements in a copied channel.
     fn offsets(&self, plane: usize) -> impl Iterator<Item = usize> {
         let [down, across] = &self.sides;
         let (planes, width) = (across.planes(), self.width());
@@ -422,7 +422,8 @@ fn interleave<'a, const R: usize>(
     }
 }
 
-/// Copies what rows of windows see of a channel, in planes of `plane` elements, which are zeros.
+/// Copies the elements that rows of windows see of a channel, in planes of `plane` elements, which
+/// are zeros.
 pub(super) fn copy_rows(
     [down, across]: &[Phases; 2],
     x: &[f32],

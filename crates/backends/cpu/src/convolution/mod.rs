@@ -1,14 +1,14 @@
 //! Convolutions in single precision, and their two gradients.
 //!
 //! Images are copied with their padding, and by phases: the rows that lie `stride` apart together, and so the
-//! columns. Elements that windows beside each other have in one place are neighbours then, also where one row of
-//! windows ends and the next begins. So an element of the windows is a slice, which starts at the element's offset,
-//! and no matrix of windows has to be made ([`Convolution`]). Where images are so small that most lanes would be
-//! between the rows, the windows of several are gathered as columns.
+//! columns. Adjacent windows have the elements of one place as neighbours then. The end of one row of windows and
+//! the beginning of the next are adjacent, too. So an element of the windows is a slice, which starts at the
+//! element's offset. No matrix of windows has to be made ([`Convolution`]). In small images most lanes would be
+//! between the rows. There the windows of several images are gathered as columns.
 //!
-//! The gradient of the image is such a convolution for each phase of the result ([`Phases::of_spread`]). That of the
-//! weights multiplies each element of the windows with the channels of the result's gradient, which are made
-//! neighbours ([`WeightGradient`]).
+//! The gradient of the image is such a convolution for each phase of the result ([`Phases::of_spread`]). The
+//! gradient of the weights multiplies each element of the windows with the channels of the result's gradient.
+//! These are made neighbours ([`WeightGradient`]).
 
 mod images;
 mod phases;

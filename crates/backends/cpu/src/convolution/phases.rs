@@ -12,7 +12,7 @@ pub(super) struct Tap {
     pub(super) element: usize,
     /// The plane that it is in.
     pub(super) plane: usize,
-    /// Where the first window has it there.
+    /// Offset of this tap for the first window.
     pub(super) distance: usize,
 }
 
@@ -24,16 +24,16 @@ pub(crate) struct Phases {
     pub(super) count: usize,
     /// Distance of a plane's elements on the side.
     pub(super) stride: usize,
-    /// Where planes begin: before the side's first element in its padding.
+    /// Starts of planes: before the side's first element, in its padding.
     firsts: Vec<isize>,
     /// The elements of a window.
     pub(super) taps: Vec<Tap>,
-    /// Where the results of windows are: that of the first, and their distance.
+    /// Place of the first window's result, and the distance of results.
     pub(super) results: [usize; 2],
 }
 
 impl Phases {
-    /// Of windows of `kernel` elements.
+    /// Phases of windows of `kernel` elements.
     pub(crate) fn of_windows(side: Side, kernel: usize) -> Self {
         let places = || (0..kernel).map(|k| k * side.dilation);
         let mut phases: Vec<usize> = places().map(|at| at % side.stride).collect();
@@ -56,8 +56,8 @@ impl Phases {
         }
     }
 
-    /// Of elements that a convolution with these windows had, spread to them: what the elements of one phase of
-    /// the result, of a stride's, sum up.
+    /// Phases for the gradient: the elements of a convolution's result are spread to its windows. One phase of
+    /// the spread result sums these.
     pub(crate) fn of_spread(side: Side, kernel: usize, phase: usize) -> Self {
         let Side {
             size,
@@ -97,7 +97,7 @@ impl Phases {
         windows + self.taps.iter().map(|tap| tap.distance).max().unwrap_or(0)
     }
 
-    /// Those elements of a plane that are on the side, of the first `count`.
+    /// The elements of a plane that are on the side, among the first `count`.
     pub(super) fn inside(&self, plane: usize, count: usize) -> Range<usize> {
         let (first, stride) = (self.firsts[plane], self.stride as isize);
         let before = |end: isize| ((end - first).max(0) + stride - 1) / stride;
@@ -105,7 +105,7 @@ impl Phases {
         end.min(before(0) as usize)..end
     }
 
-    /// Where on the side an element of a plane is, which is inside.
+    /// Index on the side of an element of a plane, which is inside.
     pub(super) fn at(&self, plane: usize, element: usize) -> usize {
         (self.firsts[plane] + (element * self.stride) as isize) as usize
     }

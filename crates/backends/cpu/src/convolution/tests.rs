@@ -5,7 +5,7 @@ use crate::pool::Pool;
 use crate::simd::Level;
 use crate::window::Side;
 
-/// Some numbers, of which sums are exact.
+/// Some numbers with exact sums.
 fn numbers(len: usize) -> Vec<f32> {
     let number = |i: usize| (i * 37 % 17) as f32 - 8.0;
     (0..len).map(number).collect()
@@ -67,7 +67,7 @@ impl Sample {
         }
     }
 
-    /// What is computed by every way and level is what the definition says.
+    /// Every way and level computes the definition's result.
     fn check(&self) {
         let pool = Pool::new(2);
         let [down, across] = self.sides;

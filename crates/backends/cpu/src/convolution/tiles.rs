@@ -11,11 +11,11 @@ pub(super) const ROWS: usize = 8;
 /// Lanes that are computed together, at most, and so read past the last window.
 pub(super) const LANES: usize = 8 * 16;
 
-/// Products that are added up one after the other. Longer sums add up sums of so many: each addition rounds, the
-/// later the more.
+/// Products that are added up one after the other. Longer sums add up sums of this length: each addition rounds,
+/// later ones more.
 const CHAIN: usize = 256;
 
-/// How many channels are computed together, of `outputs`.
+/// Number of channels that are computed together, of `outputs`.
 pub(super) struct Together<'a> {
     pub(super) outputs: usize,
     pub(super) answer: &'a mut usize,
@@ -34,19 +34,19 @@ impl Kernel for Together<'_> {
 
 /// Windows, and some channels of the result.
 pub(super) struct Tiles<'a> {
-    /// What windows see, with room for lanes past the last one.
+    /// Elements that windows see, with room for lanes past the last one.
     pub(super) image: &'a [f32],
-    /// Where in it the elements of the first window are.
+    /// Offsets in it of the first window's elements.
     pub(super) offsets: &'a [usize],
     /// From one row of windows to the next.
     pub(super) width: usize,
     /// Windows in a row.
     pub(super) across: usize,
-    /// The places of windows that are computed, of which those behind a row are left out.
+    /// The places of windows that are computed, without those behind a row.
     pub(super) places: Range<usize>,
     /// Channels that are computed together.
     pub(super) together: usize,
-    /// The weights of so many channels beside each other, again and again.
+    /// The weights of a group of channels beside each other, again and again.
     pub(super) weights: &'a [f32],
     /// The channels.
     pub(super) outputs: Range<usize>,
@@ -54,7 +54,7 @@ pub(super) struct Tiles<'a> {
     pub(super) bias: Option<&'a [f32]>,
     /// The results.
     pub(super) out: &'a SharedMut<'a, f32>,
-    /// Where those of each row of windows begin, in the first of all channels.
+    /// Starts of the results of each row of windows, in the first of all channels.
     pub(super) rows: &'a [usize],
     /// From one result of a row to the next.
     pub(super) step: usize,
@@ -139,7 +139,7 @@ impl Tiles<'_> {
         16 * T
     }
 
-    /// Writes results of a channel: what is in rows of windows, of the places from `at` on.
+    /// Writes results of a channel: those in rows of windows, of the places from `at` on.
     #[inline(always)]
     fn write(&self, lanes: &[f32], channel: usize, at: usize) {
         let end = self.places.end.min(at + lanes.len());

@@ -9,7 +9,8 @@ use crate::pool::Pool;
 use crate::product::{Batch, Matrix, is_large, products};
 use crate::simd::{Kernel, Level, Simd, from_fn};
 
-/// Windows that are gone through together: what they see, and their gradients, stay in a second-level cache.
+/// Number of windows that are gone through together: their elements and gradients stay in a second-level
+/// cache. Their products are one chain of additions, and chains are added up.
 const WINDOWS: usize = 256;
 
 /// Elements of gradients that are put in order at once.
@@ -18,16 +19,16 @@ const ORDERED: usize = 1 << 20;
 /// Elements of windows that are computed together, at most.
 const TAPS: usize = 6;
 
-/// What the gradient of the weights follows from.
+/// Operands of the gradient of the weights.
 pub(crate) struct WeightGradient<'a> {
     /// Down and across.
     pub(crate) sides: [Phases; 2],
-    /// Of a group.
+    /// Channels of the image in a group.
     pub(crate) channels: usize,
     /// Channels of the result of a group.
     pub(crate) outputs: usize,
     pub(crate) groups: usize,
-    /// The images, of which there are so many.
+    /// The images, one behind the other.
     pub(crate) x: &'a [f32],
     pub(crate) images: usize,
     /// The gradient of the result.
@@ -49,11 +50,22 @@ impl Block {
     }
 }
 
+/// Blocks of a group that are added together.
+struct Part<'a> {
+    group: usize,
+    blocks: &'a [Block],
+    /// Rows of windows of a block, at most.
+    rows: usize,
+    /// Gradients of the blocks' windows in order, `lanes` numbers for each.
+    gradients: &'a [f32],
+    lanes: usize,
+}
+
 impl WeightGradient<'_> {
     /// Writes the gradient, of the weights' shape.
     ///
     /// # Panics
-    /// `x` or `gradient` has fewer elements.
+    /// Panics if `x` or `gradient` has too few elements.
     pub(crate) fn run(&self, pool: &Pool, out: &mut [f32]) {
         self.run_at(Level::current(), pool, out);
     }
@@ -81,8 +93,6 @@ impl WeightGradient<'_> {
         }
         let together = (ORDERED / (lanes * rows * images * width).max(1)).max(1);
 
-        let plane = down.reach(rows) * across.reach(width);
-        let channel = down.planes() * across.planes() * plane;
         // Those of a single block are written at once.
         let is_single = blocks.len() == 1;
         let mut sums = vec![0.0; if is_single { 0 } else { inner * lanes }];
@@ -93,18 +103,14 @@ impl WeightGradient<'_> {
             for blocks in blocks.chunks(together) {
                 self.order(pool, group, blocks, lanes, &mut ordered);
                 let out = is_single.then_some(&mut *out);
-                let gradients = &ordered[..];
-                let copies = [rows, plane, channel];
-                self.add(
-                    level,
-                    pool,
+                let part = Part {
                     group,
                     blocks,
-                    (gradients, lanes),
-                    copies,
-                    &mut sums,
-                    out,
-                );
+                    rows,
+                    gradients: &ordered,
+                    lanes,
+                };
+                self.add(level, pool, &part, &mut sums, out);
             }
             if !is_single {
                 write(pool, &sums, lanes, inner, out);
@@ -112,12 +118,12 @@ impl WeightGradient<'_> {
         }
     }
 
-    /// Writes the gradient as the product of those of the windows of a block, which are all, with what they see, if it is a
-    /// large one: where there are few windows and many weights, writing these takes longest.
+    /// Writes the gradient as one product, if it is a large one and the block has all windows. The factors are the
+    /// result's gradients and the elements that windows see. With few windows and many weights, writing these takes
+    /// longest.
     fn by_product(&self, pool: &Pool, block: &Block, out: &mut [f32]) -> bool {
         let [down, across] = &self.sides;
-        let plane = down.reach(down.count) * across.reach(across.count);
-        let channel = down.planes() * across.planes() * plane;
+        let [plane, channel] = self.copies(down.count);
         let taps = self.taps(plane);
         let inner = self.channels * taps.len();
         let pixels = down.count * across.count;
@@ -167,7 +173,14 @@ impl WeightGradient<'_> {
         true
     }
 
-    /// Where in a channel's copies, of `plane` elements, the elements of the first window are.
+    /// Elements of a plane of the copies of `rows` rows of windows, and of a channel's copies.
+    fn copies(&self, rows: usize) -> [usize; 2] {
+        let [down, across] = &self.sides;
+        let plane = down.reach(rows) * across.reach(across.count);
+        [plane, down.planes() * across.planes() * plane]
+    }
+
+    /// Offsets of the first window's elements in a channel's copies, of `plane` elements.
     fn taps(&self, plane: usize) -> Vec<usize> {
         let [down, across] = &self.sides;
         let (planes, width) = (across.planes(), across.reach(across.count));
@@ -179,7 +192,7 @@ impl WeightGradient<'_> {
         down.taps.iter().flat_map(of_row).collect()
     }
 
-    /// Where in the copies of a block's images, of `image` elements, its windows begin.
+    /// Starts of a block's windows in the copies of its images, of `image` elements.
     fn places(&self, block: &Block, image: usize) -> Vec<usize> {
         let across = &self.sides[1];
         let row = |(i, row): (usize, usize)| {
@@ -212,21 +225,22 @@ impl WeightGradient<'_> {
     }
 
     /// Adds the products of the windows of blocks with their gradients to `sums`, or writes them to `out`.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "sizes that follow from the images"
-    )]
     fn add(
         &self,
         level: Level,
         pool: &Pool,
-        group: usize,
-        blocks: &[Block],
-        (gradients, lanes): (&[f32], usize),
-        [rows, plane, channel]: [usize; 3],
+        part: &Part,
         sums: &mut [f32],
         out: Option<&mut [f32]>,
     ) {
+        let &Part {
+            group,
+            blocks,
+            rows,
+            gradients,
+            lanes,
+        } = part;
+        let [plane, channel] = self.copies(rows);
         let across = &self.sides[1];
         let taps = self.taps(plane);
         let inner = self.channels * taps.len();
@@ -284,7 +298,7 @@ impl WeightGradient<'_> {
     }
 }
 
-/// Writes sums, of which those of the result's channels are neighbours, as rows of weights.
+/// Writes sums as rows of weights. In the sums the result's channels are neighbours.
 fn write(pool: &Pool, sums: &[f32], lanes: usize, inner: usize, out: &mut [f32]) {
     let outputs = out.len() / inner.max(1);
     let out = SharedMut::new(out);
@@ -305,11 +319,11 @@ fn write(pool: &Pool, sums: &[f32], lanes: usize, inner: usize, out: &mut [f32])
 
 /// Products of elements of windows with the windows' gradients, which are added to sums.
 struct Products<'a> {
-    /// What the windows see.
+    /// Elements that the windows see.
     image: &'a [f32],
-    /// Where in it each window begins.
+    /// Start of each window in it.
     places: &'a [usize],
-    /// Where in windows the elements are.
+    /// Offsets of the elements in windows.
     offsets: &'a [usize],
     /// Rows of `lanes`, one for each window.
     gradients: &'a [f32],
@@ -382,13 +396,6 @@ impl Products<'_> {
         let last = self.offsets.len() - 1;
         let offsets: [usize; R] = from_fn(|r| self.offsets[last.min(first + r)]);
         let mut sums = [[s.splat_f32(0.0); T]; R];
-        let rows = self.sums.get(first * self.lanes..).unwrap_or_default();
-        for (sums, row) in sums.iter_mut().zip(rows.chunks_exact(self.lanes)) {
-            let (row, _) = row[lane..][..16 * T].as_chunks::<16>();
-            for (sum, row) in sums.iter_mut().zip(row) {
-                *sum = s.load_f32(row);
-            }
-        }
         let gradients = self.gradients.chunks_exact(self.lanes);
         for (&place, gradient) in self.places.iter().zip(gradients) {
             let (gradient, _) = gradient[lane..][..16 * T].as_chunks::<16>();
@@ -417,7 +424,7 @@ impl Products<'_> {
         for (sums, row) in sums.into_iter().zip(rows) {
             let (row, _) = row[lane..][..16 * T].as_chunks_mut::<16>();
             for (sum, row) in sums.into_iter().zip(row) {
-                s.store_f32(sum, row);
+                s.store_f32(s.add_f32(s.load_f32(row), sum), row);
             }
         }
         16 * T

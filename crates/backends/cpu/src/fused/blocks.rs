@@ -5,7 +5,7 @@ use super::worker::{Register, Worker};
 use super::{Body, Plan};
 use crate::view::View;
 
-/// What a plan gives, block by block.
+/// Results of a plan, block by block.
 pub(crate) struct Blocks<'a> {
     plan: &'a Plan,
     operands: &'a [View<'a>],
@@ -16,7 +16,7 @@ pub(crate) struct Blocks<'a> {
     out: Register,
 }
 
-/// Without what was read.
+/// A clone without the elements that were read.
 impl Clone for Blocks<'_> {
     fn clone(&self) -> Self {
         Self::new(self.plan, self.operands, self.len)

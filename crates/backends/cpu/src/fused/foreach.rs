@@ -12,7 +12,7 @@ use super::{Call, Value, size};
 use crate::elementwise::Function;
 use crate::kernel::{Args, Misuse, SharedMut, for_ranges};
 
-/// What is done to each group.
+/// Operations on each group.
 pub(crate) struct Groups {
     each: Foreach,
     sources: Vec<Source>,
@@ -32,7 +32,7 @@ struct Output {
     size: usize,
 }
 
-/// Where a result is when a block was computed.
+/// Place of a result after a block was computed.
 enum From {
     Register(Typed),
     Source(usize),

@@ -1,4 +1,4 @@
-//! What is done to each block of elements, as instructions on registers.
+//! Instructions on registers that compute each block of elements.
 
 use smallvec::SmallVec;
 
@@ -7,7 +7,7 @@ use super::source::Source;
 use super::{Call, Value};
 use crate::elementwise::Loop;
 
-/// What is done to each block.
+/// Instructions for each block.
 pub(super) struct Program {
     /// Bytes of the widest element.
     pub(super) widest: usize,
@@ -19,11 +19,11 @@ pub(super) struct Program {
     pub(super) repeated: Vec<(usize, Typed)>,
     /// Is an element that is repeated given to functions as it is?
     pub(super) broadcasts: bool,
-    /// What is done, in order.
+    /// Instructions, in order.
     pub(super) instructions: Vec<Instruction>,
 }
 
-/// A register and what is in it.
+/// A register and the type of its contents.
 #[derive(Clone, Copy)]
 pub(super) struct Typed {
     /// Number of the register.
@@ -39,7 +39,7 @@ pub(super) enum Instruction {
     Compute {
         function: Loop,
         operands: SmallVec<[Typed; 4]>,
-        /// Where the result goes: to the step's, if nowhere else.
+        /// Register of the result; without one it goes to the step's result.
         to: Option<Typed>,
     },
 }
@@ -71,8 +71,8 @@ impl Program {
         Self::of(sources, joined(calls), None).0
     }
 
-    /// The calls in order, those of which `kept` has the results stay in the registers that are told for
-    /// each call.
+    /// The calls in order. Results of calls in `kept` stay in the registers that are returned for each
+    /// call.
     pub(super) fn keeping(
         sources: &[Source],
         calls: Vec<Call>,

@@ -27,7 +27,7 @@ pub(super) struct Rows {
     operands: [RowOperand; 2],
 }
 
-/// Where the elements are that an operand has for each row.
+/// Place of an operand's elements for each row.
 #[derive(Clone, Copy)]
 struct RowOperand {
     source: usize,
@@ -37,7 +37,7 @@ struct RowOperand {
 }
 
 impl Rows {
-    /// What a call does, if that is it.
+    /// The loop over rows for a call, if it is of this kind.
     pub(super) fn new(sources: &[Source], call: &Call, count: usize) -> Option<Self> {
         let op = call.function.arithmetic?;
         let width = sources.iter().filter_map(Source::row).min()?;

@@ -1,4 +1,4 @@
-//! What a step reads, given out by blocks of bytes.
+//! Operands of a step, handed out by blocks of bytes.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ const PANEL_BYTES: usize = 512 * 1024;
 /// Elements that a step reads.
 pub(super) struct Source {
     data: Data,
-    /// Of the result's shape, collapsed, and counted from the first element of the data.
+    /// Layout in the result's shape, collapsed, and counted from the first element of the data.
     layout: Layout,
     /// Is the layout one of neighbours?
     pub(super) contiguous: bool,
@@ -30,17 +30,17 @@ pub(super) struct Source {
     moves: Moves,
 }
 
-/// Where the elements of a source come from.
+/// Origin of a source's elements.
 pub(super) enum Data {
     /// The step's operand of this index.
     Operand(usize),
-    /// One element.
+    /// A single element.
     Constant(Word),
 }
 
-/// Where a block of a source is.
+/// Place of a source's block.
 pub(super) enum Place<'a> {
-    /// In memory.
+    /// The block is in memory.
     Memory(&'a [u8]),
     /// In the register, from this byte on.
     Register(usize),
@@ -53,11 +53,11 @@ struct Panel {
     dim: usize,
     /// Elements of the result between neighbours in that dimension.
     distance: usize,
-    /// How many of them a panel has.
+    /// Number of rows in a panel.
     rows: usize,
 }
 
-/// How elements of some size are copied.
+/// Functions that copy elements of some size.
 struct Moves {
     /// See [`copy_run`].
     copy_run: fn(&[u8], Run, &mut [u8]),
@@ -116,8 +116,8 @@ impl Source {
         (self.panel.is_none()).then_some(*row)
     }
 
-    /// The distances of rows of `width` elements, and of elements within one, if these are the same
-    /// everywhere, and elements neighbours or one again and again.
+    /// The distance of rows of `width` elements, and of elements within one, if these are the same
+    /// everywhere. Elements have to be neighbours, or one again and again.
     pub(super) fn rows_of(&self, width: usize) -> Option<[usize; 2]> {
         let (far, near) = match (&self.layout.shape[..], &self.layout.strides[..]) {
             (&[_, row], &[far, near]) if row == width => (far, near),
@@ -128,7 +128,7 @@ impl Source {
         (near <= 1).then_some([far, near])
     }
 
-    /// Does it need a register of its own?
+    /// Does it need its own register?
     pub(super) fn keeps_register(&self) -> bool {
         self.is_repeated() || self.panel.is_some()
     }
@@ -157,8 +157,9 @@ impl Source {
         (self.moves.copy_run)(data, Run { at, stride, len }, out);
     }
 
-    /// Finds `len` elements from `start` on in `data`, or brings them to a register. Of one that is
-    /// repeated `as_one` gives no more than that. A call would take longer than a short row.
+    /// Finds `len` elements from `start` on in `data`, or brings them to a register. From a
+    /// repeated element `as_one` gives just that element. A call would take longer than a short
+    /// row.
     #[inline(always)]
     pub(super) fn load<'a>(
         &self,

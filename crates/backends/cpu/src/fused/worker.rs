@@ -14,8 +14,8 @@ use crate::kernel::{SharedMut, for_ranges};
 use crate::pool::Pool;
 use crate::view::View;
 
-/// Bytes of a block's widest elements: so many that a function of them takes longer than its
-/// call, so few that some registers fit the nearest caches.
+/// Bytes of a block's widest elements. A function of them takes longer than its call, and some
+/// registers fit the nearest caches.
 pub(super) const BLOCK_BYTES: usize = 8 * 1024;
 
 /// The same of a program that keeps nothing in registers.
@@ -25,11 +25,10 @@ const LONE_BYTES: usize = 32 * 1024;
 /// the shorter the blocks, the more evenly is memory used.
 const STREAM_BYTES: usize = 2 * 1024;
 
-/// Elements of a row that is worth a block of its own, rather than to be brought together with
-/// others.
+/// Elements of a row that is worth its own block, rather than to be brought together with others.
 const ROW: usize = 256;
 
-/// How many blocks before its use an operand is asked for.
+/// Number of blocks before its use at which an operand is prefetched.
 const AHEAD: usize = 2;
 
 /// Computes `out`, of elements of `size` bytes, in parallel.
@@ -97,7 +96,7 @@ pub(super) struct Register {
 struct Line([u8; cache::LINE]);
 
 impl Register {
-    /// All bytes.
+    /// All bytes of the register.
     pub(super) fn bytes(&self) -> &[u8] {
         cast_slice(&self.lines)
     }
@@ -116,9 +115,9 @@ impl Register {
 pub(super) struct Worker<'a> {
     program: &'a Program,
     sources: &'a [Source],
-    /// Of each source.
+    /// Data of each source.
     data: SmallVec<[&'a [u8]; 16]>,
-    /// Where what is in each register really is.
+    /// Actual place of each register's contents.
     places: SmallVec<[Place<'a>; 16]>,
     /// The thread's, while it does.
     registers: Vec<Register>,
@@ -126,8 +125,7 @@ pub(super) struct Worker<'a> {
     streams: bool,
     /// The sources that do, with the bytes of an element.
     streamed: SmallVec<[(&'a [u8], usize); 8]>,
-    /// Elements of them to ask for with each instruction, for memory and the computation to
-    /// go on at the same time.
+    /// Elements of them to prefetch with each instruction, so that memory and computation overlap.
     pace: usize,
     /// Addresses, with as many bytes behind them, that are asked for in the same way.
     ahead: SmallVec<[(usize, usize); 8]>,
@@ -152,7 +150,7 @@ impl<'a> Worker<'a> {
         Self::over(program, sources, data, len, streams)
     }
 
-    /// The same, with what the sources read.
+    /// The same, with the sources' data.
     pub(super) fn over(
         program: &'a Program,
         sources: &'a [Source],
@@ -203,7 +201,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Has the next block ask for memory, which need not be valid, and so many bytes of it: what is read after that block.
+    /// Makes the next block prefetch `bytes` bytes of memory, which need not be valid. They are read after that block.
     pub(super) fn ask_for(&mut self, memory: *const u8, bytes: usize) {
         self.ahead.push((memory.addr(), bytes));
     }

@@ -1,8 +1,8 @@
-//! Attention with grouped queries: the queries of all heads that share keys and values are rows of
-//! tall matrices, which pass over the cache block by block ([`tile`]).
+//! Attention with grouped queries. The queries of all heads that share keys and values are rows of
+//! tall matrices. The matrices pass over the cache block by block ([`tile`]).
 //!
-//! Few queries over many keys are shared among the threads by parts of the keys, whose results are
-//! put together in order: how a result is computed follows from shapes and positions alone.
+//! For few queries over many keys, threads share the work by parts of the keys. The parts' results
+//! are put together in order: the computation follows from shapes and positions alone.
 
 mod cached;
 #[cfg(target_arch = "x86_64")]
@@ -43,7 +43,8 @@ pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
 
 /// Rows of a task: enough that it pays to prepare keys and values for them alone.
 const ROWS: usize = 256;
-/// Rows of a group up to which a task has a part of the keys, of few tokens those of each.
+/// Number of rows up to which tasks split the keys. With few tokens a token's rows count, else a
+/// group's.
 const FEW: usize = 64;
 /// Keys of such a part.
 const PART: usize = 256;
@@ -153,7 +154,7 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
 /// A mask of scores, as it lies in memory.
 struct Mask<'a> {
     data: &'a [f32],
-    /// Where the row of each query begins.
+    /// Start of each query's row.
     rows: Vec<usize>,
     /// From one key to the next.
     step: usize,
@@ -187,7 +188,7 @@ impl<'a> Mask<'a> {
     }
 }
 
-/// What is computed.
+/// Operands and sizes of the computation.
 struct Call<'a> {
     op: &'a Attention,
     queries: &'a [f32],
@@ -203,7 +204,7 @@ struct Call<'a> {
     mask: Option<Mask<'a>>,
 }
 
-/// What a thread computes at a time: rows of a group, with some of the keys.
+/// Work of a thread at a time: rows of a group, with some of the keys.
 struct Task {
     group: usize,
     rows: Range<usize>,
@@ -211,8 +212,8 @@ struct Task {
 }
 
 impl Call<'_> {
-    /// Rows of a group that come with a token; with more than a few tokens, all rows. The way is chosen by
-    /// these: a few tokens have together what each has alone, bit by bit, as with products.
+    /// Rows of a group that come with a token; with more than a few tokens, all rows. They decide the way:
+    /// a few tokens together have the results of each alone, bit by bit, as in products.
     fn rows_of_token(&self) -> usize {
         match self.t {
             1..=MAX_FEW => self.rows / self.t,
@@ -222,17 +223,20 @@ impl Call<'_> {
 
     /// Keys that a row of a group sees.
     #[inline(always)]
-    fn visible(&self, row: usize) -> usize {
-        if self.op.causal {
-            (self.past + row % self.t + 1).min(self.s)
-        } else {
-            self.s
+    fn visible(&self, row: usize) -> Range<usize> {
+        if !self.op.causal {
+            return 0..self.s;
         }
+        let end = self.past + row % self.t + 1;
+        let window = self.op.window.unwrap_or(end);
+        end.saturating_sub(window)..end.min(self.s)
     }
 
-    /// Keys that any of some rows of a group sees.
-    fn seen(&self, rows: Range<usize>) -> usize {
-        rows.map(|row| self.visible(row)).max().unwrap_or(0)
+    /// Keys from the first to the last that any of some rows of a group sees.
+    fn seen(&self, rows: Range<usize>) -> Range<usize> {
+        let visible = rows.map(|row| self.visible(row));
+        let both = visible.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
+        both.unwrap_or(0..0)
     }
 
     fn run<T: Cached>(&self, args: &mut Args, [keys, values]: [&[T]; 2]) {
@@ -247,7 +251,8 @@ impl Call<'_> {
             logs.range(first * logs_of_row, count * logs_of_row)
         };
         let seen = self.seen(0..self.rows);
-        let parts = seen.div_ceil(PART);
+        let first_part = seen.start / PART;
+        let parts = seen.end.div_ceil(PART) - first_part;
         if self.rows_of_token() <= FEW && parts > 1 {
             PARTS.with_borrow_mut(|results| {
                 let width = self.dv.next_multiple_of(LANES);
@@ -255,14 +260,15 @@ impl Call<'_> {
                 let (totals, sums) = results.room(parts * rows, width);
                 let (shared_totals, shared_sums) = (SharedMut::new(totals), SharedMut::new(sums));
                 args.pool.run(self.groups * parts, &|task| {
-                    let (group, part) = (task / parts, task % parts);
+                    let (group, part) = (task / parts, first_part + task % parts);
                     // SAFETY: each task has rows of its own.
                     let (totals, sums) = unsafe {
                         let (first, count) = (task * self.rows, self.rows);
                         let sums = shared_sums.range(first * width, count * width);
                         (shared_totals.range(first, count), sums)
                     };
-                    let keys_of = part * PART..seen.min((part + 1) * PART);
+                    let start = seen.start.max(part * PART);
+                    let keys_of = start..seen.end.min((part + 1) * PART);
                     let task = Task {
                         group,
                         rows: 0..self.rows,
@@ -290,7 +296,7 @@ impl Call<'_> {
             .map(|task| {
                 let first = task % blocks * ROWS;
                 let rows = first..self.rows.min(first + ROWS);
-                let keys = 0..self.seen(rows.clone());
+                let keys = self.seen(rows.clone());
                 Task {
                     group: task / blocks,
                     rows,
@@ -300,7 +306,7 @@ impl Call<'_> {
             .collect();
         // The longest first, so that threads are done at about the same time.
         sort_by_key(&mut tasks, |task| {
-            std::cmp::Reverse(task.keys.end * task.rows.len())
+            std::cmp::Reverse(task.keys.len() * task.rows.len())
         });
         let out = SharedMut::new(out);
         args.pool.run(tasks.len(), &|task| {

@@ -230,8 +230,8 @@ fn int<T: Int>(op: BinaryOp) -> Option<Loop2<T>> {
     })
 }
 
-/// Of divisors other than 0. The one quotient that does not fit, of the least number and
-/// -1, wraps to that number.
+/// The quotient for divisors other than 0. The one quotient that does not fit, of the least number
+/// and -1, wraps to that number.
 fn int_floor_divide<T: Int>(a: T, b: T) -> T {
     let quotient = a.checked_div(&b).unwrap_or(a);
     if crosses(int_rem(a, b), b) {
@@ -256,7 +256,7 @@ fn crosses<T: Int>(r: T, b: T) -> bool {
     r != T::zero() && (r < T::zero()) != (b < T::zero())
 }
 
-/// How far to shift, if anything is left then.
+/// Number of bits to shift by, if any bits are left then.
 fn bits_to_shift<T: Int>(b: T) -> Option<usize> {
     let bits = T::zero().count_zeros() as usize;
     b.to_usize().filter(|&b| b < bits)
@@ -323,8 +323,8 @@ fn complex<F: Real>(op: BinaryOp) -> Option<Loop2<Complex<F>>> {
     })
 }
 
-/// Divides by the larger part of the divisor on its own, so that neither squares overflow nor a division by 0
-/// loses the infinities (R. L. Smith 1962, *Algorithm 116: Complex division*).
+/// Divides by the larger part of the divisor first. So squares do not overflow, and a division by 0 keeps the
+/// infinities (R. L. Smith 1962, *Algorithm 116: Complex division*).
 #[inline(always)]
 pub(super) fn quotient<F: Real>(a: Complex<F>, b: Complex<F>) -> Complex<F> {
     let is_real = b.re.abs() >= b.im.abs();

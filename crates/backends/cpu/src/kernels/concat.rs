@@ -29,7 +29,7 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
     })
 }
 
-/// With the dimensions before and behind `dim` as one each, the result is rows that consist
+/// The dimensions before and behind `dim` count as one each. The result is then rows that consist
 /// of a piece of each operand.
 fn concat<T: Element>(args: &mut Args, dim: usize) {
     let piece = |shape: &[usize]| shape[dim..].iter().product::<usize>();

@@ -1,6 +1,6 @@
-//! Transposed convolution: of single precision as a convolution for each phase of the result
-//! ([`crate::convolution`]), else for each channel of the result products of the weights with all channels of the
-//! operand, spread to their windows.
+//! Transposed convolution. In single precision it is a convolution for each phase of the result
+//! ([`crate::convolution`]). Else it is products of the weights with all channels of the operand, for each
+//! channel of the result. They are spread to their windows.
 
 use std::any::TypeId;
 use std::ops::AddAssign;

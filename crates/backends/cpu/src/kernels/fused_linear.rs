@@ -1,5 +1,5 @@
-//! Products of the same few rows in one loop, with the norm before them and what is done to their
-//! results: a token's decoding is so many short loops that each one less shows.
+//! Products of the same few rows in one loop, with the norm before them and the operations behind.
+//! Decoding a token takes many short loops, so one loop less shows.
 
 use std::cell::RefCell;
 
@@ -71,7 +71,7 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
     })
 }
 
-/// The products of the rows `x`, of `width` each, and what is done to them.
+/// The products of the rows `x`, of `width` each, and the operations on them.
 fn multiply(op: &FusedLinear, args: &mut Args, x: &[f32], width: usize) -> Result<(), Misuse> {
     let rows = x.len() / width.max(1);
     let epilogue = match (op.epilogue, op.other()) {

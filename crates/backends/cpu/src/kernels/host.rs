@@ -1,4 +1,4 @@
-//! Functions of the host's that others define.
+//! User-defined functions on the host.
 
 use rustorch_ir::ops::{HostArray, HostArrayMut};
 use rustorch_ir::{Op, OpKind, Signature};

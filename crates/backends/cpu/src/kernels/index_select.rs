@@ -48,7 +48,7 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
     check.finish(index, x, op.dim)
 }
 
-/// Copies row by row: what is behind one index of `dim`.
+/// Copies row by row: the elements behind one index of `dim`.
 fn select<T: Element>(args: &mut Args, dim: usize, picks: &[usize]) {
     let x = &args.inputs[0];
     let size = x.shape()[dim];

@@ -52,7 +52,7 @@ fn layer_norm<T: Element<Compute: Real>>(args: &mut Args, op: &LayerNorm) {
     });
 }
 
-/// How lines are normalised.
+/// Normalisation of lines.
 pub(super) struct Normalization {
     /// Elements of a line.
     pub(super) len: usize,
@@ -60,7 +60,7 @@ pub(super) struct Normalization {
     pub(super) eps: f64,
 }
 
-/// What is done to a normalised line.
+/// Scale and shift of a normalised line.
 #[derive(Clone, Copy)]
 pub(super) struct Affine<'a, T> {
     /// Multiplies.

@@ -70,8 +70,8 @@ fn sizes(args: &Args) -> (Shape, [usize; 3]) {
     )
 }
 
-/// Computes products that are worth it, and can be, by the matrix unit, or of bf16 by the vector
-/// unit's instructions for them.
+/// Computes products by the matrix unit, if they are large enough. Products of bf16 may use the
+/// vector unit's instructions for them.
 #[cfg(target_arch = "x86_64")]
 fn in_tiles(args: &mut Args) -> bool {
     fn of<T: Number, const N: usize>(unit: impl Unit, args: &mut Args) -> bool {
@@ -152,7 +152,7 @@ fn column(matrix: Matrix<f32>, k: usize) -> impl Iterator<Item = f32> {
     repeated.chain(elements).take(k).copied()
 }
 
-/// Computes the products of rows, whose elements are neighbours, with a vector: as many as `out` has elements.
+/// Computes the products of rows, whose elements are neighbours, with a vector: one for each element of `out`.
 pub(super) fn dots(pool: &Pool, rows: Matrix<f32>, x: &[f32], out: &mut [f32]) {
     let level = Level::current();
     for_rows(pool, out, 1, x.len(), |first, out| {
@@ -171,29 +171,38 @@ struct Dots<'a> {
 impl Kernel for Dots<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        /// Sums that grow side by side: one alone would wait for its last addition.
-        const CHAINS: usize = 4;
-        let (x, x_rest) = self.x.as_chunks::<16>();
+        /// Elements whose products are added up by themselves: each addition to a larger sum rounds more.
+        const BLOCK: usize = 16 * 1024;
         for (i, out) in self.out.iter_mut().enumerate() {
             let row = &self.rows.data[i * self.rows.strides[0]..][..self.x.len()];
-            let (row, row_rest) = row.as_chunks::<16>();
-            let mut sums = [s.splat_f32(0.0); CHAINS];
-            let (fours, last) = row.as_chunks::<CHAINS>();
-            let (x_fours, x_last) = x.as_chunks::<CHAINS>();
-            for (row, x) in fours.iter().zip(x_fours) {
-                for (sum, (row, x)) in sums.iter_mut().zip(row.iter().zip(x)) {
-                    *sum = s.mul_add(*sum, s.load_f32(row), s.load_f32(x));
-                }
-            }
-            for (sum, (row, x)) in sums.iter_mut().zip(last.iter().zip(x_last)) {
-                *sum = s.mul_add(*sum, s.load_f32(row), s.load_f32(x));
-            }
-            let [a, b, c, d] = sums;
-            let sum = s.sum(s.add_f32(s.add_f32(a, b), s.add_f32(c, d)));
-            let rest = row_rest.iter().zip(x_rest);
-            *out = rest.fold(sum, |sum, (a, b)| sum + a * b);
+            let blocks = row.chunks(BLOCK).zip(self.x.chunks(BLOCK));
+            *out = blocks.fold(0.0, |sum, (row, x)| sum + dot(s, row, x));
         }
     }
+}
+
+/// The sum of the products of two vectors of one length.
+#[inline(always)]
+fn dot<S: Simd>(s: S, row: &[f32], x: &[f32]) -> f32 {
+    /// Sums that grow side by side: one alone would wait for its last addition.
+    const CHAINS: usize = 4;
+    let (x, x_rest) = x.as_chunks::<16>();
+    let (row, row_rest) = row.as_chunks::<16>();
+    let mut sums = [s.splat_f32(0.0); CHAINS];
+    let (fours, last) = row.as_chunks::<CHAINS>();
+    let (x_fours, x_last) = x.as_chunks::<CHAINS>();
+    for (row, x) in fours.iter().zip(x_fours) {
+        for (sum, (row, x)) in sums.iter_mut().zip(row.iter().zip(x)) {
+            *sum = s.mul_add(*sum, s.load_f32(row), s.load_f32(x));
+        }
+    }
+    for (sum, (row, x)) in sums.iter_mut().zip(last.iter().zip(x_last)) {
+        *sum = s.mul_add(*sum, s.load_f32(row), s.load_f32(x));
+    }
+    let [a, b, c, d] = sums;
+    let sum = s.sum(s.add_f32(s.add_f32(a, b), s.add_f32(c, d)));
+    let rest = row_rest.iter().zip(x_rest);
+    rest.fold(sum, |sum, (a, b)| sum + a * b)
 }
 
 /// Products in another type than the operands', which are converted first.

@@ -17,6 +17,7 @@ mod conv_transpose2d;
 mod cross_entropy;
 mod cross_entropy_backward;
 mod embedding;
+mod expert_linear;
 #[cfg(feature = "fft")]
 mod fft;
 mod flip;
@@ -27,10 +28,12 @@ mod gather;
 mod group_norm;
 mod host;
 mod index_select;
+mod kth_value;
 mod layer_norm;
 #[cfg(feature = "linalg")]
 mod linalg;
 mod linear;
+mod lstm;
 mod lu_pivots_to_permutation;
 mod matmul;
 mod norm_backward;
@@ -57,7 +60,7 @@ use rustorch_runtime::{KernelEntry, KernelTable};
 
 use crate::launch::Launch;
 
-/// Every kernel. What is not here, or in a feature that is left out, the CPU does not do.
+/// Every kernel. The CPU does not run operations that are not here, or whose feature is left out.
 pub(crate) fn table() -> KernelTable<Launch> {
     let kernels = families().into_iter().flat_map(|(_, kernels)| kernels);
     KernelTable::new(kernels.collect())
@@ -73,7 +76,12 @@ fn families() -> Vec<(Option<&'static str>, Vec<KernelEntry<Launch>>)> {
         match cfg!(feature = "llm") {
             true => (
                 Some("llm"),
-                vec![attention::KERNEL, fused_linear::KERNEL, linear::KERNEL],
+                vec![
+                    attention::KERNEL,
+                    expert_linear::KERNEL,
+                    fused_linear::KERNEL,
+                    linear::KERNEL,
+                ],
             ),
             false => (Some("llm"), Vec::new()),
         },
@@ -106,6 +114,7 @@ fn families() -> Vec<(Option<&'static str>, Vec<KernelEntry<Launch>>)> {
                 gather::KERNEL,
                 group_norm::KERNEL,
                 index_select::KERNEL,
+                kth_value::KERNEL,
                 layer_norm::KERNEL,
                 host::KERNEL,
                 lu_pivots_to_permutation::KERNEL,
@@ -129,6 +138,7 @@ fn families() -> Vec<(Option<&'static str>, Vec<KernelEntry<Launch>>)> {
                 within::KERNEL,
             ],
         ),
+        (None, Vec::from(lstm::KERNELS)),
     ]
 }
 
@@ -154,7 +164,7 @@ fn feature(kind: OpKind) -> Option<(&'static str, bool)> {
         | OpKind::Qr
         | OpKind::SolveTriangular
         | OpKind::Svd => Some(("linalg", cfg!(feature = "linalg"))),
-        OpKind::Attention | OpKind::FusedLinear | OpKind::Linear => {
+        OpKind::Attention | OpKind::ExpertLinear | OpKind::FusedLinear | OpKind::Linear => {
             Some(("llm", cfg!(feature = "llm")))
         }
         _ => None,

@@ -88,7 +88,7 @@ struct Row<'a> {
     is_centred: bool,
     /// The gradient of `x`.
     y: &'a mut [f32],
-    /// What of each element is added up, if there is a weight.
+    /// Sums for the weight's gradient, if there is a weight.
     weight_sums: &'a mut [f32],
     bias_sums: &'a mut [f32],
 }

@@ -36,7 +36,7 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
     })
 }
 
-/// Where maxima are, in planes or windows.
+/// Places of maxima, in planes or windows.
 enum Places<'a> {
     Plane(SharedMut<'a, i64>),
     Window(SharedMut<'a, u8>),
@@ -119,8 +119,8 @@ fn fold_windows<T: Copy>(
     });
 }
 
-/// The largest element of each window in `x`, and what `place` makes of where it is in the plane and in the window, less
-/// than the type's largest: the first of equals, the last NaN; 0 for a window that has none.
+/// The largest element of each window in `x`: the first of equals, the last NaN. `place` turns its place in the plane
+/// and in the window into an index, below the type's largest number. A window without elements has 0.
 fn find_largest<T: Ordered, I: PrimInt>(
     x: &[T],
     sides: [Side; 2],
@@ -145,9 +145,9 @@ fn find_largest<T: Ordered, I: PrimInt>(
     missing.for_each(|index| *index = I::zero());
 }
 
-/// Goes through the windows of a plane, one place in the kernel after the other: calls `body` with
-/// windows beside each other, where the first of them has its element there, which is on the
-/// plane, and that element's number. Those of the next are a stride further each.
+/// Goes through the windows of a plane, one place in the kernel after the other. Calls `body` with
+/// adjacent windows. It also passes the first window's element at that place, which is on the
+/// plane, and that element's number. The next windows' elements are a stride further each.
 fn for_runs(
     [down, across]: [Side; 2],
     [height, width]: [usize; 2],

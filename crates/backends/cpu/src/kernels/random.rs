@@ -1,7 +1,8 @@
 //! Random numbers by their definition in the operation.
 //!
-//! Those of single precision and less are computed in single precision, blocks beside each other as
-//! lanes of vectors: even ones exactly, normal ones with errors of a few units of the last place.
+//! Numbers of single precision and less are computed in single precision, with adjacent blocks as
+//! lanes of vectors. Uniform ones are exact. Normal ones have errors of a few units in the last
+//! place.
 
 use std::f32::consts::FRAC_1_SQRT_2;
 
@@ -116,7 +117,7 @@ fn singles<T: Element<Compute = f32>>(
     });
 }
 
-/// Fills `out` with what `f` makes of the blocks from `counter` on.
+/// Fills `out` with the results of `f` for the blocks from `counter` on.
 fn draw(
     level: Level,
     counter: u64,
@@ -162,7 +163,7 @@ impl<F: Fn(Arithmetic, [u32; 4]) -> [f32; 4]> Kernel for Draw<'_, F> {
 /// Two normal numbers of two words, by Box and Muller.
 #[inline(always)]
 fn normals(m: Arithmetic, first: u32, second: u32) -> [f32; 2] {
-    /// The words from √½ of the range on: close to 1, what counts is the distance from it.
+    /// The words from √½ of the range on: close to 1 the distance from it counts.
     const NEAR: u32 = 0xB504_F333;
     /// 2⁻³²
     const UNIT: f32 = 1.0 / 4_294_967_296.0;

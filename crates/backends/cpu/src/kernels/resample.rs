@@ -28,7 +28,7 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
     with_type!(args.output.dtype(), floats T => resample::<T>(&mut args, op.dim))
 }
 
-/// Where the elements of a result are, and what they count.
+/// Places and weights of the elements of a result.
 struct Taps<X> {
     places: Vec<usize>,
     weights: Vec<X>,

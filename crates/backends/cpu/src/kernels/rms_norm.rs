@@ -3,6 +3,7 @@
 use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
+use crate::fold::sum;
 use crate::kernel::{Args, Misuse, for_rows};
 use crate::launch::Launch;
 use crate::simd::{Kernel, Level, Simd};
@@ -13,9 +14,6 @@ pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     layouts: Layouts::Contiguous,
     launch: Launch::Whole(launch),
 };
-
-/// Partial sums that are kept apart, so that the sum is fast and its error small.
-const LANES: usize = 16;
 
 fn accepts(s: &Signature) -> bool {
     s.output().dtype == DType::F32
@@ -56,7 +54,8 @@ impl Kernel for Line<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
         let Self { x, eps, weight, y } = self;
-        let scale = 1.0 / (sum_of_squares(x) / x.len() as f32 + eps).sqrt();
+        let squares = sum(x, |x| x * x) as f32;
+        let scale = 1.0 / (squares / x.len() as f32 + eps).sqrt();
         match weight {
             Some(w) => {
                 (y.iter_mut().zip(x).zip(w)).for_each(|((y, x), w)| *y = x * scale * w);
@@ -64,18 +63,4 @@ impl Kernel for Line<'_> {
             None => y.iter_mut().zip(x).for_each(|(y, x)| *y = x * scale),
         }
     }
-}
-
-#[inline(always)]
-fn sum_of_squares(x: &[f32]) -> f32 {
-    let mut lanes = [0.0f32; LANES];
-    let chunks = x.chunks_exact(LANES);
-    let rest: f32 = chunks.remainder().iter().map(|x| x * x).sum();
-    for chunk in chunks {
-        lanes
-            .iter_mut()
-            .zip(chunk)
-            .for_each(|(sum, x)| *sum += x * x);
-    }
-    lanes.iter().sum::<f32>() + rest
 }

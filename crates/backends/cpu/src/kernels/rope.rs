@@ -36,19 +36,19 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
     Ok(())
 }
 
-/// What a thread prepares for a call: as large as its largest so far. All layers of a model turn
-/// by the same angles, and all tokens with the same frequencies, so those of the last call are kept.
+/// A thread's preparations for a call, as large as its largest so far. All layers of a model turn by
+/// the same angles, and all tokens have the same frequencies. So those of the last call are kept.
 #[derive(Default)]
 struct Scratch {
-    /// What the frequencies are for.
+    /// Operation of the frequencies.
     op: Option<Rope>,
     factors: Option<Vec<f32>>,
     frequencies: Vec<f64>,
-    /// What the turns are for.
+    /// Positions of the turns.
     positions: Vec<i32>,
     /// Cosine and sine, with their magnitude, for each position and pair.
     turns: Vec<(f32, f32)>,
-    /// Where the rows start.
+    /// Starts of the rows.
     starts: Vec<usize>,
 }
 

@@ -1,9 +1,9 @@
-//! Elements put to places along a dimension, or combined with what is there.
+//! Elements are put to places along a dimension, or combined with the elements there.
 
 use std::cmp::Ordering;
 
 use rustorch_ir::ops::{Scatter, ScatterMode};
-use rustorch_ir::{Layout, Op, OpKind, Signature};
+use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, with_type};
@@ -32,6 +32,11 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
         ScatterMode::Set => with_type!(dtype, words T => {
             scatter::<T>(&mut args, op, |_, source| source)
         }),
+        ScatterMode::Add if dtype == DType::F32 && has_many_addends(&args) => {
+            scatter_in::<f32, f64>(&mut args, op, in_double_precision, |sum, x| {
+                sum + f64::from(x)
+            })
+        }
         ScatterMode::Add if dtype.is_float() => with_type!(dtype, floats T => {
             scatter::<T>(&mut args, op, |x, source| x + source)
         }),
@@ -59,7 +64,7 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
     }
 }
 
-/// The larger; NaN where one is NaN.
+/// The larger one; NaN if one is NaN.
 fn larger<T: PartialOrd>(a: T, b: T) -> T {
     match b.partial_cmp(&a) {
         Some(Ordering::Greater) => b,
@@ -68,7 +73,7 @@ fn larger<T: PartialOrd>(a: T, b: T) -> T {
     }
 }
 
-/// The smaller; NaN where one is NaN.
+/// The smaller one; NaN if one is NaN.
 fn smaller<T: PartialOrd>(a: T, b: T) -> T {
     match b.partial_cmp(&a) {
         Some(Ordering::Less) => b,
@@ -84,9 +89,29 @@ fn is_nan<T: PartialOrd>(x: &T) -> bool {
 /// Elements that stay in the nearest caches between being copied and being combined.
 const NEAR: usize = 4096;
 
+/// Addends of a place, on average, from which on they are added in double precision. The conversions of places cost
+/// little then.
+const MANY: usize = 8;
+
+fn has_many_addends(args: &Args) -> bool {
+    let [x, index] = [0, 1].map(|i| args.inputs[i].layout.elements());
+    index >= x.saturating_mul(MANY)
+}
+
 /// Combines elements from places of a slab with others: those of a run, and for each the index that its
 /// place is that many strides behind.
-type Step<T> = dyn Fn(&mut [T], Run, Picks, &[T]) + Sync;
+type Step<T, P> = dyn Fn(&mut [P], Run, Picks, &[T]) + Sync;
+
+/// Calls a function with places for these elements, and gives them the values there.
+type Within<T, P> = fn(&mut [T], &mut dyn FnMut(&mut [P]));
+
+fn in_double_precision(part: &mut [f32], steps: &mut dyn FnMut(&mut [f64])) {
+    let mut sums: Vec<f64> = part.iter().map(|&x| x.into()).collect();
+    steps(&mut sums);
+    part.iter_mut()
+        .zip(sums)
+        .for_each(|(x, sum)| *x = sum as f32);
+}
 
 /// Indices of a dimension of a slab.
 #[derive(Clone, Copy)]
@@ -94,7 +119,7 @@ struct Picks<'a> {
     indices: &'a [i64],
     /// The number of the first among all.
     first: usize,
-    /// Of the dimension.
+    /// Stride of the dimension.
     stride: usize,
     check: &'a Check,
 }
@@ -105,7 +130,17 @@ fn scatter<T: Element>(
     op: &Scatter,
     combine: impl Fn(T, T) -> T + Sync + 'static,
 ) -> Result<(), Misuse> {
-    scatter_by::<T>(args, op, &move |slab, run, picks, new| {
+    scatter_in::<T, T>(args, op, |part, steps| steps(part), combine)
+}
+
+/// The same in places of another type.
+fn scatter_in<T: Element, P: Copy>(
+    args: &mut Args,
+    op: &Scatter,
+    within: Within<T, P>,
+    combine: impl Fn(P, T) -> P + Sync + 'static,
+) -> Result<(), Misuse> {
+    scatter_by::<T, P>(args, op, within, &move |slab, run, picks, new| {
         let slab = &mut slab[run.at..];
         let sources = (picks.first..).zip(picks.indices.iter().zip(new));
         if [run.stride, picks.stride] == [0, 1] {
@@ -128,9 +163,14 @@ fn scatter<T: Element>(
     })
 }
 
-/// Copies `x` and combines with `step`. What is behind different indices of the first dimension is done
-/// in parallel, if that is not the dimension that is indexed.
-fn scatter_by<T: Element>(args: &mut Args, op: &Scatter, step: &Step<T>) -> Result<(), Misuse> {
+/// Copies `x` and combines with `step`. Work for different indices of the first dimension runs in
+/// parallel, unless that dimension is indexed.
+fn scatter_by<T: Element, P>(
+    args: &mut Args,
+    op: &Scatter,
+    within: Within<T, P>,
+    step: &Step<T, P>,
+) -> Result<(), Misuse> {
     let [x, index, source] = [&args.inputs[0], &args.inputs[1], &args.inputs[2]];
     let slabs = if op.dim == 0 { 1 } else { x.shape()[0] };
     let indexed = if op.dim == 0 { 1 } else { index.shape()[0] };
@@ -158,23 +198,25 @@ fn scatter_by<T: Element>(args: &mut Args, op: &Scatter, step: &Step<T>) -> Resu
                 let base = first * slab;
                 old.copy(base, part);
                 let end = (first + part.len() / slab) * picked;
-                for number in ((first * picked).min(all)..end.min(all)).step_by(BLOCK) {
-                    let len = BLOCK.min(end.min(all) - number);
-                    let (indices, new) = (indices.read(number, len), new.stored(number, len));
-                    let mut done = 0;
-                    for run in Runs::new(&lines, number..number + len) {
-                        let some = done..done + run.len;
-                        let picks = Picks {
-                            indices: &indices[some.clone()],
-                            first: number + done,
-                            stride,
-                            check: &check,
-                        };
-                        done = some.end;
-                        let at = run.at - base;
-                        step(part, Run { at, ..run }, picks, &new[some]);
+                within(part, &mut |part| {
+                    for number in ((first * picked).min(all)..end.min(all)).step_by(BLOCK) {
+                        let len = BLOCK.min(end.min(all) - number);
+                        let (indices, new) = (indices.read(number, len), new.stored(number, len));
+                        let mut done = 0;
+                        for run in Runs::new(&lines, number..number + len) {
+                            let some = done..done + run.len;
+                            let picks = Picks {
+                                indices: &indices[some.clone()],
+                                first: number + done,
+                                stride,
+                                check: &check,
+                            };
+                            done = some.end;
+                            let at = run.at - base;
+                            step(part, Run { at, ..run }, picks, &new[some]);
+                        }
                     }
-                }
+                });
             }
         },
     );

@@ -19,7 +19,7 @@ pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     launch: Launch::Whole(launch),
 };
 
-/// Elements between which memory is asked for what comes next.
+/// Number of elements between prefetches.
 const CHUNK: usize = 64;
 
 /// Cost of an element beside an addition.
@@ -87,7 +87,8 @@ impl<T: Real> Kernel for LogLine<'_, T> {
     }
 }
 
-/// What the logarithm of a softmax is less by than an element: in two parts, the larger one first.
+/// Number that the logarithm of a softmax subtracts from an element: in two parts, the larger one
+/// first.
 pub(super) struct LogSum<'a, T> {
     pub(super) x: &'a [T],
     pub(super) max: &'a mut T,

@@ -27,8 +27,8 @@ const WORK: usize = 16;
 /// Elements that are looked at together.
 const CHUNK: usize = 16;
 
-/// How many are kept in order while more are looked for: an insertion moves few then, and is sooner done than one
-/// in a heap.
+/// Number of elements that are kept in order during the search. An insertion moves few then, and is faster than
+/// one in a heap.
 const FEW: usize = 32;
 
 fn accepts(_: &Signature) -> bool {
@@ -68,7 +68,7 @@ fn launch(args: Args) -> Result<(), Misuse> {
 
 /// A number that stands for an element: the less, the less the element is. NaN is the largest, and
 /// zeros of either sign are one.
-trait Keyed: Copy {
+pub(super) trait Keyed: Copy {
     type Key: Ord + Copy + Default + Not<Output = Self::Key> + BitXor<Output = Self::Key>;
     /// Holds a key and a place of 32 bits.
     type Narrow: Packed<Self::Key>;
@@ -114,15 +114,29 @@ keyed! {
 
 /// A key and, for those that are equal, the place of the element: one number, which is compared
 /// fast.
-trait Packed<K>: Ord + Copy {
+pub(super) trait Packed<K>: Ord + Copy + Send + Sync {
+    /// The number without bits.
+    const ZERO: Self;
+    /// Number of bits of key and place.
+    const BITS: u32;
+
     fn new(key: K, place: usize) -> Self;
     fn key(self) -> K;
     fn place(self) -> i64;
+    /// The bits from the one of this number on.
+    fn above(self, bit: u32) -> Self;
+    /// The lowest of them.
+    fn low(self, bits: u32) -> usize;
+    /// These bits, followed by `bits` bits of a number.
+    fn then(self, number: usize, bits: u32) -> Self;
 }
 
 macro_rules! packed {
     ($($type:ty, $key:ty, $place:ty;)+) => {$(
         impl Packed<$key> for $type {
+            const ZERO: Self = 0;
+            const BITS: u32 = <$key>::BITS + <$place>::BITS;
+
             #[inline(always)]
             fn new(key: $key, place: usize) -> Self {
                 Self::from(key) << <$place>::BITS | Self::from(place as $place)
@@ -136,6 +150,21 @@ macro_rules! packed {
             #[inline(always)]
             fn place(self) -> i64 {
                 self as $place as i64
+            }
+
+            #[inline(always)]
+            fn above(self, bit: u32) -> Self {
+                self.checked_shr(bit).unwrap_or(0)
+            }
+
+            #[inline(always)]
+            fn low(self, bits: u32) -> usize {
+                self as usize & ((1 << bits) - 1)
+            }
+
+            #[inline(always)]
+            fn then(self, number: usize, bits: u32) -> Self {
+                (self << bits) | number as Self
             }
         }
     )+};
@@ -211,7 +240,8 @@ fn write<K, P: Packed<K>>(sorted: &[P], best: &mut [i64]) {
 }
 
 /// Offers each element whose key is less than that of the worst so far, with its place. `offer` takes it in and
-/// tells the key of the worst from then on. Of equal ones the first is better, so a later one is none.
+/// returns the key of the worst from then on. Among equal ones the first is better, so a later one is not
+/// offered.
 #[inline(always)]
 fn better<T: Copy, K: Ord + Copy>(
     x: &[T],

@@ -1,4 +1,4 @@
-//! Elements that have to be in a range.
+//! Checks that elements are in a range.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

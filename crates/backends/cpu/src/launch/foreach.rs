@@ -52,7 +52,7 @@ pub(crate) fn updates(part: &Part, kernels: &KernelTable<Launch>) -> Result<Prep
     Ok(Prepared::Foreach(groups.into()))
 }
 
-/// Prepares the reduction of each group, as the steps that they would be by themselves.
+/// Prepares the reduction of each group as its own step.
 pub(crate) fn numbers(step: &Step, kernels: &KernelTable<Launch>) -> Result<Prepared, DeviceError> {
     let part = step.last();
     let no_reduction = || unsupported(part, "no reduction".to_owned());

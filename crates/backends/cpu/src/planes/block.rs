@@ -20,9 +20,9 @@ impl Sums {
     pub(crate) const ZERO: Self = Self([[[0; 64]; ROWS]; 4]);
 }
 
-/// What multiplies panels.
+/// A unit that multiplies panels.
 pub(crate) trait Unit: Copy + Sync {
-    /// What a thread has for it.
+    /// State of a thread for it.
     type Tiles;
 
     /// The machine's vector unit.
@@ -34,8 +34,8 @@ pub(crate) trait Unit: Copy + Sync {
     /// The thread has no others at the same time.
     unsafe fn tiles(self) -> Self::Tiles;
 
-    /// Adds the product of two panels, of `P` and `Q` planes, to `sums`, whose old contents do not
-    /// count if it is the `first`. Meanwhile `ahead` may be brought nearer.
+    /// Adds the product of two panels, of `P` and `Q` planes, to `sums`. If it is the `first`,
+    /// their old contents do not count. Meanwhile `ahead` may be brought nearer.
     ///
     /// Planes `i` and `j` are multiplied where `i + j` is less than the larger number of planes.
     fn multiply<const P: usize, const Q: usize>(
@@ -217,7 +217,8 @@ fn bf16(lanes: __m512i) -> __m512bh {
 /// elements apart.
 ///
 /// # Safety
-/// The machine has AVX-512 F and BW, and the elements of `out` are writable and nobody else's.
+/// The machine has AVX-512 F and BW. The elements of `out` are writable, and no other thread uses
+/// them.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(crate) unsafe fn write<T: Number>(
     Sums(sums): &Sums,

@@ -1,17 +1,17 @@
-//! Matrix products of floats by AMX, which knows one: bf16 times bf16, summed in f32. Those of bf16
-//! also by the vector instruction that does the same.
+//! Matrix products of floats by AMX, which knows one: bf16 times bf16, summed in f32. Products of
+//! bf16 also use the vector instruction that does the same.
 //!
 //! Other types are split into planes of bf16 that add up to them ([`pack`]): an f16 is exactly two,
-//! an f32 exactly three. A product is the sum of the products of the planes ([`block`]), without
-//! those that are smaller than what rounding loses anyway. Of two f32 six products remain, with a
-//! relative error of 2⁻²⁵ before summation, and still take less than half the time of
+//! an f32 exactly three. A product is the sum of the products of the planes ([`block`]). Products
+//! that are smaller than the rounding error are left out. Two f32 have six products left, with a
+//! relative error of 2⁻²⁵ before summation. They still take less than half the time of
 //! multiply-adds in f32. Sums are of 16 neighbours first, so that they lose less than one addition
 //! after the other.
 //!
-//! What planes cannot hold, infinities, NaN and products near the ends of f32's range, is noticed
-//! while packing, and left to the caller. AMX counts denormal numbers as zero: an element or a
-//! product below 2⁻¹²⁶ is lost where the largest elements of both operands are above 2⁻⁴⁰, so that
-//! the loss is 2⁻⁴⁶ of the product of those two at most.
+//! Planes cannot hold infinities, NaN and products near the ends of f32's range. Packing notices
+//! them, and leaves them to the caller. AMX counts denormal numbers as zero. So an element or a
+//! product below 2⁻¹²⁶ is lost, if the largest elements of both operands are above 2⁻⁴⁰. The loss
+//! is at most 2⁻⁴⁶ of the product of those two.
 
 mod block;
 mod pack;
@@ -27,9 +27,8 @@ use block::{Sums, write};
 pub(crate) use pack::Number;
 use pack::{DEPTH, Pair, Role, SIDE, is_tame, pack};
 
-/// Tiles along the sums whose panels, of so many planes, stay in a first-level cache: of `a` alone
-/// with one plane, where each tile of `b` is read once, else of both. With more planes fewer, but
-/// the fewer there are, the more often sums come and go.
+/// Tiles along the sums whose panels, of `planes` planes, stay in a first-level cache. With one
+/// plane each tile of `b` is read once, so panels of `a` alone count; else both count.
 const fn deep(planes: usize) -> usize {
     if planes == 1 { 16 } else { 4 }
 }
@@ -40,7 +39,7 @@ const PACKED: usize = 16 << 10;
 thread_local! {
     /// The operand `a` of this thread's product.
     static LEFT: RefCell<Vec<Pair>> = const { RefCell::new(Vec::new()) };
-    /// What this thread's task needs of `b`.
+    /// Part of `b` for this thread's task.
     static RIGHT: RefCell<Vec<Pair>> = const { RefCell::new(Vec::new()) };
     /// The sums of this thread's task.
     static SUMS: RefCell<Vec<Sums>> = const { RefCell::new(Vec::new()) };
@@ -55,7 +54,7 @@ pub(crate) fn pays([m, k, n]: [usize; 3]) -> bool {
 /// all of a batch. False, with anything in `out`, if the planes cannot hold the operands.
 ///
 /// # Panics
-/// Unless `out` holds the results, or if an operand has fewer elements.
+/// Panics unless `out` has room for the results, or if an operand has too few elements.
 pub(crate) fn multiply<A: Number, B: Number, O: Number, const P: usize, const Q: usize>(
     unit: impl Unit,
     pool: &Pool,
@@ -161,8 +160,8 @@ impl<U: Unit, A: Number, B: Number, O: Number, const P: usize, const Q: usize>
         (self.peaks.into_iter()).all(|peak| is_tame(f32::from_bits(peak.into_inner())))
     }
 
-    /// Packs a panel: what belongs to rows of `a` or columns of `b` from `first` on, of `count`,
-    /// and to the tiles along the sums from `step` on.
+    /// Packs a panel: the rows of `a` or columns of `b` from `first` on, of `count`. Along the sums
+    /// it has the tiles from `step` on.
     fn pack<T: Number, const N: usize>(
         &self,
         matrix: Matrix<T>,
@@ -190,8 +189,8 @@ impl<U: Unit, A: Number, B: Number, O: Number, const P: usize, const Q: usize>
         }
     }
 
-    /// The products of the panels of `left`, which belong to rows from `row` on, with a task's
-    /// columns from `column` on.
+    /// The products of the panels of `left` with a task's columns from `column` on. The panels
+    /// belong to rows from `row` on.
     fn compute(&self, left: &[Pair], batch: usize, row: usize, column: usize) {
         let [m, _, n] = self.sizes;
         let rows = self.task[0].min(m - row).div_ceil(SIDE);

@@ -32,7 +32,7 @@ impl Pair {
     pub(crate) const ZERO: Self = Self([[[0; 64]; ROWS]; 2]);
 }
 
-/// Which operand of the instruction a tile becomes.
+/// Operand of the instruction that a tile becomes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// A row for each row of `a`.
@@ -43,8 +43,8 @@ pub(crate) enum Role {
 
 /// A type of elements. Its functions need AVX-512 F and BW.
 pub(crate) trait Number: Pod + Send + Sync {
-    /// The words of a row of a tile of each of `N` planes, from values that belong into their lower
-    /// halves and others that belong into the upper. Notes in `peak` how large they are.
+    /// The words of a row of a tile of each of `N` planes. The values `low` belong into their lower
+    /// halves, the others into the upper halves. Notes in `peak` how large they are.
     ///
     /// # Safety
     /// The machine has the instructions.
@@ -164,10 +164,10 @@ impl Number for bf16 {
     }
 }
 
-/// Packs a panel from `data`, in which rows of `a` or columns of `b` and what is summed are
-/// `strides` apart and as many as `sizes`: for each 32 along the sums a pair of tiles of each of
-/// `N` planes, with zeros past the ends. Returns the bits of the largest magnitude, which compare as
-/// magnitudes do, NaN above all.
+/// Packs a panel from `data`. The rows of `a` or columns of `b`, and the elements of a sum, are
+/// `strides` apart. `sizes` has their numbers. Each 32 along the sums make a pair of tiles of each
+/// of `N` planes, with zeros past the ends. Returns the bits of the largest magnitude, which
+/// compare as magnitudes do, NaN above all.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(crate) fn pack<T: Number, const N: usize>(
     s: Avx512,
@@ -229,8 +229,8 @@ pub(crate) fn pack<T: Number, const N: usize>(
     unsafe { T::largest(peak) }
 }
 
-/// The words of planes of values that add up to them, or nearly, each the bf16 that is nearest to
-/// what those before leave.
+/// The words of planes of values that add up to them, or nearly. Each is the bf16 nearest to the
+/// rest that those before leave.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn planes<const N: usize>(mut low: __m512, mut high: __m512, peak: &mut __m512i) -> [__m512i; N] {

@@ -1,23 +1,24 @@
 //! Activations as the kernels read them: rows of `x` cut into slabs of 256 values.
 //!
 //! For float weights a slab is the values themselves. For block formats they are rounded to 8 bits
-//! as llama.cpp rounds them, so that its logits are met closely: one scale for as many values as a
-//! block of the weights has, 32 (with the scale rounded to f16, its `Q8_0`) or 256 (its `Q8_K`).
-//! They carry the sums that correct for weight codes being without sign.
+//! as llama.cpp rounds them, so that its logits are met closely. One scale is for as many values as
+//! a block of the weights has. These are 32 (with the scale rounded to f16, its `Q8_0`) or 256 (its
+//! `Q8_K`). They carry the sums that correct for weight codes being without sign.
 
 use crate::simd::{Simd, map};
 use bytemuck::{Pod, Zeroable};
 use half::f16;
+use rustorch_quant::Block;
 
 /// Values in a slab, the unit in which kernels go along a row. The last slab of a row is filled up
 /// with zeros.
 pub(crate) const SLAB: usize = 256;
 
 /// Values that share a scale at least.
-const SCALED: usize = 32;
+pub(crate) const SCALED: usize = 32;
 
-/// How the codes of a weight format relate to values: value = scale × (code − zero point), or
-/// = scale × code − minimum.
+/// Relation of a weight format's codes to values: value = scale × (code − zero point), or = scale ×
+/// code − minimum.
 #[derive(Clone, Copy)]
 pub(crate) enum Offset {
     ZeroPoint(u8),
@@ -27,6 +28,18 @@ pub(crate) enum Offset {
 }
 
 impl Offset {
+    /// The relation of a format.
+    pub(crate) const fn of<B: Block>() -> Self {
+        let (least, most) = (*B::CODES.start(), *B::CODES.end());
+        if B::HAS_MINIMA {
+            Self::Minimum
+        } else if most.abs_diff(least) > 127 {
+            Self::Bias
+        } else {
+            Self::ZeroPoint(least.unsigned_abs())
+        }
+    }
+
     /// The code of zero, where there is one.
     pub(crate) const fn zero_point<S: Simd>(self) -> u8 {
         match self {
@@ -37,7 +50,7 @@ impl Offset {
     }
 }
 
-/// What the rounding of activations needs to know of the weights that meet them.
+/// Properties of weights that the rounding of activations depends on.
 #[derive(Clone, Copy)]
 pub(crate) struct Scheme {
     pub(crate) offset: Offset,
@@ -49,8 +62,8 @@ pub(crate) struct Scheme {
 
 /// 256 rounded activations: value `i` is `scales[lane_of(i / 16)] × codes[i]`.
 ///
-/// What belongs to 16 values lies in the order of [`lane_of`]. Sums over groups of 32 are in the
-/// lane of their first half, with zero in the other.
+/// Data of 16 values lies in the order of [`lane_of`]. Sums over groups of 32 are in the lane of
+/// their first half, with zero in the other.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub(crate) struct Rounded {
@@ -64,7 +77,7 @@ pub(crate) struct Rounded {
     pub(crate) corrections: [i32; 16],
 }
 
-/// The lane that holds what belongs to values `16 × sixteen` and up of a slab: where
+/// The lane of the data of values `16 × sixteen` and up of a slab: where
 /// [`crate::simd::Simd::sum_quarters`] leaves their sum.
 pub(crate) const fn lane_of(sixteen: usize) -> usize {
     4 * (sixteen % 4) + sixteen / 4

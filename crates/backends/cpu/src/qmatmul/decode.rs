@@ -17,11 +17,11 @@ pub(crate) const STREAMS: usize = 4;
 /// weights that caches hold.
 const SHORT: usize = 4;
 
-/// How far ahead of its use memory is asked for, in bytes of a stream.
+/// Distance of prefetches before the use of memory, in bytes of a stream.
 const AHEAD: usize = 1024;
 
-/// The product of the rows of weights from `first` on, one for each of `y`'s columns, with all rows
-/// of activations, one for each of `y`'s rows.
+/// The product of the rows of weights from `first` on with all rows of activations. Each row of
+/// weights is one of `y`'s columns, and each row of activations one of `y`'s rows.
 pub(crate) struct Decode<'a, O: Operand> {
     pub(crate) weights: Matrix<'a, O>,
     pub(crate) first: usize,
@@ -59,8 +59,8 @@ impl<O: Operand> Decode<'_, O> {
         self.tokens::<S, R, 1>(s, columns, token);
     }
 
-    /// Multiplies rows of weights with the rows of activations from `token` on, `T` at a time while
-    /// so many are left. Returns the first that is left.
+    /// Multiplies rows of weights with the rows of activations from `token` on. It takes `T` at a
+    /// time while so many are left. Returns the first that is left.
     #[inline(always)]
     fn tokens<S: Simd, const R: usize, const T: usize>(
         &mut self,

@@ -1,10 +1,10 @@
 //! Products with a few rows of activations: one loop over the rows of several matrices of weights,
-//! and over what is done to the results.
+//! and over the operations on the results.
 
-use super::Scratch;
 use super::decode::STREAMS;
 use super::tile::{Output, Tile};
 use super::weight::Weight;
+use super::{Scratch, convert_all};
 use crate::math::{Real, gelu_tanh, relu, silu};
 use crate::pool::Pool;
 use crate::simd::{Arithmetic, Kernel, Level, Simd};
@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 
 /// Bytes of weights that are worth a chunk of their own.
-const CHUNK_BYTES: usize = 8 << 10;
+pub(super) const CHUNK_BYTES: usize = 8 << 10;
 /// Chunks for each thread, so that one which is late is no great loss: no more, as each begins with
 /// a wait for memory.
 const CHUNKS: usize = 4;
@@ -25,7 +25,7 @@ pub(crate) struct Projection<'a> {
     pub(crate) y: &'a mut [f32],
 }
 
-/// What is done to the results, where the first product's lie.
+/// Operations on the results, which lie where the first product's do.
 #[derive(Clone, Copy)]
 pub(crate) enum Epilogue<'a> {
     Nothing,
@@ -35,10 +35,10 @@ pub(crate) enum Epilogue<'a> {
     Gate(ActivationKind),
 }
 
-/// Computes the products of `t` rows `x` and what is done to them.
+/// Computes the products of `t` rows `x` and the operations on them.
 ///
 /// # Panics
-/// Unless all have the sizes that belong together.
+/// Panics unless all sizes match.
 pub(crate) fn multiply(
     pool: &Pool,
     level: Level,
@@ -133,7 +133,7 @@ impl<'a> Activations<'a> {
         let mut converted = 0;
         for (Projection { w, .. }, part) in products.iter().zip(&parts) {
             if part.end > converted {
-                (w.weight_type().kernels().convert)(level, pool, x, t, &mut slabs[part.clone()]);
+                convert_all(level, pool, w, (x, t), &mut slabs[part.clone()]);
                 converted = part.end;
             }
         }

@@ -13,11 +13,11 @@ pub(crate) type Sums = [f32; ROWS];
 /// Rows of `y` that are asked for ahead of being written.
 const AHEAD: usize = 8;
 
-/// The product of the rows of weights from `first` on, one for each of `y`'s columns, with the rows
-/// of activations from `token` on, one for each of `y`'s rows.
+/// The product of the rows of weights from `first` on with the rows of activations from `token` on.
+/// Each row of weights is one of `y`'s columns, and each row of activations one of `y`'s rows.
 pub(crate) struct Gemm<'a, O: Operand> {
     pub(crate) weights: Matrix<'a, O>,
-    /// As many rows at most as [`Operand::Pairs`] hold.
+    /// The first row of weights. There are at most as many as [`Operand::Pairs`] hold.
     pub(crate) first: usize,
     /// The first slabs of all rows of activations, then their second slabs and so on.
     pub(crate) x: &'a [O::X],
@@ -25,8 +25,8 @@ pub(crate) struct Gemm<'a, O: Operand> {
     pub(crate) tokens: usize,
     pub(crate) token: usize,
     pub(crate) y: Tile<'a>,
-    /// Where `y` grows, whatever its place in memory: a token's sums for each panel, then the next
-    /// token's. Overwritten.
+    /// Sums of `y`, whatever its place in memory: a token's sums for each panel, then the next
+    /// token's.
     pub(crate) sums: &'a mut Vec<Sums>,
 }
 
@@ -98,9 +98,9 @@ const fn pairs<O: Operand, S: Simd>() -> bool {
     if O::FLOATS { S::SUMS >= 12 } else { S::PAIRS }
 }
 
-/// Adds the products of the panels with the first slabs of `x` to the first of `sums`, `T` slabs at
-/// a time while so many are left, and leaves the rest of both. What a level has no registers for is not
-/// compiled: `const` decides.
+/// Adds the products of the panels with the first slabs of `x` to the first of `sums`. It takes `T`
+/// slabs at a time while so many are left, and leaves the rest of both. Code for more registers than a
+/// level has is not compiled: `const` decides.
 #[inline(always)]
 fn multiply<O: Operand, S: Simd, const T: usize>(
     s: S,

@@ -1,12 +1,12 @@
-//! `y = x · Wᵀ`, the product that a language model spends its time in, with `W` in a block format
-//! or of floats.
+//! `y = x · Wᵀ`, the product that dominates language models, with `W` in a block format or of
+//! floats.
 //!
 //! [`linear`] converts the activations once (`activations`) and then goes one of two ways. For a
 //! few rows it streams the weights from memory as they are (`decode`). For many it unpacks them,
-//! panel by panel, into a form in which one vector instruction serves 16 rows of weights (`gemm`).
-//! Both are written once, over three things that vary on their own: the type of the weights
-//! (`operand`; `quantized` with one file a format in `formats`, or `float`) and the machine's
-//! vector instructions ([`Level`]).
+//! panel by panel (`gemm`). In that form one vector instruction serves 16 rows of weights. Both are
+//! written once, over things that vary on their own. One is the type of the weights (`operand`;
+//! `quantized` with one file a format in `formats`, or `float`). The other is the machine's vector
+//! instructions ([`Level`]).
 //!
 //! A row's result depends on nothing but its operands and the way: neither on the number of threads
 //! nor on how rows are shared among them. The two ways add in different orders, so they differ in
@@ -14,6 +14,7 @@
 
 mod activations;
 mod decode;
+mod experts;
 pub(crate) mod few;
 mod float;
 mod formats;
@@ -27,6 +28,7 @@ mod tiled;
 mod weight;
 
 pub(crate) use decode::MAX_TOKENS as MAX_FEW;
+pub(crate) use experts::Experts;
 pub use scratch::Scratch;
 pub use weight::{Weight, WeightError, WeightType};
 
@@ -53,7 +55,7 @@ const CHUNKS: usize = 4;
 /// come and go.
 const CHUNK_TOKENS: usize = 512;
 
-/// Does half of what [`linear`] multiplies only fill rows of `k` elements up?
+/// Is half of the multiplications in [`linear`] only padding of rows of `k` elements?
 pub(crate) fn pads(k: usize) -> bool {
     k.next_multiple_of(SLAB) >= 2 * k
 }
@@ -65,7 +67,7 @@ pub(crate) fn pads(k: usize) -> bool {
 /// products are in f32. Sums are in f32.
 ///
 /// # Panics
-/// Unless `x` holds `t × k` and `y` holds `t × n` values.
+/// Panics unless `x` holds `t × k` and `y` holds `t × n` values.
 // Inlined, so that builds without the feature `llm`, which do not call it, compile no product.
 #[inline]
 pub fn linear(
@@ -153,8 +155,8 @@ impl Linear<'_> {
 }
 
 impl Linear<'_> {
-    /// Computes large products of f32 whose rows would have to be filled up by a quarter or more as those of any
-    /// matrices. Others are twice as fast by slabs, by measurement.
+    /// Computes large products of f32 as those of any matrices. The condition is that their rows would have
+    /// to be filled up by a quarter or more. Others are twice as fast by slabs, by measurement.
     fn as_matrices(&mut self) -> bool {
         let (n, k) = (self.w.n(), self.w.k());
         let sizes = [self.t, k, n];
@@ -192,22 +194,59 @@ fn compute<O: Operand>(product: Linear<'_>) {
     } = product;
     let weights = Matrix::<O>::new(bytemuck::cast_slice(w.bytes()), w.n());
     let slabs = scratch.slabs::<O::X>(w.k().div_ceil(SLAB) * t);
-    convert::<O>(level, pool, x, t, bytemuck::cast_slice_mut(slabs));
+    convert_all(level, pool, w, (x, t), bytemuck::cast_slice_mut(slabs));
     multiply(level, pool, weights, slabs, Output::new(y, w.n()), t);
 }
 
-/// Converts `t` rows of activations to slabs, as [`Convert`] does.
-fn convert<O: Operand>(level: Level, pool: &Pool, x: &[f32], t: usize, slabs: &mut [u8]) {
-    let slabs: &mut [O::X] = bytemuck::cast_slice_mut(slabs);
-    pool.for_each_chunk(slabs, CHUNK_SLABS, &|start, slabs| {
-        level.run(Convert::<O> { x, t, start, slabs });
+/// Rows of activations, each of `k`.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows<'a> {
+    x: &'a [f32],
+    k: usize,
+    /// The numbers of the rows, if they are not all in order.
+    numbers: Option<&'a [usize]>,
+}
+
+impl<'a> Rows<'a> {
+    fn count(self) -> usize {
+        self.numbers.map_or(self.x.len() / self.k, <[_]>::len)
+    }
+
+    #[inline(always)]
+    fn row(self, row: usize) -> &'a [f32] {
+        let row = self.numbers.map_or(row, |numbers| numbers[row]);
+        &self.x[row * self.k..][..self.k]
+    }
+}
+
+/// Converts `t` rows of activations to the slabs that products with `w` read.
+fn convert_all(
+    level: Level,
+    pool: &Pool,
+    w: &Weight<'_>,
+    (x, t): (&[f32], usize),
+    slabs: &mut [u8],
+) {
+    let kernels = w.weight_type().kernels();
+    let rows = Rows {
+        x,
+        k: x.len() / t,
+        numbers: None,
+    };
+    pool.for_each_chunk(slabs, CHUNK_SLABS * kernels.slab, &|start, slabs| {
+        (kernels.convert)(level, rows, start / kernels.slab, slabs);
     });
+}
+
+/// Converts rows of activations to slabs, from slab `start` on, as [`Convert`] does.
+fn convert<O: Operand>(level: Level, rows: Rows<'_>, start: usize, slabs: &mut [u8]) {
+    let slabs = bytemuck::cast_slice_mut(slabs);
+    level.run(Convert::<O> { rows, start, slabs });
 }
 
 /// Cuts rows of activations into slabs: the first of all rows, then the second of all and so on.
 struct Convert<'a, O: Operand> {
-    x: &'a [f32],
-    t: usize,
+    rows: Rows<'a>,
     /// The first of `slabs` among all.
     start: usize,
     slabs: &'a mut [O::X],
@@ -218,10 +257,9 @@ impl<O: Operand> Kernel for Convert<'_, O> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let k = self.x.len() / self.t;
+        let t = self.rows.count();
         for (i, slab) in (self.start..).zip(self.slabs) {
-            let row = &self.x[i % self.t * k..][..k];
-            let values = &row[i / self.t * SLAB..];
+            let values = &self.rows.row(i % t)[i / t * SLAB..];
             if let Some(values) = values.first_chunk() {
                 O::convert(s, values, slab);
             } else {
@@ -266,19 +304,48 @@ fn multiply<O: Operand>(
         let (first, token) = (chunk % row_chunks * rows, chunk / row_chunks * tokens);
         // SAFETY: chunks have different rows or different columns.
         let y = unsafe { y.tile(token..t.min(token + tokens), first..n.min(first + rows)) };
+        let x = bytemuck::cast_slice(x);
+        let part = Many {
+            first,
+            x,
+            tokens: t,
+            token,
+            y,
+        };
+        part.multiply::<O>(level, weights);
+    });
+}
+
+/// A product of the rows of weights from `first` on with the rows of activations from `token` on, see
+/// [`gemm::Gemm`].
+pub(crate) struct Many<'a> {
+    first: usize,
+    x: &'a [u8],
+    tokens: usize,
+    token: usize,
+    y: Tile<'a>,
+}
+
+impl Many<'_> {
+    fn multiply<O: Operand>(self, level: Level, weights: Matrix<'_, O>) {
         SUMS.with_borrow_mut(|sums| {
             let gemm = gemm::Gemm {
                 weights,
-                first,
-                x,
-                tokens: t,
-                token,
-                y,
+                first: self.first,
+                x: bytemuck::cast_slice(self.x),
+                tokens: self.tokens,
+                token: self.token,
+                y: self.y,
                 sums,
             };
             O::multiply_many(level, gemm);
         });
-    });
+    }
+}
+
+/// Multiplies rows of weights with many rows of activations, on this thread.
+fn many<O: Operand>(level: Level, w: &Weight<'_>, part: Many<'_>) {
+    part.multiply::<O>(level, Matrix::new(bytemuck::cast_slice(w.bytes()), w.n()));
 }
 
 thread_local! {

@@ -1,4 +1,4 @@
-//! What a type of weights must offer to be multiplied.
+//! Interface of a type of weights that can be multiplied.
 
 use super::activations::SLAB;
 use super::gemm::Gemm;
@@ -10,7 +10,7 @@ pub(crate) const ROWS: usize = 16;
 
 /// A type of weights.
 pub(crate) trait Operand: Sized {
-    /// What rows are made of: a block of a format, or a float.
+    /// Element of rows: a block of a format, or a float.
     type Element: Pod + Sync;
     /// 256 weights of a row.
     type Slab: Pod;
@@ -19,7 +19,7 @@ pub(crate) trait Operand: Sized {
     /// The slabs of 16 rows with the rows side by side, ready to be multiplied by many slabs of
     /// activations.
     type Panel: Pod;
-    /// As many pairs of panels as fit a first-level cache beside the activations.
+    /// Pairs of panels that fit a first-level cache beside the activations.
     type Pairs: Pod + AsMut<[[Self::Panel; 2]]>;
 
     /// Are they floats? Their products need no registers but for the operands and the sums.
@@ -86,7 +86,7 @@ impl<'a, O: Operand> Matrix<'a, O> {
         self.rows
     }
 
-    /// Whole slabs of a row, and what is left of it.
+    /// Whole slabs of a row, and the rest.
     #[inline(always)]
     pub(crate) fn row(self, row: usize) -> (&'a [O::Slab], &'a [O::Element]) {
         let row = &self.elements[row * self.len..][..self.len];

@@ -1,11 +1,11 @@
 //! Products of block formats with rounded activations, in integers within a group of weights.
 //!
-//! A group of weights is `a × code − b` with codes without sign, so its product with activations
-//! `scale × x` is `scale × (a × Σ code·x − b × Σ x)`, where the last sum comes with the
-//! activations. Formats with a zero point have `b = a × zero point`; there the sum of products is
-//! corrected in integers. A format's own part is [`Unpack`].
+//! A group of weights is `a × code − b` with codes without sign. So its product with activations
+//! `scale × x` is `scale × (a × Σ code·x − b × Σ x)`. The last sum comes with the activations.
+//! Formats with a zero point have `b = a × zero point`; there the sum of products is corrected in
+//! integers. A format's own part is [`Unpack`].
 
-use super::activations::{Offset, Rounded, SLAB, Scheme, lane_of};
+use super::activations::{Offset, Rounded, SCALED, SLAB, Scheme, lane_of};
 #[cfg(target_arch = "x86_64")]
 use super::gemm::Gemm;
 use super::operand::{Operand, ROWS};
@@ -15,15 +15,14 @@ use super::tiled::{self, Tiled};
 use crate::simd::Level;
 use crate::simd::{Simd, from_fn, map, transpose};
 use bytemuck::{Pod, Zeroable};
+use rustorch_quant::Block;
 use std::marker::PhantomData;
 
 /// A block format, as the kernels read it.
-pub(crate) trait Unpack: Pod + Sync {
+pub(crate) trait Unpack: Block + Sync {
     /// The blocks of 256 weights.
     type Slab: Pod;
-    /// Weights that share a scale: 16 or 32.
-    const GROUP: usize;
-    const OFFSET: Offset;
+    const OFFSET: Offset = Offset::of::<Self>();
     /// Bytes that hold a scale times a code less the zero point, if scales are integers.
     #[cfg(target_arch = "x86_64")]
     const PRODUCT_BYTES: usize = 1;
@@ -38,7 +37,7 @@ pub(crate) struct Unpacked<S: Simd> {
     pub(crate) scales: S::F,
     /// Ignored for formats with a zero point.
     pub(crate) minima: S::F,
-    /// What scales and minima are multiples of, the same in all lanes.
+    /// Units of scales and minima, the same in all lanes.
     pub(crate) units: [S::F; 2],
 }
 
@@ -75,12 +74,12 @@ pub(crate) struct Blocks<B>(PhantomData<B>);
 impl<B: Unpack> Blocks<B> {
     pub(super) const SCHEME: Scheme = Scheme {
         offset: B::OFFSET,
-        group: B::GROUP,
-        scaled: SLAB / (size_of::<B::Slab>() / size_of::<B>()),
+        group: if B::GROUP < SCALED { B::GROUP } else { SCALED },
+        scaled: if B::LEN == SLAB { SLAB } else { SCALED },
     };
 
-    /// Puts the slabs of rows side by side. Returns what each row's scales and minima there are
-    /// multiples of.
+    /// Puts the slabs of rows side by side. Returns the units of each row's scales and minima
+    /// there.
     #[inline(always)]
     pub(super) fn gather<S: Simd>(
         s: S,
@@ -192,10 +191,11 @@ impl<B: Unpack> Operand for Blocks<B> {
         x: &[Rounded; T],
     ) -> [[S::F; P]; T] {
         let one_scale = Self::SCHEME.scaled == SLAB;
-        let steps = B::GROUP / 4;
+        let size = Self::SCHEME.group;
+        let steps = size / 4;
         let mut sums = [[s.splat_f32(0.0); P]; T];
-        for group in 0..SLAB / B::GROUP {
-            let lane = lane_of(group * B::GROUP / 16);
+        for group in 0..SLAB / size {
+            let lane = lane_of(group * size / 16);
             let mut dots = [[s.splat_i32(0); P]; T];
             if is_corrected::<S>(B::OFFSET) {
                 for (dots, x) in dots.iter_mut().zip(x) {

@@ -2,8 +2,8 @@
 
 use bytemuck::{Pod, Zeroable};
 
-/// Memory that products work in. It grows to what the largest product needs and is then reused: no
-/// allocation for a token.
+/// Memory that products work in. It grows to the size for the largest product and is then reused:
+/// no allocation for a token.
 #[derive(Default)]
 pub struct Scratch {
     lines: Vec<Line>,
@@ -15,7 +15,7 @@ pub struct Scratch {
 struct Line([u8; 64]);
 
 impl Scratch {
-    /// No memory yet.
+    /// Scratch memory of size 0.
     pub fn new() -> Self {
         Self::default()
     }

@@ -45,7 +45,7 @@ struct Stored {
 }
 
 impl Stored {
-    /// Blocks of random codes and scales; their f16 (or f32) scales are gaussian too.
+    /// Blocks of random bytes, of those whose values are numbers of about 1.
     fn random(weight_type: WeightType, n: usize, k: usize, noise: &mut Noise) -> Self {
         let gaussians = noise.gaussians(n * k);
         let bytes: Vec<u8> = match weight_type {
@@ -60,15 +60,8 @@ impl Stored {
                 .collect(),
             WeightType::Block(format) => {
                 let mut bytes = vec![0; format.row_bytes(k).unwrap() * n];
-                bytes.fill_with(|| noise.next_u64() as u8);
                 for block in bytes.chunks_exact_mut(format.block_bytes()) {
-                    for &at in scales_at(format) {
-                        let scale = half::f16::from_f32(noise.gaussian());
-                        block[at..at + 2].copy_from_slice(&scale.to_le_bytes());
-                    }
-                    if format == BlockFormat::Q8K {
-                        block[..4].copy_from_slice(&noise.gaussian().to_le_bytes());
-                    }
+                    random_block(format, block, noise);
                 }
                 bytes
             }
@@ -104,16 +97,16 @@ impl Stored {
     }
 }
 
-/// Where a block has f16 scales.
-fn scales_at(format: BlockFormat) -> &'static [usize] {
-    match format {
-        BlockFormat::Q4_0 | BlockFormat::Q5_0 | BlockFormat::Q8_0 => &[0],
-        BlockFormat::Q4_1 | BlockFormat::Q5_1 | BlockFormat::Q8_1 => &[0, 2],
-        BlockFormat::Q4K | BlockFormat::Q5K => &[0, 2],
-        BlockFormat::Q2K => &[80, 82],
-        BlockFormat::Q3K => &[108],
-        BlockFormat::Q6K => &[208],
-        BlockFormat::Q8K => &[],
+fn random_block(format: BlockFormat, block: &mut [u8], noise: &mut Noise) {
+    let mut values = vec![0.0; format.block_len()];
+    loop {
+        block.fill_with(|| noise.next_u64() as u8);
+        format.dequantize(block, &mut values).unwrap();
+        let total: f32 = values.iter().map(|value| value.abs()).sum();
+        let mean = total / values.len() as f32;
+        if (0.125..8.0).contains(&mean) && values.iter().all(|value| value.is_finite()) {
+            return;
+        }
     }
 }
 
@@ -246,6 +239,68 @@ fn levels_ways_and_threads_agree() {
                 None => {}
             }
             better = Some((many, level.name()));
+        }
+    }
+}
+
+/// The product that every row has with its expert, in groups of the rows that chose it.
+fn grouped(
+    level: Level,
+    stored: &Stored,
+    (x, sharing): (&[f32], usize),
+    chosen: &[usize],
+) -> Vec<f32> {
+    let (w, count) = (stored.weight(), chosen.iter().max().unwrap() + 1);
+    let (n, k) = (w.n() / count, w.k());
+    let bytes = w.bytes().len() / count;
+    let mut y = vec![f32::NAN; chosen.len() * n];
+    for expert in 0..count {
+        let rows: Vec<usize> = (0..chosen.len()).filter(|&i| chosen[i] == expert).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        let x: Vec<f32> = (rows.iter())
+            .flat_map(|row| x[row / sharing * k..][..k].iter().copied())
+            .collect();
+        let own = Weight::new(w.weight_type(), &w.bytes()[expert * bytes..][..bytes], n, k);
+        let results = product(level, 1, &own.unwrap(), &x, rows.len());
+        for (row, result) in rows.iter().zip(results.chunks(n)) {
+            y[row * n..][..n].copy_from_slice(result);
+        }
+    }
+    y
+}
+
+#[test]
+fn rows_that_choose_experts_have_their_products() {
+    let mut noise = Noise(4);
+    for weight_type in types() {
+        let k = *row_sizes(weight_type).last().unwrap();
+        let (experts, n) = (5, 37);
+        let stored = Stored::random(weight_type, experts * n, k, &mut noise);
+        // One row for all slots, a row for each slot, few and many rows of an expert, and none.
+        for (t, slots, sharing) in [(1, 4, 4), (1, 1, 1), (3, 2, 1), (20, 2, 2), (29, 1, 1)] {
+            let rows = t * slots;
+            let mut chosen: Vec<usize> =
+                (0..rows).map(|_| (noise.next_u64() % 3) as usize).collect();
+            chosen[0] = experts - 1;
+            let x = noise.gaussians(rows / sharing * k);
+            for level in Level::available() {
+                let expected = grouped(level, &stored, (&x, sharing), &chosen);
+                for threads in [1, 3] {
+                    let mut y = vec![f32::NAN; rows * n];
+                    let product = Experts {
+                        w: stored.weight(),
+                        n,
+                        x: &x,
+                        sharing,
+                        chosen: &chosen,
+                        y: &mut y,
+                    };
+                    product.multiply(&Pool::new(threads), level, &mut Scratch::new());
+                    assert_eq!(y, expected, "{weight_type} {level} {t} {slots} {threads}");
+                }
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// A matrix of which disjoint rectangles may be written at the same time.
+/// A matrix whose disjoint rectangles may be written at the same time.
 #[derive(Clone, Copy)]
 pub(crate) struct Output<'a> {
     start: *mut f32,
@@ -25,6 +25,8 @@ pub(crate) struct Tile<'a> {
     columns: usize,
     /// From a row to the next.
     stride: usize,
+    /// The places of the rows, if they do not follow each other.
+    places: Option<&'a [usize]>,
     matrix: PhantomData<&'a mut [f32]>,
 }
 
@@ -52,7 +54,24 @@ impl<'a> Output<'a> {
             rows: rows.len(),
             columns: columns.len(),
             stride: self.columns,
+            places: None,
             matrix: PhantomData,
+        }
+    }
+
+    /// Some columns of the rows at `places`, neither empty.
+    ///
+    /// # Safety
+    /// The places are different. Rectangles that exist at the same time must not overlap.
+    pub(crate) unsafe fn scattered(&self, places: &'a [usize], columns: Range<usize>) -> Tile<'a> {
+        let rows = self.len / self.columns;
+        assert!(places.iter().all(|&place| place < rows));
+        // SAFETY: promised by the caller. A row is taken at its place, which was checked.
+        let tile = unsafe { self.tile(0..rows, columns) };
+        Tile {
+            rows: places.len(),
+            places: Some(places),
+            ..tile
         }
     }
 }
@@ -70,6 +89,7 @@ impl Tile<'_> {
     #[inline(always)]
     pub(crate) fn row(&mut self, row: usize) -> &mut [f32] {
         assert!(row < self.rows);
+        let row = self.places.map_or(row, |places| places[row]);
         // SAFETY: the row lies within the matrix, as the rectangle does, and belongs to this
         // rectangle alone.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(row * self.stride), self.columns) }
@@ -94,6 +114,29 @@ mod tests {
             matrix,
             [0.0, 0.0, 2.0, 2.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 3.0]
         );
+    }
+
+    #[test]
+    fn rows_are_at_their_places() {
+        let mut matrix = [0.0; 12];
+        let output = Output::new(&mut matrix, 3);
+        // SAFETY: the places are different, and there is one tile.
+        let mut tile = unsafe { output.scattered(&[3, 1], 1..3) };
+        assert_eq!((tile.rows(), tile.columns()), (2, 2));
+        tile.row(0).fill(1.0);
+        tile.row(1)[1] = 2.0;
+        assert_eq!(
+            matrix,
+            [0.0, 0.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0]
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "place < rows")]
+    fn places_lie_within_the_matrix() {
+        let mut matrix = [0.0; 12];
+        // SAFETY: there is one tile at most.
+        unsafe { Output::new(&mut matrix, 4).scattered(&[0, 3], 0..2) };
     }
 
     #[test]

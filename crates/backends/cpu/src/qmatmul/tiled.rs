@@ -1,13 +1,13 @@
 //! Products with many rows of activations on the matrix unit, [`crate::simd::amx`].
 //!
-//! A product of tiles takes the same time whatever its depth, so it should be 64 weights deep, more
-//! than share a scale. If the activations of a slab share one and the weights' scales are integers,
-//! these are multiplied into the codes beforehand. What comes of it has up to 14 bits: its low and
-//! its high bytes are two tiles, and sums over the slab are exact. The minima's part is a product of
-//! small integers in bf16, exact too.
+//! A product of tiles takes the same time whatever its depth, so it should be 64 weights deep. Fewer
+//! weights share a scale. The activations of a slab may share a scale, and the weights' scales may
+//! be integers. These scales are then multiplied into the codes beforehand. The products have up to
+//! 14 bits: their low and their high bytes are two tiles, and sums over the slab are exact. The
+//! minima's part is a product of small integers in bf16, exact too.
 //!
-//! If activations have a scale for every 32, as the weights do, the two tiles are the first and the
-//! second 32 of 64 weights, with zeros in place of the others.
+//! Activations may have a scale for every 32, as the weights do. Then the tiles are the two halves
+//! of 64 weights. Zeros replace the other half.
 
 use super::activations::{Offset, Rounded, SLAB, lane_of};
 use super::gemm::Gemm;
@@ -41,8 +41,7 @@ struct Panel {
     codes: [[amx::Bytes; 2]; SLAB / DEPTH],
     /// Minima as integers in bf16, each twice to meet [`Rounded::split_sums`].
     minima: amx::Bytes,
-    /// Each row's scale and minimum: for each 32 weights, or in the first place what the slab's
-    /// are multiples of.
+    /// Each row's scale and minimum: for each 32 weights, or in the first place the slab's units.
     scales: [[[f32; ROWS]; 2]; SLAB / 32],
 }
 
@@ -188,8 +187,9 @@ fn twice<S: Simd>(s: S, lanes: [i32; ROWS]) -> S::V {
     s.load(bytemuck::cast_ref(&lanes))
 }
 
-/// The unit's part of a product of a panel with activations: products of the two tiles of codes with
-/// the first 16 rows of activations are in tiles 0 and 1, those with the others in 2 and 3.
+/// The unit's part of a product of a panel with activations. Tiles 0 and 1 have products of the two
+/// tiles of codes with the first 16 rows of activations. Tiles 2 and 3 have the products with the
+/// others.
 struct Unit<'a> {
     tiles: &'a mut Tiles,
     x: &'a [Rounded; TOKENS],
@@ -198,7 +198,7 @@ struct Unit<'a> {
 }
 
 impl Unit<'_> {
-    /// Reads what lies at a byte of the rows of activations into tiles 4 and 5.
+    /// Reads the bytes at an offset of the rows of activations into tiles 4 and 5.
     #[inline(always)]
     fn load(&mut self, offset: usize) {
         assert!(offset + amx::ROW_BYTES <= size_of::<Rounded>());
@@ -222,8 +222,8 @@ impl Unit<'_> {
         self.tiles.zero::<3>();
     }
 
-    /// Multiplies codes. Those of the first tile have a sign if `signed`, those of the second one
-    /// have, and are left out if there is but `one`.
+    /// Multiplies codes. The codes of the first tile have a sign if `signed`. The codes of the
+    /// second tile always have one, and are left out if there is but `one`.
     #[inline(always)]
     fn multiply(&mut self, step: usize, codes: &[amx::Bytes; 2], signed: bool, one: bool) {
         self.load(offset_of!(Rounded, codes) + step * amx::ROW_BYTES);

@@ -5,8 +5,7 @@ use super::float::Floats;
 use super::operand::Operand;
 use super::quantized::Blocks;
 use super::tile::Tile;
-use super::{Linear, compute, convert, stream};
-use crate::pool::Pool;
+use super::{Linear, Many, Rows, compute, convert, many, stream};
 use crate::simd::Level;
 use half::{bf16, f16};
 use rustorch_quant::*;
@@ -26,19 +25,22 @@ pub enum WeightType {
     Block(BlockFormat),
 }
 
-/// What the table of types derives from an operand.
+/// Functions that the table of types derives from an operand.
 pub(crate) struct Kernels {
     /// Weights in an element.
     len: usize,
     bytes: usize,
     align: usize,
     /// Bytes of a slab of activations.
-    slab: usize,
+    pub(super) slab: usize,
     /// Many rows of activations.
-    pub(crate) product: fn(Linear<'_>),
-    /// The two parts of a product with a few.
-    pub(crate) convert: fn(Level, &Pool, &[f32], usize, &mut [u8]),
-    pub(crate) stream: fn(Level, &Weight<'_>, usize, &[u8], Tile<'_>),
+    pub(super) product: fn(Linear<'_>),
+    /// The parts of products: activations, a few rows of them with some rows of weights, and many.
+    pub(super) convert: fn(Level, Rows<'_>, usize, &mut [u8]),
+    pub(super) stream: fn(Level, &Weight<'_>, usize, &[u8], Tile<'_>),
+    pub(super) many: fn(Level, &Weight<'_>, Many<'_>),
+    /// The most rows of weights for one call with many rows.
+    pub(super) most_rows: fn(Level) -> usize,
 }
 
 impl Kernels {
@@ -52,6 +54,8 @@ impl Kernels {
                 product: compute::<O>,
                 convert: convert::<O>,
                 stream: stream::<O>,
+                many: many::<O>,
+                most_rows: O::most_rows,
             }
         }
     }
@@ -101,7 +105,7 @@ pub struct Weight<'a> {
     k: usize,
 }
 
-/// Why bytes are no matrix of weights.
+/// The reason why bytes are no matrix of weights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum WeightError {
     /// Rows would end within a block.
@@ -144,8 +148,8 @@ impl<'a> Weight<'a> {
     /// Rows of `k` weights, `n` of them one after the other, in little-endian bytes.
     ///
     /// # Errors
-    /// [`WeightError`] unless `k` fills blocks, `bytes` has exactly the bytes of all rows and
-    /// begins at a multiple of the type's alignment (four at most).
+    /// [`WeightError`] unless `k` is a multiple of the block size and `bytes` holds exactly all
+    /// rows. Also fails unless `bytes` begins at a multiple of the type's alignment (at most four).
     pub fn new(
         weight_type: WeightType,
         bytes: &'a [u8],
@@ -202,7 +206,7 @@ impl<'a> Weight<'a> {
         self.k
     }
 
-    /// The rows' bytes.
+    /// The bytes of the rows.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }

@@ -1,8 +1,8 @@
 //! AMX, Intel's matrix unit: eight tiles of 16 rows of 64 bytes, and instructions that multiply
 //! two and add to a third.
 //!
-//! A product reads `a`, rows of left operands, and `b`, in which word (4 bytes) `j` of row `i`
-//! holds the elements of column `j` that meet word `i` of the rows of `a`: four bytes, or two
+//! A product reads `a`, rows of left operands, and `b`. Word (4 bytes) `j` of row `i` of `b` has
+//! elements of column `j`. They meet word `i` of the rows of `a`. A word is four bytes, or two
 //! bf16. Word `j` of row `i` of `c` grows by row `i` of `a` times column `j` of `b`. It takes 16
 //! cycles however few of the rows are meant.
 //!
@@ -138,7 +138,7 @@ fn is_permitted() -> bool {
     result == 0
 }
 
-/// How to ask other systems is not known here.
+/// Other systems' way to ask is not known here.
 #[cfg(not(target_os = "linux"))]
 fn is_permitted() -> bool {
     false
@@ -279,7 +279,7 @@ mod tests {
         from_fn(|i| from_fn(|j| (i * 101 + j * 57 + i * j * 13 + seed) as u8))
     }
 
-    /// What a product of bytes should be.
+    /// The expected product of bytes.
     fn expected(a: impl Fn(usize, usize) -> i32, b: impl Fn(usize, usize) -> i32) -> Bytes {
         let sum = |i, j| (0..64).map(|k| a(i, k) * b(k / 4, 4 * j + k % 4)).sum();
         bytemuck::cast::<[[i32; 16]; 16], _>(from_fn(|i| from_fn(|j| sum(i, j))))

@@ -4,14 +4,14 @@ use num_traits::Float;
 
 use super::{Kernel, Level, Simd};
 
-/// How products are added: by the instruction that rounds once, at the levels that have it.
+/// Addition of products: by the instruction that rounds once, at the levels that have it.
 #[derive(Clone, Copy)]
 pub(crate) struct Arithmetic {
     fused: bool,
 }
 
 impl Arithmetic {
-    /// That of a level. A constant, so that no loop looks at it.
+    /// The arithmetic of a level. A constant, so that no loop looks at it.
     #[inline(always)]
     pub(crate) fn of<S: Simd>(_: S) -> Self {
         Self { fused: S::FUSED }
@@ -108,7 +108,7 @@ pub(crate) fn apply4_broadcast<T: Copy>(
     }
 }
 
-/// Calls `apply` with operands that are as many as `y`, of which one element is repeated.
+/// Calls `apply` with operands as long as `y`; an operand of one element is repeated.
 fn by_chunks<T: Copy, const N: usize>(
     operands: [&[T]; N],
     y: &mut [T],

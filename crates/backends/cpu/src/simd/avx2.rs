@@ -117,6 +117,10 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
             let product = |i: usize| _mm256_mullo_epi16(a[i], b[i]);
             [_mm256_add_epi16(sum[0], product(0)), _mm256_add_epi16(sum[1], product(1))]
         }
+        fn look_up(table: &'static [u8; 16], indices: [__m256i; 2]) -> [__m256i; 2] {
+            let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
+            [_mm256_shuffle_epi8(table, indices[0]), _mm256_shuffle_epi8(table, indices[1])]
+        }
         fn add(a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
             [_mm256_add_epi32(a[0], b[0]), _mm256_add_epi32(a[1], b[1])]
         }
@@ -232,6 +236,16 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
         }
         fn pick_f16(halves: &[u16; 8], order: &'static [u8; 16]) -> [__m256; 2] {
             let values = _mm256_cvtph_ps(_mm_loadu_si128(halves.as_ptr().cast()));
+            let order = _mm_loadu_si128(order.as_ptr().cast());
+            let high = _mm_unpackhi_epi64(order, order);
+            [
+                _mm256_permutevar8x32_ps(values, _mm256_cvtepu8_epi32(order)),
+                _mm256_permutevar8x32_ps(values, _mm256_cvtepu8_epi32(high)),
+            ]
+        }
+        fn pick_bf16(halves: &[u16; 8], order: &'static [u8; 16]) -> [__m256; 2] {
+            let values = _mm256_cvtepu16_epi32(_mm_loadu_si128(halves.as_ptr().cast()));
+            let values = _mm256_castsi256_ps(_mm256_slli_epi32::<16>(values));
             let order = _mm_loadu_si128(order.as_ptr().cast());
             let high = _mm_unpackhi_epi64(order, order);
             [

@@ -92,6 +92,10 @@ impl Simd for Avx512 {
         fn mul_add_16(sum: __m512i, a: __m512i, b: __m512i) -> __m512i {
             _mm512_add_epi16(sum, _mm512_mullo_epi16(a, b))
         }
+        fn look_up(table: &'static [u8; 16], indices: __m512i) -> __m512i {
+            let table = _mm_loadu_si128(table.as_ptr().cast());
+            _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), indices)
+        }
         fn add(a: __m512i, b: __m512i) -> __m512i {
             _mm512_add_epi32(a, b)
         }
@@ -179,6 +183,12 @@ impl Simd for Avx512 {
         fn pick_f16(halves: &[u16; 8], order: &'static [u8; 16]) -> __m512 {
             let order = _mm512_cvtepu8_epi32(_mm_loadu_si128(order.as_ptr().cast()));
             let values = _mm256_cvtph_ps(_mm_loadu_si128(halves.as_ptr().cast()));
+            _mm512_permutexvar_ps(order, _mm512_castps256_ps512(values))
+        }
+        fn pick_bf16(halves: &[u16; 8], order: &'static [u8; 16]) -> __m512 {
+            let order = _mm512_cvtepu8_epi32(_mm_loadu_si128(order.as_ptr().cast()));
+            let values = _mm256_cvtepu16_epi32(_mm_loadu_si128(halves.as_ptr().cast()));
+            let values = _mm256_castsi256_ps(_mm256_slli_epi32::<16>(values));
             _mm512_permutexvar_ps(order, _mm512_castps256_ps512(values))
         }
 

@@ -1,4 +1,4 @@
-//! Which vector instructions the kernels use: the best that the machine has, found once.
+//! Levels of vector instructions for the kernels: the best that the machine has, found once.
 
 #[cfg(target_arch = "aarch64")]
 use super::Neon;
@@ -37,7 +37,7 @@ macro_rules! levels {
                 levels
             }
 
-            /// What the environment variable and the tests call it.
+            /// Name in the environment variable and the tests.
             pub fn name(self) -> &'static str {
                 match self.0 {
                     Token::Plain => "plain",
@@ -109,7 +109,7 @@ impl Level {
                 let names: Vec<_> = levels.iter().map(|level| level.name()).collect();
                 let names = names.join(", ");
                 tracing::warn!(
-                    "{VARIABLE}={wanted} is none of this machine's levels, {names}: using the best"
+                    "{VARIABLE}={wanted}: this machine has only the levels {names}; using the best"
                 );
             }
             *named.or(levels.last()).unwrap_or(&Self(Token::Plain))

@@ -1,9 +1,8 @@
 //! The vector unit as the kernels see it, and the matrix unit.
 //!
-//! Every kernel is written once, generic over [`Simd`]; a level of machine is one implementation of
-//! the trait. Its vectors are 64 bytes or 16 f32 on every level (one AVX-512 register, two of
-//! AVX2, four of NEON), and its sums are added in one order, so that levels with fused multiply-add agree to the
-//! last bit.
+//! Every kernel is written once, generic over [`Simd`]; a level of machine is one implementation of the trait.
+//! Its vectors are 64 bytes or 16 f32 on every level (one AVX-512 register, two of AVX2, four of NEON). Its sums
+//! are added in one order, so levels with fused multiply-add agree to the last bit.
 //!
 //! [`Level`] has the table of them, and the machine's best.
 //!
@@ -57,8 +56,8 @@ pub(crate) use neon::Neon;
 /// A computation to be compiled for a level. `run` and all that it calls with vectors must be
 /// `#[inline(always)]`: instructions of the level are only generated within [`Simd::run`].
 pub(crate) trait Kernel {
-    /// Does it multiply bytes? What does not is not compiled for levels that have more than another
-    /// for that alone: they run it as the other one.
+    /// Does it multiply bytes? Kernels without such products are not compiled for levels that add
+    /// only these: such levels run the other level's kernel.
     const DOTS: bool = false;
 
     fn run<S: Simd>(self, s: S);
@@ -73,14 +72,14 @@ pub(crate) trait Simd: Copy {
     /// Are [`Self::mul_add`] and its like rounded once?
     const FUSED: bool = true;
 
-    /// Rows of activations whose sums with a panel or a pair fit the registers beside what a
-    /// product needs.
+    /// Rows of activations whose sums with a panel or a pair fit the registers beside a product's
+    /// other operands.
     const TOKENS: usize;
     /// Whether panels are multiplied in pairs, or each on its own.
     const PAIRS: bool;
     /// Vectors of sums that fit the registers beside the operands of a product of floats.
     const SUMS: usize;
-    /// What bytes with sign are less than the wide codes of [`Self::dot4`] that they become.
+    /// Offset from bytes with sign to the wide codes of [`Self::dot4`].
     const BIAS: u8;
 
     /// Runs a kernel with the level's instructions.
@@ -107,9 +106,11 @@ pub(crate) trait Simd: Copy {
     /// Shifts as [`Self::shl`] does, the first and third quarter by `even`, the others by `odd`.
     fn shr_quarters(self, v: Self::V, even: u32, odd: u32) -> Self::V;
 
-    /// `sum + a × b` of lanes of 16 bits, of which the low halves are kept.
+    /// `sum + a × b` of lanes of 16 bits; the low halves are kept.
     #[cfg(target_arch = "x86_64")]
     fn mul_add_16(self, sum: Self::V, a: Self::V, b: Self::V) -> Self::V;
+    /// Byte `i` is `table[indices[i]]`: indices are below 16.
+    fn look_up(self, table: &'static [u8; 16], indices: Self::V) -> Self::V;
     /// Adds the lanes of i32.
     fn add(self, a: Self::V, b: Self::V) -> Self::V;
     /// Adds to each lane the sum of its four products of a `codes` byte and an `x` byte with sign.
@@ -161,6 +162,8 @@ pub(crate) trait Simd: Copy {
     fn pick_i8(self, bytes: &[i8; 16], order: &'static [u8; 16]) -> Self::F;
     /// Lane `i` is `halves[order[i]]`, from the bits of f16.
     fn pick_f16(self, halves: &[u16; 8], order: &'static [u8; 16]) -> Self::F;
+    /// Lane `i` is `halves[order[i]]`, from the bits of bf16.
+    fn pick_bf16(self, halves: &[u16; 8], order: &'static [u8; 16]) -> Self::F;
 
     /// The largest of the values' bits without their signs.
     fn peak(self, x: &[f32; 32]) -> u32;

@@ -104,7 +104,7 @@ fn products<const T: usize>(steps: &[[u8; 64]], x: [&[[[u8; 4]; 2]]; T]) -> [[ui
     })
 }
 
-/// Shifts bytes to the left, or to the right by what is below zero.
+/// Shifts bytes to the left, or to the right by a negative number.
 #[target_feature(enable = "neon")]
 #[inline]
 fn shift(v: uint8x16_t, by: i32) -> uint8x16_t {
@@ -224,6 +224,10 @@ impl<const DOT: bool, const MATRIX: bool> Simd for Neon<DOT, MATRIX> {
             [shift(v[0], even), shift(v[1], odd), shift(v[2], even), shift(v[3], odd)]
         }
 
+        fn look_up(table: &'static [u8; 16], indices: [uint8x16_t; 4]) -> [uint8x16_t; 4] {
+            let table = vld1q_u8(table.as_ptr());
+            map(indices, |indices| vqtbl1q_u8(table, indices))
+        }
         fn add(a: [uint8x16_t; 4], b: [uint8x16_t; 4]) -> [uint8x16_t; 4] {
             from_fn(|i| {
                 let sum = vaddq_u32(vreinterpretq_u32_u8(a[i]), vreinterpretq_u32_u8(b[i]));
@@ -332,6 +336,13 @@ impl<const DOT: bool, const MATRIX: bool> Simd for Neon<DOT, MATRIX> {
                 let lanes = lanes_of(q, |lane| [2 * order[lane], 2 * order[lane] + 1, NONE, NONE]);
                 let lanes = vreinterpretq_u32_u8(vqtbl1q_u8(halves, lanes));
                 vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32(lanes)))
+            })
+        }
+        fn pick_bf16(halves: &[u16; 8], order: &'static [u8; 16]) -> [float32x4_t; 4] {
+            let halves = vreinterpretq_u8_u16(vld1q_u16(halves.as_ptr()));
+            from_fn(|q| {
+                let lanes = lanes_of(q, |lane| [NONE, NONE, 2 * order[lane], 2 * order[lane] + 1]);
+                vreinterpretq_f32_u8(vqtbl1q_u8(halves, lanes))
             })
         }
 

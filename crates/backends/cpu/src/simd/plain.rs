@@ -1,10 +1,10 @@
-//! Rust without vector instructions of its own: what the compiler makes of loops over arrays.
+//! Rust without its own vector instructions: the compiler's code for loops over arrays.
 
 use super::{Kernel, Simd, from_fn, map};
 use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 
-/// Any machine.
+/// A level for any machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plain;
 
@@ -93,6 +93,11 @@ impl Simd for Plain {
     fn mul_add_16(self, sum: [u8; 64], a: [u8; 64], b: [u8; 64]) -> [u8; 64] {
         let [sum, a, b] = [sum, a, b].map(bytemuck::cast::<_, [u16; 32]>);
         bytemuck::cast::<[u16; 32], _>(from_fn(|i| sum[i].wrapping_add(a[i].wrapping_mul(b[i]))))
+    }
+
+    #[inline]
+    fn look_up(self, table: &'static [u8; 16], indices: [u8; 64]) -> [u8; 64] {
+        map(indices, |i| table[usize::from(i & 15)])
     }
 
     #[inline]
@@ -186,6 +191,13 @@ impl Simd for Plain {
     fn pick_f16(self, halves: &[u16; 8], order: &'static [u8; 16]) -> [f32; 16] {
         let halves = map(*halves, |bits| f16::from_bits(bits).to_f32());
         map(*order, |i| halves[usize::from(i)])
+    }
+
+    #[inline]
+    fn pick_bf16(self, halves: &[u16; 8], order: &'static [u8; 16]) -> [f32; 16] {
+        map(*order, |i| {
+            f32::from_bits(u32::from(halves[usize::from(i)]) << 16)
+        })
     }
 
     #[inline]

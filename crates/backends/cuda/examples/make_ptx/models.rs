@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
-use rustorch_gguf::{GgmlType, Gguf, GgufWriter, Metadata};
+use rustorch_gguf::{Gguf, Metadata};
 use rustorch_ir::DType;
-use rustorch_llm::quantize::{FileType, ModelTraits, Seen, tensor_type};
-use rustorch_llm::{Model, Scores, Selection, Session, SessionOptions};
+use rustorch_llm::quantize::FileType;
+use rustorch_llm::{Model, Scores, Selection, Session, SessionOptions, described};
 use rustorch_runtime::{Backend, Routing, Runtime};
 
 /// The shape of a model.
@@ -47,8 +47,8 @@ pub(crate) const fn shape(
 /// Passes over tokens that are compiled.
 #[derive(Debug)]
 pub(crate) struct Passes {
-    /// The tokens of each, of whose last one there are logits, and the same for those of whose
-    /// every one there are.
+    /// Numbers of tokens of the passes with logits for the last token; `all` has those with logits
+    /// for every token.
     pub(crate) last: Vec<usize>,
     pub(crate) all: Vec<usize>,
     /// Are tokens also chosen on the device?
@@ -117,57 +117,16 @@ impl Write for Sparse<'_> {
 }
 
 impl Shape {
-    /// Names and dimensions of the tensors, the fastest first.
-    fn tensors(&self) -> Vec<(String, Vec<usize>)> {
-        let Self {
-            width,
-            head_width,
-            ff_width,
-            vocab,
-            ..
-        } = *self;
-        let (q, kv) = (self.heads * head_width, self.kv_heads * head_width);
-        let mut in_layer = vec![
-            ("attn_q.weight", vec![width, q]),
-            ("attn_k.weight", vec![width, kv]),
-            ("attn_v.weight", vec![width, kv]),
-            ("attn_output.weight", vec![q, width]),
-            ("attn_norm.weight", vec![width]),
-            ("ffn_norm.weight", vec![width]),
-            ("ffn_gate.weight", vec![width, ff_width]),
-            ("ffn_up.weight", vec![width, ff_width]),
-            ("ffn_down.weight", vec![ff_width, width]),
-        ];
-        in_layer.extend(match self.architecture {
-            "qwen2" => vec![
-                ("attn_q.bias", vec![q]),
-                ("attn_k.bias", vec![kv]),
-                ("attn_v.bias", vec![kv]),
-            ],
-            "qwen3" => vec![
-                ("attn_q_norm.weight", vec![head_width]),
-                ("attn_k_norm.weight", vec![head_width]),
-            ],
-            _ => Vec::new(),
-        });
-        let mut outside = vec![
-            ("token_embd.weight", vec![width, vocab]),
-            ("output_norm.weight", vec![width]),
-        ];
-        if !self.is_tied {
-            outside.push(("output.weight", vec![width, vocab]));
-        }
-        if self.has_factors {
-            outside.push(("rope_freqs.weight", vec![head_width / 2]));
-        }
-        let outside = outside
-            .into_iter()
-            .map(|(name, dims)| (name.to_owned(), dims));
-        let layers = (0..LAYERS).flat_map(|layer| {
-            let named = move |(part, dims)| (format!("blk.{layer}.{part}"), dims);
-            in_layer.clone().into_iter().map(named)
-        });
-        outside.chain(layers).collect()
+    /// Ends of the names of tensors that the model has and others of its architecture may lack.
+    fn optional(&self) -> Vec<&'static str> {
+        let biases = match self.architecture {
+            "qwen2" => &["attn_q.bias", "attn_k.bias", "attn_v.bias"][..],
+            _ => &[],
+        };
+        let head = (!self.is_tied).then_some(["token_embd.weight", "output.weight"]);
+        let factors = self.has_factors.then_some("rope_freqs.weight");
+        let others = head.into_iter().flatten().chain(factors);
+        biases.iter().copied().chain(others).collect()
     }
 
     fn metadata(&self) -> Metadata {
@@ -182,34 +141,19 @@ impl Shape {
             ("attention.head_count_kv", self.kv_heads),
             ("attention.key_length", self.head_width),
             ("attention.value_length", self.head_width),
+            ("vocab_size", self.vocab),
         ] {
             metadata.insert(format!("{}.{key}", self.architecture), value as u32);
         }
+        let eps = format!("{}.attention.layer_norm_rms_epsilon", self.architecture);
+        metadata.insert(eps, 1e-5_f32);
         metadata.insert("tokenizer.ggml.model", "no_vocab");
         metadata
     }
 
     /// A model of this shape and type in a file that takes no room.
     fn model(&self, file_type: FileType) -> anyhow::Result<Model> {
-        let mut writer = GgufWriter::new(self.metadata());
-        let tensors = self.tensors();
-        let mut traits = ModelTraits {
-            architecture: self.architecture.to_owned(),
-            layers: LAYERS,
-            heads: self.heads,
-            kv_heads: self.kv_heads,
-            ..ModelTraits::default()
-        };
-        traits.count_tensors(tensors.iter().map(|(name, _)| name.as_str()));
-        let mut seen = Seen::default();
-        for (name, dims) in tensors {
-            let dims: Vec<u64> = dims.into_iter().map(|dim| dim as u64).collect();
-            let choice = tensor_type(file_type, &traits, &name, &dims, seen);
-            if choice.is_some() {
-                seen.count(&name);
-            }
-            writer.add_tensor(name, dims, choice.map_or(GgmlType::F32, |c| c.ty))?;
-        }
+        let writer = described(self.metadata(), file_type, &self.optional())?;
         let file = tempfile::NamedTempFile::new()?;
         let is_hole = Cell::new(false);
         let mut sparse = Sparse(file.reopen()?, &is_hole);

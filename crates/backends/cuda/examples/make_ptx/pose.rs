@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustorch_gpu::{Dialect, Driver, Launch, Limits};
 use rustorch_runtime::{DeviceError, DeviceInfo, DeviceType, Hardware, HostBuffer};
 
-/// What kernels are chosen by: a compute capability, KiB of shared memory that a block may
-/// have, and multiprocessors.
+/// Properties that kernels are chosen by: a compute capability, KiB of shared memory that a block
+/// may have, and multiprocessors.
 pub(crate) type Card = (u32, usize, usize);
 
-/// Cards that differ in whatever kernels are chosen by, from the largest and the smallest of
-/// each capability; and one with so few multiprocessors that the size of tiles is chosen by rows
-/// alone, which makes products of all sizes.
+/// Cards that differ in all properties that kernels are chosen by, the largest and the smallest of
+/// each capability. One has so few multiprocessors that the size of tiles is chosen by rows alone.
+/// It makes products of all sizes.
 pub(crate) const CARDS: [Card; 8] = [
     (70, 96, 80),   // V100
     (75, 64, 14),   // GTX 1650
@@ -36,7 +36,7 @@ pub(crate) struct Pose {
 }
 
 impl Pose {
-    /// As such a card, with cuBLASLt or without.
+    /// A driver that poses as such a card, with cuBLASLt or without.
     pub(crate) fn new(card: Card, has_gemm: bool, sources: Sources) -> Self {
         let (cuda_capability, local_kib, compute_units) = card;
         let memory = 1 << 40;

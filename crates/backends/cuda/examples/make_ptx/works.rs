@@ -1,4 +1,4 @@
-//! Which models' kernels come compiled: models that have, among them, all kernels of any.
+//! Models whose kernels come compiled: they have, among them, all kernels of any model.
 
 use rustorch_ir::DType;
 use rustorch_llm::quantize::FileType;
@@ -8,10 +8,10 @@ use crate::models::{KNOWN, Passes, Shape, Work, shape};
 /// Types of weights that well-known models are tried with.
 const USUAL: [FileType; 3] = [FileType::Q4KM, FileType::Q8_0, FileType::F16];
 
-/// Widths of models, and of what is between the products of their feed-forward parts. Each is in
-/// another class of some kernel's: how many lanes go along a row, how much local memory rows take,
-/// how many elements lanes keep, how large tiles are. Widths that make no whole blocks of 256 have
-/// mixes of types of their own.
+/// Widths of models, and widths between the products of their feed-forward parts. Each is in
+/// another class of some kernel. Classes differ in lanes along a row, local memory of rows,
+/// elements that lanes keep, and sizes of tiles. Widths that make no whole blocks of 256 have mixes
+/// of types of their own.
 const WIDTHS: [[usize; 2]; 10] = [
     [128, 256],
     [256, 512],
@@ -37,10 +37,10 @@ const ROWS: [usize; 10] = [1, 2, 4, 8, 9, 16, 32, 128, 512, 2048];
 /// Devices that differ in which kernels of products they choose.
 const PRODUCTS: &[u32] = &[70, 75, 90, 100, 120];
 
-/// Those that have attention for heads of [`OF_HOPPER`], and how many of them share keys: each a
-/// kernel of its own for tokens.
+/// Capabilities that have attention for heads of [`OF_HOPPER`]. `SHARERS` are the numbers of heads
+/// that share keys: each is a kernel of its own for tokens.
 const HOPPER: &[u32] = &[90];
-const OF_HOPPER: [usize; 2] = [64, 128];
+const OF_HOPPER: [usize; 3] = [64, 128, 256];
 const SHARERS: [usize; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 
 /// Widths of heads, in the classes that other attention has.

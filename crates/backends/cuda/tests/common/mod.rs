@@ -1,4 +1,4 @@
-//! What tests on a GPU begin with.
+//! Common beginning of tests on a GPU.
 
 use std::process::ExitCode;
 use std::sync::Arc;

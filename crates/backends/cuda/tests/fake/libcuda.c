@@ -1,6 +1,7 @@
 // A driver for tests: its answers are in the environment, and it does nothing. FAKE_VERSION is
 // the CUDA version it is for, FAKE_INIT and FAKE_CONTEXT the statuses of cuInit and of opening a
-// device, and FAKE_CAPABILITIES those of its devices, as in "61 90".
+// device, and FAKE_CAPABILITIES those of its devices, as in "61 90". With FAKE_HANGS nothing that was queued
+// ends, and what frees a device in use ends the program.
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,6 +85,9 @@ int cuMemGetInfo_v2(size_t* left, size_t* total) {
     return 0;
 }
 
+// Streams and events are asked, not waited for.
+int cuStreamQuery(void* stream) { return number("FAKE_HANGS", 0) ? 600 : 0; }
+
 int cuMemAllocAsync(void** memory, size_t bytes, void* stream) { return 2; }
 
 int cuMemPoolGetAttribute(void* pool, int attribute, unsigned long long* value) {
@@ -91,12 +95,20 @@ int cuMemPoolGetAttribute(void* pool, int attribute, unsigned long long* value) 
     return 0;
 }
 
+static int released(void) {
+    if (number("FAKE_HANGS", 0)) abort();
+    return 0;
+}
+
+int cuDevicePrimaryCtxRelease_v2(int device) { return released(); }
+
+int cuStreamDestroy_v2(void* stream) { return released(); }
+
 // What succeeds without doing anything, whatever its arguments are.
 #define NOTHING(name) \
     int name(void) { return 0; }
 NOTHING(cuCtxSetCurrent)
 NOTHING(cuDeviceGetDefaultMemPool)
-NOTHING(cuDevicePrimaryCtxRelease_v2)
 NOTHING(cuFuncGetAttribute)
 NOTHING(cuKernelGetFunction)
 NOTHING(cuLibraryGetKernel)
@@ -105,5 +117,3 @@ NOTHING(cuLibraryUnload)
 NOTHING(cuMemPoolSetAttribute)
 NOTHING(cuMemPoolTrimTo)
 NOTHING(cuStreamCreate)
-NOTHING(cuStreamDestroy_v2)
-NOTHING(cuStreamSynchronize)

@@ -1,6 +1,7 @@
 // What attention on tensor cores shares. MMA: the cache's type in PTX.
 
 #define LOG2_E 1.44269504088896341f
+#define LN_2 0.693147180559945309f
 
 FUNCTION float exp_2(float x) {
     float y;

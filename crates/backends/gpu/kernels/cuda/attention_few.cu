@@ -66,10 +66,10 @@ FUNCTION void multiply_add(float* sum, uint a0, uint a1, uint a2, uint a3, uint 
 }
 
 // Lane 4 g + c has of keys g and g + 8 the features 8 c to 8 c + 7 of each 32.
-FUNCTION void load_keys(uint4* tile, const STORAGE(C)* keys, uint stride, uint first, uint last) {
+FUNCTION void load_keys(uint4* tile, const STORAGE(C)* keys, uint stride, uint first, uint start, uint last) {
     const uint g = SIMD_LANE / 4, c = SIMD_LANE % 4;
     UNROLL for (uint n = 0; n < 2; n++) {
-        const STORAGE(C)* row = keys + min(first + g + n * 8, last) * (ulong)stride + c * 8;
+        const STORAGE(C)* row = keys + min(max(first + g + n * 8, start), last) * (ulong)stride + c * 8;
         UNROLL for (uint i = 0; i < PIECES; i++) tile[n * PIECES + i] = load_16(row + i * 32);
     }
 }
@@ -77,11 +77,11 @@ FUNCTION void load_keys(uint4* tile, const STORAGE(C)* keys, uint stride, uint f
 // Lane 4 g + c has of keys 2 c, 2 c + 1, 2 c + 8 and 2 c + 9 the values 8 g to 8 g + 7 of each
 // 64.
 FUNCTION void load_values(uint4* tile, const STORAGE(C)* values, uint stride, uint first,
-                          uint last) {
+                          uint start, uint last) {
     const uint g = SIMD_LANE / 4, c = SIMD_LANE % 4;
     UNROLL for (uint n = 0; n < 4; n++) {
         const uint key = first + 2 * c + n % 2 + n / 2 * 8;
-        const STORAGE(C)* row = values + min(key, last) * (ulong)stride + g * 8;
+        const STORAGE(C)* row = values + min(max(key, start), last) * (ulong)stride + g * 8;
         UNROLL for (uint i = 0; i < D / 64; i++) tile[i * 4 + n] = load_16(row + i * 64);
     }
 }
@@ -96,7 +96,7 @@ FUNCTION void put_query(uint4* q_tile, uint row, uint d, float x) {
 KERNEL_BEGIN
     LOCAL_ARRAY(uint4, q_tile, 2 * 8 * Q_STEP / 8);
     LOCAL_ARRAY(float, peaks, 8 * WARPS);
-    LOCAL_ARRAY(float, totals, 8 * WARPS);
+    LOCAL_ARRAY(float, warp_totals, 8 * WARPS);
     LOCAL_ARRAY(float, weights, 8 * WARPS);
     LOCAL_ARRAY(float, wholes, 8);
     // What the groups of the cluster have made: of all rows, and of this group's part of sums.
@@ -105,7 +105,8 @@ KERNEL_BEGIN
     LOCAL_ARRAY(float, all_sums, SPLITS * OWN_SUMS);
     float* const sums = (float*)DYNAMIC_LOCAL;
     ATTENTION_ROWS;
-    const uint tiles_of_keys = (to + KEYS - 1) / KEYS;
+    const uint first_tile = start / KEYS, last_tile = (to + KEYS - 1) / KEYS;
+    const uint tiles_of_keys = last_tile - first_tile;
     // A warp with one tile takes no longer than one with none.
     const uint part = max((tiles_of_keys + SPLITS - 1) / SPLITS, (uint)WARPS);
     const bool is_alone = part >= tiles_of_keys;
@@ -121,8 +122,8 @@ KERNEL_BEGIN
         __syncwarp();
         asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
     }
-    const uint end_tile = min((split + 1) * part, tiles_of_keys);
-    uint tile = split * part + SIMD_GROUP;
+    const uint end_tile = min(first_tile + (split + 1) * part, last_tile);
+    uint tile = first_tile + split * part + SIMD_GROUP;
 
     const STORAGE(C)* const keys = k + k_start;
     const STORAGE(C)* const values = v + v_start;
@@ -135,8 +136,8 @@ KERNEL_BEGIN
 #endif
     uint4 k_tile[2 * PIECES], v_tile[D / 16];
     if (tile < end_tile) {
-        load_keys(k_tile, keys, p.k_strides[1], tile * KEYS, last);
-        load_values(v_tile, values, p.v_strides[1], tile * KEYS, last);
+        load_keys(k_tile, keys, p.k_strides[1], tile * KEYS, start, last);
+        load_values(v_tile, values, p.v_strides[1], tile * KEYS, start, last);
     }
 
 #if NEW_TOKEN
@@ -165,7 +166,7 @@ KERNEL_BEGIN
     // The next launch may not begin before the end: its groups, one for each unit, would gather
     // where these are not, two or three to a unit.
     WAIT_FOR_INPUTS;
-    const bool has_new = split * part < tiles_of_keys && end_tile == tiles_of_keys;
+    const bool has_new = split * part < tiles_of_keys && end_tile == last_tile;
     const uint vectors = ROWS + (has_new ? 1 : 0);
     for (uint row = LANE / (D / 2); row < vectors; row += GROUP / (D / 2)) {
         const bool is_key = row == ROWS;
@@ -246,13 +247,13 @@ KERNEL_BEGIN
                 multiply_add(score[n], high.z, low.z, high.w, low.w, x.z, x.w);
             }
         }
-        if (next < end_tile) load_keys(k_tile, keys, p.k_strides[1], next * KEYS, last);
+        if (next < end_tile) load_keys(k_tile, keys, p.k_strides[1], next * KEYS, start, last);
 
         float own[4], largest = peak;
         UNROLL for (uint i = 0; i < 4; i++) {
             const uint key = first + i / 2 * 8 + 2 * c + i % 2;
             const float x = score[i / 2][i % 2] + score[i / 2][2 + i % 2];
-            own[i] = key < end ? x : -INFINITY;
+            own[i] = key < end && IS_NEAR(first_row + g, key) ? x : -INFINITY;
             largest = LARGER(own[i], largest);
         }
         largest = max(largest, simd_xor(largest, 1));
@@ -286,7 +287,7 @@ KERNEL_BEGIN
             multiply_add(sum[i], a0, a1, a2, a3, weight[0], weight[1]);
             multiply_add(sum[i], a0, a1, a2, a3, rest[0], rest[1]);
         }
-        if (next < end_tile) load_values(v_tile, values, p.v_strides[1], next * KEYS, last);
+        if (next < end_tile) load_values(v_tile, values, p.v_strides[1], next * KEYS, start, last);
     }
 
     // The warps' results are put together.
@@ -294,7 +295,7 @@ KERNEL_BEGIN
     total += simd_xor(total, 2);
     if (c == 0) {
         peaks[g * WARPS + SIMD_GROUP] = peak;
-        totals[g * WARPS + SIMD_GROUP] = total;
+        warp_totals[g * WARPS + SIMD_GROUP] = total;
     }
     UNROLL for (uint n = 0; n < 2; n++) {
         if (2 * c + n < ROWS) {
@@ -311,7 +312,7 @@ KERNEL_BEGIN
         for (uint mask = 1; mask < WARPS; mask *= 2) largest = max(largest, simd_xor(largest, mask));
         const float weight = exp_2(own - BASE_OF(largest));
         weights[LANE] = weight;
-        float whole = weight * totals[LANE];
+        float whole = weight * warp_totals[LANE];
         for (uint mask = 1; mask < WARPS; mask *= 2) whole += simd_xor(whole, mask);
         if (LANE % WARPS == 0) {
             peaks[LANE] = largest;
@@ -332,6 +333,9 @@ KERNEL_BEGIN
             put_in(&all_sums[split * OWN_SUMS + i % OWN_SUMS], i / OWN_SUMS, out, barrier);
         } else if (row < rows) {
             STORE(X, y, (head * rows + row) * D + i % D, out / wholes[line]);
+#if HAS_TOTALS
+            if (i % D == 0) totals[head * rows + row] = LOG_OF_TOTAL(peaks[line * WARPS] * LN_2, wholes[line]);
+#endif
         }
     }
     if (is_alone) return;
@@ -352,6 +356,11 @@ KERNEL_BEGIN
             whole = fma(weight, all_wholes[line * SPLITS + n], whole);
             out = fma(weight, all_sums[n * OWN_SUMS + LANE], out);
         }
-        if (row < rows) STORE(X, y, (head * rows + row) * D + i % D, out / whole);
+        if (row < rows) {
+            STORE(X, y, (head * rows + row) * D + i % D, out / whole);
+#if HAS_TOTALS
+            if (i % D == 0) totals[head * rows + row] = LOG_OF_TOTAL(largest * LN_2, whole);
+#endif
+        }
     }
 KERNEL_END

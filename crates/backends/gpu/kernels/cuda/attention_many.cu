@@ -5,14 +5,13 @@
 // its next rows' first, while it weighs the values of the last.
 //
 // X, C: dtypes of the queries and of the cache. D: width of keys and values, 64 or 128. MMA: the
-// cache's type in PTX. HAS_PAST: as the operation says. STAGES: tiles of keys and of values in local
+// cache's type in PTX. HAS_PAST, HAS_WINDOW: as the operation says. STAGES: tiles of keys and of values in local
 // memory. Q_TILES: tiles of queries there; without, lanes read their rows themselves. Q_IN_REGISTERS:
 // are queries multiplied from registers?
 
 #define ROWS (64 * WARPGROUPS)
 #define Q_BYTES (ROWS * D * 2)
 #define KV_BYTES (KEYS * D * 2)
-#define LN_2 0.693147180559945309f
 
 // All together have no more registers than the launch gave them, 168 to each lane of three warpgroups
 // and 128 of four: where they ask for more, they wait for ever.
@@ -68,8 +67,8 @@ struct Item {
     // Before 0 where the first tile of rows is not full.
     int first_row;
     uint head;
-    // Tiles of keys that the rows see.
-    uint count;
+    // Tiles of keys that the rows see: those from `first` on, before `end`.
+    uint first, end;
 };
 
 // An item of all heads' tiles of rows: the longest first; of so many heads at a time that their keys
@@ -79,7 +78,8 @@ FUNCTION Item item_of(const Params& p, uint item, uint before) {
     const uint place = item - section * p.tiles, width = min(p.together, p.all_heads - section);
     const int first_row = (int)((p.tiles - 1 - place / width) * ROWS) - (int)p.absent_rows;
     const int end = p.is_causal ? END_OF(min(first_row + ROWS, (int)p.t) - 1) : (int)p.s;
-    return {first_row, section + place % width, (uint)(end + KEYS - 1) / KEYS};
+    const uint start = START_OF(before + (uint)max(first_row, 0));
+    return {first_row, section + place % width, start / KEYS, (uint)(end + KEYS - 1) / KEYS};
 }
 
 // Of each of a lane's two rows: the largest score that weights are relative to, as a power of 2, and
@@ -88,15 +88,16 @@ struct Totals {
     float base[2], total[2];
 };
 
-// Makes weights of scores of keys from `first` on, of which rows see those before `ends`, and adds
-// them to totals. Are sums so far to be multiplied by `rescale`?
+// Makes weights of scores of keys from `first` on, of which rows see those before `ends`, and of these as
+// many as `window`. Adds them to totals. Are sums so far to be multiplied by `rescale`?
 FUNCTION bool weigh(float* score, Totals& totals, float* rescale, float factor, int first, bool sees_all,
-                    const int* ends) {
+                    const int* ends, int window) {
     if (!sees_all) {
         // Element j is key j / 4 * 8 + column + j % 2 of the tile.
         const int column = first + (int)(SIMD_LANE % 4 * 2);
         UNROLL for (uint j = 0; j < KEYS / 2; j++) {
-            if ((int)(j / 4 * 8 + j % 2) >= ends[j / 2 % 2] - column) score[j] = -INFINITY;
+            const int left = ends[j / 2 % 2] - column - (int)(j / 4 * 8 + j % 2);
+            if (left <= 0 || (HAS_WINDOW && left > window)) score[j] = -INFINITY;
         }
     }
     float largest[2];
@@ -189,7 +190,7 @@ KERNEL_BEGIN
                           FULL_Q(q_slot));
                 go_on(q_slot, Q_TILES);
 #endif
-                for (uint i = of.count; i-- > 0;) {
+                for (uint i = of.end; i-- > of.first;) {
                     barrier_wait(FREE_K(stage), stage.phase ^ 1);
                     barrier_arrive(FULL_K(stage), KV_BYTES);
                     load_tile(k_tiles + stage.index * KV_BYTES, &k_map, (int)(i * KEYS), q_head / p.each,
@@ -215,9 +216,10 @@ KERNEL_BEGIN
 #if Q_IN_REGISTERS
         uint query[D / 16][4];
 #endif
-        // An item's rows of this warpgroup, and its tiles of keys that are still to be scored.
+        // An item's rows of this warpgroup, and its tiles of keys that are still to be scored: those from
+        // `last` on, before `left`.
         int own_row = 0;
-        uint head = 0, left = 0, q_tile = 0;
+        uint head = 0, last = 0, left = 0, q_tile = 0;
         Totals totals_of;
         // What was scored last, whose values are not weighed yet: do they add to sums?
         Slot last_stage;
@@ -244,7 +246,7 @@ KERNEL_BEGIN
         const auto scores_are_made = [&] {
             renew(score, KEYS / 2);
             if (SIMD_LANE == 0) arrive(FREE_K(stage));
-            if (!Q_IN_REGISTERS && left == 1) free_queries();
+            if (!Q_IN_REGISTERS && left == last + 1) free_queries();
         };
         const auto weigh_values = [&] {
             renew(sum, D / 2);
@@ -263,7 +265,14 @@ KERNEL_BEGIN
         const auto make_weights = [&] {
             const int first = (int)((left - 1) * KEYS), row = first_row_of_lane();
             const int ends[2] = {END_OF(row), END_OF(row + 8)};
-            return weigh(score, totals_of, rescale, factor, first, first + KEYS <= END_OF(own_row), ends);
+            bool sees_all = first + KEYS <= END_OF(own_row);
+#if HAS_WINDOW
+            const int window = (int)p.window;
+            sees_all &= END_OF(own_row + 63) - window <= first;
+#else
+            const int window = 0;
+#endif
+            return weigh(score, totals_of, rescale, factor, first, sees_all, ends, window);
         };
         const auto pack_weights = [&] {
             UNROLL for (uint j = 0; j < KEYS / 4; j++) weight[j] = packed(score[2 * j], score[2 * j + 1]);
@@ -309,7 +318,8 @@ KERNEL_BEGIN
             NEXT_ITEM;
             own_row = of.first_row + (int)(member * 64);
             head = of.head;
-            left = of.count;
+            last = of.first;
+            left = of.end;
             UNROLL for (uint n = 0; n < 2; n++) {
                 totals_of.base[n] = -INFINITY;
                 totals_of.total[n] = 0;
@@ -317,7 +327,7 @@ KERNEL_BEGIN
             read_queries();
             // Where values wait to be weighed, only one tile may be left out before the next is scored:
             // there are as many tiles as stages.
-            while (left > 1 && (int)((left - 1) * KEYS) >= END_OF(own_row + 63)) {
+            while (left > last + 1 && (int)((left - 1) * KEYS) >= END_OF(own_row + 63)) {
                 barrier_wait(FULL_K(stage), stage.phase);
                 TAKE_TURN;
                 GIVE_TURN;
@@ -374,7 +384,7 @@ KERNEL_BEGIN
             int old_row = 0;
             uint old_head = 0;
             for (;;) {
-                const bool is_new = left == 0;
+                const bool is_new = left == last;
                 if (is_new) {
                     old_totals = totals_of;
                     old_row = first_row_of_lane();

@@ -16,6 +16,8 @@
 // silu(x · wᵀ) (x · w_1ᵀ)? In local memory there are STAGES panels of x, and SLABS slabs of blocks,
 // for whose rows PIECES times 16 bytes are copied. Y: dtype. BIAS(i), BIAS_1(i), …: what is
 // added to row i. HAS_OTHER: are other rows like y added?
+// BY_EXPERT: are the columns of a tile rows of x that chose the same rows of w, of those of all experts? The
+// tiles of columns are those of expert_rows.c, and only results that exist are written.
 // The blocks' own macros are in formats; IS_BYTES: are their codes signed bytes?
 
 #define BLOCKS 0
@@ -246,6 +248,10 @@ struct Work {
     uint units, unit, end, next;
     uint first, count;
     uint set, n, row, column;
+#if BY_EXPERT
+    // The columns' places in the order of rows, and the first row of w that is the expert's.
+    uint begin, over, first_w;
+#endif
 };
 
 // The first unit of a group's part of the shared tiles, which the first p.sharers groups have.
@@ -262,6 +268,31 @@ FUNCTION Work work_of(const Params& p, uint units) {
     return work;
 }
 
+#if BY_EXPERT
+#define NEXT_PART next_part(work, p, tiles)
+#define FIRST_W work.first_w
+FUNCTION bool next_part(Work& work, const Params& p, const uint* tiles) {
+    const uint rows = (p.n[0] + TILE_ROWS - 1) / TILE_ROWS;
+    uint tile = work.next;
+    // Tiles without columns are passed over. Groups that work at the same time share rows of x.
+    while (tile < p.tiles && tiles[tile / rows * 3] >= tiles[tile / rows * 3 + 1]) tile += gridDim.x;
+    work.next = tile + gridDim.x;
+    if (tile >= p.tiles) return false;
+    const uint* const of = tiles + tile / rows * 3;
+    work.begin = of[0];
+    work.over = of[1];
+    work.first_w = of[2] * p.n[0];
+    work.first = 0;
+    work.count = work.units;
+    work.set = 0;
+    work.n = p.n[0];
+    work.row = tile % rows * TILE_ROWS;
+    work.column = tile / rows * COLUMNS;
+    return true;
+}
+#else
+#define NEXT_PART next_part(work, p)
+#define FIRST_W 0
 FUNCTION bool next_part(Work& work, const Params& p) {
     uint tile = work.next;
     if (work.unit < work.end) {
@@ -290,6 +321,7 @@ FUNCTION bool next_part(Work& work, const Params& p) {
     work.row = rows * TILE_ROWS;
     return tile < p.tiles;
 }
+#endif
 
 // A pointer to global memory so many elements further, made from the one before even if the compiler could make
 // all of a column's at once, for which there are no registers.
@@ -397,7 +429,7 @@ KERNEL_BEGIN
     if (SIMD_GROUP >= PRODUCER) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 " TEXT(COPIER_REGISTERS) ";");
         const uint lane = LANE - PRODUCER * SIMD_WIDTH;
-        while (next_part(work, p)) {
+        while (NEXT_PART) {
 #if W_KIND == PIXELS
             // What this work-item's rows see first, which may be in the padding: positions before the first wrap, and are
             // behind the last as well.
@@ -421,7 +453,7 @@ KERNEL_BEGIN
                 for (uint e = lane; e < ROWS * PIECES; e += COPIERS) {
                     const uint row = e / PIECES, piece = e % PIECES;
                     const uchar* line =
-                        W_OF(row) + (ulong)min(work.row + ROW_OF(row), work.n - 1) * row_bytes;
+                        W_OF(row) + (ulong)(FIRST_W + min(work.row + ROW_OF(row), work.n - 1)) * row_bytes;
                     const uchar* from = line + unit * SLAB_BYTES;
                     from = (const uchar*)((ulong)from & ~15ull) + piece * 16;
                     const long left = (long)(line + row_bytes - from);
@@ -443,7 +475,8 @@ KERNEL_BEGIN
                         const uint row = j * LINES_COPIED + lane / 8;
                         const uint chunk = lane % 8 ^ row % 8;
                         const ushort* line =
-                            W_OF(row) + (ulong)min(work.row + ROW_OF(row), work.n - 1) * p.w_stride;
+                            W_OF(row)
+                            + (ulong)(FIRST_W + min(work.row + ROW_OF(row), work.n - 1)) * p.w_stride;
                         copy_16(to + row * LINE + chunk * 16, line + (bytes > 0 ? k : 0), bytes);
                     }
                     arrive_after_copies(full + stage * 8);
@@ -492,7 +525,7 @@ KERNEL_BEGIN
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 " TEXT(REGISTERS) ";");
         const uint row = SIMD_GROUP * 16 + SIMD_LANE / 4;
-        while (next_part(work, p)) {
+        while (NEXT_PART) {
             float sums[COLUMNS / 2];
             UNROLL for (uint i = 0; i < COLUMNS / 2; i++) sums[i] = 0;
             // A lane has two neighbouring columns of every eight, in two rows.
@@ -545,7 +578,7 @@ KERNEL_BEGIN
 #if W_KIND == BLOCKS
             // Where rows begin in their first pieces.
 #define BEGIN_OF(r) \
-    ((uint)(ulong)W_OF(r) + min(work.row + ROW_OF(r), work.n - 1) * row_bytes)
+    ((uint)(ulong)W_OF(r) + (FIRST_W + min(work.row + ROW_OF(r), work.n - 1)) * row_bytes)
             const uint begin_0 = BEGIN_OF(row), begin_8 = BEGIN_OF(row + 8);
             const uchar* lines = DYNAMIC_LOCAL + (w_base - local_address(DYNAMIC_LOCAL))
                 + row * (PIECES * 16);
@@ -681,6 +714,15 @@ KERNEL_BEGIN
                         *(uint4*)(result + (place_0 + of * place_8 + column)) = eight;
                     }
                 }
+            }
+#elif BY_EXPERT
+            UNROLL for (uint i = 0, column = begin; i < COLUMNS / 2;
+                        i += i % 4 == 0 ? 1 : 3, column += i % 4 == 0 ? 7 : 1) {
+                const uint place = work.begin + column - work.column;
+                if (place >= work.over) continue;
+                STORAGE(Y)* const at = result + ((ulong)order[place] * step + place_0);
+                if (has_0) STORE(Y, at, 0, sums[i]);
+                if (has_8) STORE(Y, at, place_8, sums[i + 2]);
             }
 #else
             EACH_COLUMN(i, column, at, result) {

@@ -9,7 +9,8 @@
 // The first FIRST_MATRICES have the `Unit` of namespace `first`, the others that of `second`
 // and the groups from p.first_groups on. M: rows of activations, of which p.m exist. HAS_NORM,
 // HAS_NORM_WEIGHT, HAS_BIAS, HAS_RESIDUAL: what else there is. RING_BYTES: of all rings.
-// p.x_bytes: for each row of activations.
+// p.x_bytes: for each row of activations. With BY_EXPERT there is one matrix, of all experts: each
+// of p.rows rows of results, at most CHOICES, chose its p.n0 rows, see experts.h, and M is 1.
 
 // Bytes in front of the rings: for their barriers, and for the sums of a norm.
 #define HEAD_BYTES 2048
@@ -19,6 +20,11 @@ struct Matrices {
     STORAGE(X)* y[MATRICES];
     const STORAGE(X)* bias[MATRICES];
     uint n[MATRICES];
+#if BY_EXPERT
+    // For each row of results, where the rows of w begin that it chose.
+    const uint* chosen;
+    uint rows;
+#endif
 };
 
 struct Inputs {
@@ -49,17 +55,31 @@ template <class Unit, uint FIRST, uint COUNT> struct Task {
     FUNCTION Task(const Matrices& all, uint k)
         : all(all), row_bytes(k / Unit::BLOCK * Unit::BYTES) {}
 
+#if BY_EXPERT
+    // How many times ROWS rows are one expert's.
+    FUNCTION uint turns_of_row() const { return (all.n[0] + ROWS - 1) / ROWS; }
+#endif
+
     // How many times ROWS rows there are.
     FUNCTION uint turns() const {
         if (IS_GATED) return all.n[0];
+#if BY_EXPERT
+        return all.rows * turns_of_row();
+#else
         uint rows = 0;
         UNROLL
         for (uint i = FIRST; i < FIRST + COUNT; i++) rows += all.n[i];
         return (rows + ROWS - 1) / ROWS;
+#endif
     }
 
-    // The matrix of a row of a turn, and `row` in it, which is none of it behind the last one.
+    // The matrix of a row of a turn, and `row` in it, which is none of it behind the last one. An expert is a
+    // matrix for each row of results that chose it.
     FUNCTION uint find(uint turn, uint r, uint& row) const {
+#if BY_EXPERT
+        row = turn % turns_of_row() * ROWS + r;
+        return turn / turns_of_row();
+#else
         row = IS_GATED ? turn : turn * ROWS + r;
         uint matrix = IS_GATED ? r : FIRST;
         UNROLL
@@ -70,6 +90,7 @@ template <class Unit, uint FIRST, uint COUNT> struct Task {
             }
         }
         return matrix;
+#endif
     }
 
     // An element of an array that is in registers.
@@ -82,12 +103,22 @@ template <class Unit, uint FIRST, uint COUNT> struct Task {
         return value;
     }
 
+    // Where a matrix begins, and its rows.
+    FUNCTION const uchar* begin(uint matrix) const {
+#if BY_EXPERT
+        return all.w[0] + (ulong)all.chosen[matrix] * row_bytes;
+#else
+        return pick(all.w, matrix);
+#endif
+    }
+    FUNCTION uint count(uint matrix) const { return BY_EXPERT ? all.n[0] : pick(all.n, matrix); }
+
     // Bytes from the multiple of 16 before it to a row's chunk.
     FUNCTION uint before(uint turn, uint r, uint chunk) const {
         if (IS_ALIGNED) return 0;
         uint row;
         const uint matrix = find(turn, r, row);
-        const uint from = (uint)(ulong)pick(all.w, matrix) + row * row_bytes;
+        const uint from = (uint)(ulong)begin(matrix) + row * row_bytes;
         return (from + chunk * CHUNK_BYTES) & 15u;
     }
 };
@@ -104,8 +135,8 @@ template <class Task> struct Source {
 
     FUNCTION void begin(uint turn, uint r) {
         uint row;
-        const uint matrix = task.find(turn, r, row), rows = task.pick(task.all.n, matrix);
-        from = task.pick(task.all.w, matrix) + (ulong)row * task.row_bytes;
+        const uint matrix = task.find(turn, r, row), rows = task.count(matrix);
+        from = task.begin(matrix) + (ulong)row * task.row_bytes;
         left = row < rows ? task.row_bytes : 0;
         is_last = row + 1 == rows;
     }
@@ -155,7 +186,18 @@ FUNCTION void multiply(const Matrices& all, const Inputs& in, const Params& p, u
     const uint lane = SIMD_LANE, warp = __shfl_sync(~0u, SIMD_GROUP, 0);
     const uint units = p.k / Unit::LENGTH;
     const uint chunks = (units + STEPS * 32 - 1) / (STEPS * 32);
+#if BY_EXPERT
+    // A group has turns that follow each other, so that it rounds the activations of few of them.
+    const uint all_turns = task.turns();
+    const uint first_turn = (ulong)all_turns * group / groups;
+    const uint turns = (ulong)all_turns * (group + 1) / groups;
+    const uint own = first_turn + warp, stride = WARPS;
+    const uint turns_of_x = task.turns_of_row() * p.sharing;
+    const uint first_x = first_turn / turns_of_x, end_x = min((turns + turns_of_x - 1) / turns_of_x, p.m);
+#else
     const uint own = warp * groups + group, stride = WARPS * groups, turns = task.turns();
+    const uint first_x = 0, end_x = p.m;
+#endif
 
     ulong* full = (ulong*)DYNAMIC_LOCAL + warp * SLOTS;
     uchar* ring = DYNAMIC_LOCAL + HEAD_BYTES + warp * (SLOTS * ROWS * Work::SLOT_BYTES);
@@ -202,7 +244,7 @@ FUNCTION void multiply(const Matrices& all, const Inputs& in, const Params& p, u
     }
     BARRIER;
 #endif
-    for (uint i = 0; i < p.m; i++) {
+    for (uint i = first_x; i < end_x; i++) {
 #if HAS_NORM
         const float scale = norm_scale(sums_of_squares + i * WARPS, p.k, p.eps);
         for (uint first = own_slab; first < p.k; first += slab_stride) {
@@ -236,9 +278,9 @@ FUNCTION void multiply(const Matrices& all, const Inputs& in, const Params& p, u
     uint slot = 0, parity = 0;
     for (uint turn = own; turn < turns; turn += stride) {
         uint row;
-        const uint matrix = task.find(turn, result_r, row), n = task.pick(all.n, matrix);
+        const uint matrix = task.find(turn, result_r, row), n = task.count(matrix);
         const bool is_written = writes && row < n;
-        const uint at = result_m * n + row;
+        const uint at = (BY_EXPERT ? matrix : result_m) * n + row;
 #if HAS_BIAS
         // Of both matrices of a gate, though only one's lane writes.
         const float bias = row < n ? LOAD(X, task.pick(all.bias, matrix), row) : 0;
@@ -268,7 +310,11 @@ FUNCTION void multiply(const Matrices& all, const Inputs& in, const Params& p, u
                     }
                     UNROLL
                     for (uint i = 0; i < M; i++) {
+#if BY_EXPERT
+                        const auto x = activations.load(matrix / p.sharing, first + step, lane);
+#else
                         const auto x = activations.load(i, first + step, lane);
+#endif
                         UNROLL
                         for (uint r = 0; r < ROWS; r++) {
                             const float product = weights[r].product(x, lane);
@@ -296,7 +342,8 @@ FUNCTION void multiply(const Matrices& all, const Inputs& in, const Params& p, u
 #if HAS_RESIDUAL
         value = residual + ROUND(X, value);
 #endif
-        if (is_written) STORE(X, task.pick(all.y, matrix), at, value);
+        STORAGE(X)* const y = BY_EXPERT ? all.y[0] : task.pick(all.y, matrix);
+        if (is_written) STORE(X, y, at, value);
     }
 }
 
@@ -306,6 +353,17 @@ KERNEL_BEGIN
     all.w[0] = (const uchar*)w0;
     all.y[0] = y0;
     all.n[0] = p.n0;
+#if BY_EXPERT
+    LOCAL_ARRAY(uint, chosen, CHOICES);
+    WAIT_FOR_INPUTS;
+    for (uint row = LANE; row < p.rows; row += GROUP) {
+        CHOOSE(first_w, row);
+        chosen[row] = first_w;
+    }
+    BARRIER;
+    all.chosen = chosen;
+    all.rows = p.rows;
+#endif
 #if MATRICES > 1
     all.w[1] = (const uchar*)w1;
     all.n[1] = p.n1;

@@ -12,6 +12,8 @@
 // integers, as other devices make them.
 // TERMS: 3 if numbers are in single precision and become sums of so many of bf16, first all
 // panels of the first, the largest; else 1.
+// BY_EXPERT: are the rows those of x in the order of experts, in tiles of COLUMNS rows, see expert_rows.c?
+// What is behind the last row of a tile stays as it is.
 // HAS_NORM: are rows divided by the root of their mean square, by a group each, and, if
 // HAS_WEIGHT, multiplied by `weight`?
 
@@ -104,13 +106,21 @@ KERNEL_BEGIN
     {
         const uint i = GROUP_ID(0) * GROUP + LANE;
 #if IS_ALONG_ROWS
-        const uint row = i % p.rows, part = i / p.rows;
+        const uint row = i % p.rows, part = i / p.rows, source = row;
         const bool exists = part < parts;
 #else
         const uint row = i / parts, part = i % parts;
+#if BY_EXPERT
+        const uint* const tile = tiles + min(row, p.rows - 1) / COLUMNS * 3;
+        const uint place = tile[0] + row % COLUMNS;
+        const bool exists = row < p.rows && place < tile[1];
+        const uint source = exists ? sources[place] : 0;
+#else
         const bool exists = row < p.rows;
+        const uint source = row;
 #endif
-        const STORAGE(X)* from = x + (ulong)row * p.outer;
+#endif
+        const STORAGE(X)* from = x + (ulong)source * p.outer;
         // Past the last row nothing is read.
         read_part(values, from, part, p.inner, exists ? p.k : 0);
 #endif

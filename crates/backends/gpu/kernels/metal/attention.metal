@@ -1,6 +1,7 @@
 // Attention for many rows of queries, see attention.h: four SIMD-groups go with ROWS of them
-// through the keys, KEYS at a time. Products are made of matrices of 8 x 8. Sums of values are in
-// local memory, where each lane rescales its part of a row: eight lanes have a row.
+// through the keys, KEYS at a time. Products are made of matrices of 8 x 8. Those of weights and
+// values go through local memory to the lanes, each of which rescales and adds its part of a row:
+// eight lanes have a row.
 
 // Rows in local memory are longer by what puts their beginnings into different banks.
 #define Q_STEP (WIDTH + 4)
@@ -17,13 +18,11 @@ KERNEL_BEGIN
     for (uint i = LANE; i < ROWS * WIDTH; i += GROUP) {
         q_tile[i / WIDTH * Q_STEP + i % WIDTH] = LOAD_Q(first_row + i / WIDTH, i % WIDTH);
     }
-    for (uint i = LANE; i < ROWS * OUT_STEP; i += GROUP) out[i] = 0;
-    // There may be no keys, and thus no barrier before the sums are read.
-    BARRIER;
 
     const uint line = LANE / 8, member = LANE % 8;
     const uint row = first_row + line, end = END_OF(row);
-    float peak = -INFINITY, total = 0;
+    float peak = -INFINITY, total = 0, sums[VALUES / 8];
+    UNROLL for (uint i = 0; i < VALUES / 8; i++) sums[i] = 0;
 
     for (uint first = from; first < to; first += KEYS) {
         const uint count = min(to - first, (uint)KEYS);
@@ -68,13 +67,11 @@ KERNEL_BEGIN
         for (uint mask = 1; mask < 8; mask *= 2) weights += simd_xor(weights, mask);
         total = fma(total, factor, weights);
         peak = largest;
-        for (uint d = member; d < VALUES; d += 8) out[line * OUT_STEP + d] *= factor;
         BARRIER;
 
         for (uint i = SIMD_GROUP; i < ROWS / 8 * (VALUES / 8); i += GROUP / SIMD_WIDTH) {
             const uint at_row = i / (VALUES / 8) * 8, at_value = i % (VALUES / 8) * 8;
-            simdgroup_float8x8 sum;
-            simdgroup_load(sum, &out[at_row * OUT_STEP + at_value], OUT_STEP);
+            simdgroup_float8x8 sum = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
             UNROLL for (uint key = 0; key < KEYS; key += 8) {
                 simdgroup_float8x8 weight_part, v_part;
                 simdgroup_load(weight_part, &scores[at_row * SCORE_STEP + key], SCORE_STEP);
@@ -84,6 +81,9 @@ KERNEL_BEGIN
             simdgroup_store(sum, &out[at_row * OUT_STEP + at_value], OUT_STEP);
         }
         BARRIER;
+        UNROLL for (uint i = 0; i < VALUES / 8; i++) {
+            sums[i] = fma(sums[i], factor, out[line * OUT_STEP + member + i * 8]);
+        }
     }
 
     if (row < rows) {
@@ -96,12 +96,15 @@ KERNEL_BEGIN
 #elif HAS_TOTALS
         if (member == 0) totals[at] = LOG_OF_TOTAL(peak, total);
 #endif
-        for (uint d = member; d < p.dv; d += 8) {
+        UNROLL for (uint i = 0; i < VALUES / 8; i++) {
+            const uint d = member + i * 8;
+            if (d < p.dv) {
 #if IS_SPLIT
-            partial_sums[(at * p.splits + split) * p.dv + d] = out[line * OUT_STEP + d];
+                partial_sums[(at * p.splits + split) * p.dv + d] = sums[i];
 #else
-            STORE(X, y, at * p.dv + d, out[line * OUT_STEP + d] / total);
+                STORE(X, y, at * p.dv + d, sums[i] / total);
 #endif
+            }
         }
     }
 KERNEL_END

@@ -53,6 +53,9 @@ KERNEL_BEGIN
             total[i] = fma(total[i], factor, simd_sum(weights[i]));
             UNROLL for (uint j = 0; j < LANE_VALUES; j++) sum[i * LANE_VALUES + j] *= factor;
         }
+        // Sums of their own, lest a long chain of roundings lose digits.
+        float part[ROWS * LANE_VALUES];
+        UNROLL for (uint i = 0; i < ROWS * LANE_VALUES; i++) part[i] = 0;
         for (uint key = 0; key < count; key++) {
             float values[LANE_VALUES];
             UNROLL for (uint j = 0; j < LANE_VALUES; j++) {
@@ -62,10 +65,11 @@ KERNEL_BEGIN
                 const float weight = simd_shuffle(weights[i], (ushort)key);
                 UNROLL for (uint j = 0; j < LANE_VALUES; j++) {
                     const uint at = i * LANE_VALUES + j;
-                    sum[at] = fma(weight, values[j], sum[at]);
+                    part[at] = fma(weight, values[j], part[at]);
                 }
             }
         }
+        UNROLL for (uint i = 0; i < ROWS * LANE_VALUES; i++) sum[i] += part[i];
     }
 
     UNROLL for (uint i = 0; i < ROWS; i++) {

@@ -5,12 +5,22 @@
 // neighbours read neighbours, and codes that are packed in the same bytes are one lane's. The
 // sums of products of codes are whole numbers below 2^24, of which floats have all digits.
 //
+// With BY_EXPERT a group has a part of one row, see experts.h.
+//
 // Y: dtype. HAS_BIAS: is a bias added? The blocks' own macros are in formats.
 
 KERNEL_BEGIN
     const uint lane = SIMD_LANE % LANES;
     const uint blocks = p.k / BLOCK_LENGTH;
-    const uint first = (GROUP_ID(0) * (GROUP / SIMD_WIDTH) + SIMD_GROUP) * COLUMNS;
+#if BY_EXPERT
+    const uint columns = GROUP / SIMD_WIDTH * COLUMNS, parts = (p.n + columns - 1) / columns;
+    const uint part_of_row = GROUP_ID(0) % parts, y_row = GROUP_ID(0) / parts;
+    const uint x_row = y_row / p.sharing;
+    CHOOSE(first_w, y_row);
+#else
+    const uint part_of_row = GROUP_ID(0), y_row = 0, x_row = 0, first_w = 0;
+#endif
+    const uint first = (part_of_row * (GROUP / SIMD_WIDTH) + SIMD_GROUP) * COLUMNS;
     float sum[COLUMNS * M];
     UNROLL for (uint i = 0; i < COLUMNS * M; i++) sum[i] = 0;
 
@@ -18,7 +28,7 @@ KERNEL_BEGIN
         UNROLL for (uint j = 0; j < COLUMNS; j++) {
             // Rows past the last are computed as the last, and dropped.
             const uint column = min(first + j, p.n - 1);
-            GLOBAL const uchar* block = w + (column * blocks + b) * BLOCK_BYTES;
+            GLOBAL const uchar* block = w + ((first_w + column) * blocks + b) * BLOCK_BYTES;
             float4 codes[WORDS];
             float scales[WORDS];
 #if HAS_MINIMUM
@@ -37,7 +47,7 @@ KERNEL_BEGIN
 #endif
             }
             UNROLL for (uint row = 0; row < M; row++) {
-                const uint from = (min(row, p.m - 1) * blocks + b) * (BLOCK_LENGTH / 4);
+                const uint from = ((x_row + min(row, p.m - 1)) * blocks + b) * (BLOCK_LENGTH / 4);
                 float product = 0;
                 UNROLL for (uint i = 0; i < WORDS; i++) {
                     const char4 code = as_type<char4>(x_codes[from + lane + i * LANES]);
@@ -63,7 +73,7 @@ KERNEL_BEGIN
 #if HAS_BIAS
             v += LOAD(Y, bias, column);
 #endif
-            STORE(Y, y, row * p.n + column, v);
+            STORE(Y, y, (y_row + row) * p.n + column, v);
         }
     }
 KERNEL_END

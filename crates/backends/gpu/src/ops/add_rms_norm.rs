@@ -4,8 +4,9 @@ use rustorch_ir::{Layout, Op, OpKind};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
 use super::functions::rounded;
-use super::lines::line_kernel;
+use super::lines::{exact, line_kernel};
 use crate::emit::{Emitter, GpuKernel};
+use crate::kernel::accumulator;
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::AddRmsNorm,
@@ -27,6 +28,8 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let (views, last) = ([&whole, &whole], whole.rank() - 1);
     let mut kernel = line_kernel("add_rms_norm", text, step, views, last, emitter.limits);
     let dtype = sum.ty.dtype;
+    let sums = exact(dtype, sum.ty.shape[last], emitter.limits);
+    kernel.define("ACCUMULATOR", accumulator(sums));
     kernel.define("ROUNDED(x)", rounded(dtype, "(x)".to_owned()));
     kernel.real("EPS", dtype, op.norm.eps.0);
     kernel.read("other", &step.inputs[1]);

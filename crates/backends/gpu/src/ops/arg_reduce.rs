@@ -49,7 +49,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     choice.pass(Some(candidates), segments, segments, (y, values), emitter);
 }
 
-/// What is best, and where.
+/// The choice of the best element, and its index.
 struct Choice<'a> {
     x: &'a Place,
     dim: usize,

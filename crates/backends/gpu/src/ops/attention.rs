@@ -34,7 +34,7 @@ pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 2] = [
 /// Rows of queries that a SIMD-group takes on together.
 const FEW: usize = 8;
 
-/// The widest keys and values of which a tile fits the least local memory there is.
+/// The widest keys and values with a tile that fits the least local memory.
 const WIDEST: usize = 256;
 
 fn accepts(s: &Signature) -> bool {
@@ -113,7 +113,7 @@ fn tile_of_one(sizes: &Sizes) -> (Tile, usize) {
     (tile, sizes.values)
 }
 
-/// The same for a GPU.
+/// Rows by keys or values, and keys at a time, for a GPU.
 fn tile_of_lanes(sizes: &Sizes, limits: &Limits, dtype: DType) -> (Tile, usize) {
     let (mut rows, mut keys) = (sizes.rows.next_power_of_two().min(16), 32);
     let local_bytes = |rows: usize, keys: usize| {
@@ -216,7 +216,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let wanted = emitter.limits.compute_units * division.groups_per_unit;
     let splits = match emitter.limits.is_processor {
         true => 1,
-        false => (wanted / groups).clamp(1, s.div_ceil(division.keys)),
+        false => (wanted / groups).clamp(1, op.window_of(t, s).div_ceil(division.keys)),
     };
     let mut kernel = division.kernel;
     kernel.define("WIDTH", sizes.width);
@@ -322,8 +322,8 @@ pub(crate) fn others<'a>(op: &Attention, step: &'a Step) -> [Option<&'a Place>; 
     ]
 }
 
-/// What the operation says of the scores of `q` and `k`, with its mask and its past, all of them
-/// operands of `step`.
+/// Definitions for the scores of `q` and `k` by the operation, with its mask and its past. All of
+/// them are operands of `step`.
 pub(crate) fn options(
     op: &Attention,
     [q, k]: [&Place; 2],
@@ -345,6 +345,11 @@ pub(crate) fn options(
         let scores = q.ty.shape.clone().with_dim(rank - 1, s);
         mask.layout = mask.layout.broadcast_to(&scores);
         operand(kernel, "mask", &mask);
+    }
+    let window = op.window.filter(|&window| window < s);
+    kernel.define("HAS_WINDOW", u8::from(window.is_some()));
+    if let Some(window) = window {
+        kernel.word("window", window);
     }
     kernel.define("HAS_PAST", u8::from(op.past));
     if let Some(past) = past {

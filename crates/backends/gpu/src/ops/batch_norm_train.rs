@@ -43,7 +43,7 @@ pub(super) fn launch(op: &Op, step: &Step, is_last: bool, emitter: &mut Emitter)
     }
 }
 
-/// How groups go through images, see `kernels/channels.h`.
+/// Way of groups through images, see `kernels/channels.h`.
 struct Lines {
     is_last: bool,
     channels: usize,
@@ -64,7 +64,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// Work-items of a group, where there may be so many.
+    /// Work-items of a group, if the device allows so many.
     const GROUP: usize = 256;
 
     /// Vectors side by side of a group: 512 bytes are enough for a GPU's memory.
@@ -73,13 +73,13 @@ impl Lines {
     /// Lines that a lane reads before it uses the first.
     const EACH: usize = 4;
 
-    /// Lines of a lane that what a group begins and ends with is worth.
+    /// Lines of a lane that take as long as the beginning and the end of a group.
     const WORTH: usize = 32;
 
-    /// How often the groups that are at work at a time are followed by as many, at most.
+    /// Largest number of rounds in which groups follow those at work.
     const ROUNDS: usize = 4;
 
-    /// How groups go through images, of which a compute unit has `resident` at work at a time.
+    /// Way of groups through images; a compute unit has `resident` groups at work at a time.
     fn new(images: &[&Place], is_last: bool, resident: usize, limits: &Limits) -> Self {
         let ty = &images[0].ty;
         let dtype = ty.dtype;
@@ -139,7 +139,7 @@ impl Lines {
         [(); 2].map(|()| self.of_channels(self.segments, emitter))
     }
 
-    /// Memory for so many numbers of each channel.
+    /// Memory for `each` numbers of each channel.
     fn of_channels(&self, each: usize, emitter: &mut Emitter) -> Memory<'static> {
         let bytes = self.sums.size().unwrap_or(1);
         Memory::Scratch(self.sums, emitter.scratch(each * self.channels * bytes))
@@ -164,7 +164,7 @@ impl Lines {
         kernel.groups(self.vectors.div_ceil(self.columns), self.segments, 1)
     }
 
-    /// The kernel that adds up what segments have.
+    /// The kernel that adds up the segments' sums.
     fn totals(&self, is_backward: bool, [means, parts]: [Memory; 2]) -> Kernel {
         const TOGETHER: usize = 8;
         let text = include_str!("../../kernels/channel_totals.c");

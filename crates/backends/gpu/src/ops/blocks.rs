@@ -7,7 +7,7 @@ use crate::kernel::Kernel;
 
 macro_rules! descriptions {
     ($($variant:ident $module:ident $block:ident),+) => {
-        /// What kernels know of a format's blocks, in the file of its name. Each text defines
+        /// Texts about a format's blocks for kernels, in the file of its name. Each text defines
         ///
         /// * `SPAN`: the number of values that share a scale, 16 or 32;
         /// * `ZERO_POINT` and `HAS_MINIMUM`: a value is scale × (code − zero point), minus the
@@ -26,14 +26,20 @@ macro_rules! descriptions {
 
 rustorch_quant::for_each_format!(descriptions);
 
+/// Texts that formats have in common, each with a function that it defines.
+const SHARED: [(&str, &str); 2] = [
+    (
+        "packed_scale(",
+        include_str!("../../kernels/formats/packed_scales.h"),
+    ),
+    ("e2m1_codes(", include_str!("../../kernels/formats/e2m1.h")),
+];
+
 /// [`own_description`], behind what formats have in common that it needs.
 pub(crate) fn description(format: BlockFormat) -> String {
     let own = own_description(format);
-    let shared = match own.contains("packed_scale(") {
-        true => include_str!("../../kernels/formats/packed_scales.h"),
-        false => "",
-    };
-    format!("{shared}{own}")
+    let needed = SHARED.iter().filter(|(name, _)| own.contains(name));
+    needed.map(|&(_, text)| text).chain([own]).collect()
 }
 
 /// Are codes bytes with sign? They are where neither a zero point nor a minimum makes negative

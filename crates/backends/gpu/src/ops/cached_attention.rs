@@ -1,5 +1,5 @@
-//! Attention of a token with what is in a cache and with itself: it is rotated and written to the
-//! cache on the way.
+//! Attention of a token to a cache and to itself: the token is rotated and written to the cache on
+//! the way.
 
 use rustorch_ir::{DType, Op, OpKind, Signature, TensorType};
 use rustorch_runtime::{KernelEntry, Layouts};

@@ -28,7 +28,7 @@ pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 2] = [
     entry(|_| true, GpuKernel::everywhere(emit)),
 ];
 
-/// Rows that a work-item computes of a channel: what it reads of weights serves all of them.
+/// Rows that a work-item computes of a channel: weights are read once for all of them.
 const PLACES: usize = 4;
 
 /// The windows of a convolution with weights of a shape.

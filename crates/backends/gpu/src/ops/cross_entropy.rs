@@ -30,7 +30,7 @@ fn accepts(_: &Signature) -> bool {
     true
 }
 
-/// What both kernels are told of: the operand's lines, and their classes.
+/// Operands of both kernels: the operand's lines, and their classes.
 struct Classified<'a> {
     step: &'a Step,
     loss: &'a CrossEntropy,
@@ -59,7 +59,7 @@ impl<'a> Classified<'a> {
         }
     }
 
-    /// How many neighbours lanes load at a time of the operand's lines.
+    /// Number of neighbours of the operand's lines that lanes load at a time.
     fn vector(&self) -> usize {
         let x = Memory::Place(&self.step.inputs[0]);
         vector(x, &self.starts, &self.along, self.along.elements())
@@ -95,7 +95,7 @@ impl<'a> Classified<'a> {
         kernel
     }
 
-    /// Tells the kernel of losses their dtype, and how a mistake is told.
+    /// Defines the losses' dtype in the kernel, and its report of mistakes.
     fn losses(&self, kernel: &mut Kernel, emitter: &mut Emitter) {
         let dtype = self.step.outputs[self.step.outputs.len() - 1].ty.dtype;
         kernel.define_dtype("Y", dtype);

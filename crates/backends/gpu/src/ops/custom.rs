@@ -19,8 +19,8 @@ pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
 /// Bytes on each side of a result that a kernel which is looked after must not write to.
 const GUARD: usize = 4096;
 
-/// What stores of such a kernel go through: one that is outside of the results is told, not made. What
-/// is written by pointer may still reach the guards.
+/// Stores of such a kernel: a store outside of the results is reported, not made. Writes by pointer
+/// may still reach the guards.
 const CHECKED_STORE: &str = "
 #undef STORE
 #define STORE(t, to_, i_, v_) \\
@@ -87,11 +87,11 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     }
 }
 
-/// What the line before the text of a kernel begins with.
+/// Beginning of the line before the text of a kernel.
 const FIRST_LINE: &str = "#line 1 ";
 
-/// What a compiler says of a source, by the lines of the text that a user brought: NVIDIA's for OpenCL
-/// counts those of the whole source, which it calls `<kernel>`.
+/// A compiler's message, by the lines of the text that a user brought. NVIDIA's for OpenCL counts
+/// those of the whole source, which it calls `<kernel>`.
 pub(crate) fn by_lines_of_text(message: &str, source: &str) -> Option<String> {
     let mut lines = (1..).zip(source.lines());
     let (before, file) = lines.find_map(|(at, line)| Some((at, line.strip_prefix(FIRST_LINE)?)))?;
@@ -102,7 +102,7 @@ pub(crate) fn by_lines_of_text(message: &str, source: &str) -> Option<String> {
     Some(format!("{head}{}:{line}:{rest}", file.trim_matches('"')))
 }
 
-/// A launch without operands. What the compiler says of the text counts its lines.
+/// A launch without operands. The compiler's messages count the lines of the user's text.
 fn launch_of(name: &str, header: &str, custom: CustomKernel) -> Kernel {
     let file: String = name
         .chars()

@@ -99,7 +99,7 @@ fn stages(mut radix: usize) -> Vec<usize> {
     stages
 }
 
-/// Numbers for a group: two copies, with what keeps banks apart, fit into local memory.
+/// Numbers for a group: two copies, with the gaps that keep banks apart, fit into local memory.
 fn tile(limits: &Limits, dtype: DType) -> usize {
     let bytes = |tile: usize| 2 * (tile + tile / 16) * dtype.size().unwrap_or(16);
     let mut tile = TILE;
@@ -180,7 +180,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
 
 /// Lines of a usual length without gaps, which are made in one pass.
 struct Lines {
-    /// What is transformed: real numbers are the pairs of complex ones that they are in memory.
+    /// Numbers to transform: real numbers are the pairs of complex ones that they are in memory.
     x: Place,
     y: Place,
     starts: [Layout; 2],
@@ -191,7 +191,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// Those of a step, if it has such lines. They fit into `tile`.
+    /// The lines of a step, if it has such lines. They fit into `tile`.
     fn of(op: &Fft, step: &Step, tile: usize) -> Option<Self> {
         let (mut x, y) = (step.inputs[0].clone(), step.output().clone());
         let of_pairs = op.kind == FftKind::RealToComplex;
@@ -272,8 +272,7 @@ impl Lines {
     }
 }
 
-/// The radices of the stages of a usual line: as few as there can be, of which lanes keep the numbers
-/// in registers.
+/// The radices of the stages of a usual line: as few as possible, with numbers in registers of lanes.
 fn radices_of_lines(n: usize) -> &'static [usize] {
     match n {
         256 => &[16, 16],
@@ -285,7 +284,7 @@ fn radices_of_lines(n: usize) -> &'static [usize] {
 
 /// One reading and writing of all numbers.
 struct Pass<'a> {
-    /// What is computed with.
+    /// Type of the computation.
     dtype: DType,
     /// Numbers of a line.
     n: usize,
@@ -294,7 +293,7 @@ struct Pass<'a> {
     /// Numbers of the transforms that there are already.
     done: usize,
     memory: [Memory<'a>; 2],
-    /// The lines and what is along them.
+    /// The lines and their elements.
     views: [(Layout, Layout); 2],
     is_inverse: bool,
     /// Are numbers pairs of neighbours among real ones?

@@ -33,19 +33,20 @@ pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 2] = [
 /// Work-items of a work-group.
 const GROUP: usize = 256;
 
-/// Elements of a work-item: of what is updated, and of what is reduced.
+/// Elements of a work-item in updates. The next constant is the number in reductions.
 const EACH: usize = 8;
 const EACH_REDUCED: usize = 16;
 
-/// Buffers of a kernel in Metal, one of which has the parameters.
+/// Buffers of a kernel in Metal; one has the parameters.
 const METAL_BUFFERS: usize = 30;
 
-/// Bytes of parameters that every device takes, and those that are left for what is not of a group.
+/// Bytes of parameters that every device takes. `OTHER_BYTES` are for parameters that belong to no
+/// group.
 const OPENCL_BYTES: usize = 1024;
 const CUDA_BYTES: usize = 4096;
 const OTHER_BYTES: usize = 160;
 
-/// Of a pointer, with where it begins, and of a group, with its size.
+/// Bytes of a pointer, with its start, and of a group, with its size.
 const POINTER_BYTES: usize = 16;
 const GROUP_BYTES: usize = 8;
 
@@ -81,7 +82,8 @@ fn suits(device: &Device, s: &Signature) -> bool {
     device.limits.has_f64 || !body.is_some_and(|body| body.nodes().iter().any(is_wide))
 }
 
-/// How many groups a launch has room for, each with so many pointers, beside those that all have.
+/// Number of groups that a launch has room for, each with `pointers` pointers, beside the `shared`
+/// ones.
 fn room(dialect: Dialect, pointers: usize, shared: usize) -> usize {
     let by_bytes = |bytes: usize| {
         let left = bytes.saturating_sub(OTHER_BYTES + shared * POINTER_BYTES);
@@ -113,9 +115,9 @@ impl Groups<'_> {
         tensor.map_or(1, |input| self.operand(group, input).ty.shape.elements())
     }
 
-    /// Adds the pointers to a kernel, and says in its text which are a work-group's: `x0`, `x1` and so on, of
-    /// the `results` that are no states `y0` and so on, `n` elements, and its `first` work-group. Each work-group
-    /// has so many elements. Returns the number of work-groups.
+    /// Adds the pointers to a kernel, and names a work-group's in its text. These are `x0`, `x1` and so on, and
+    /// `y0` and so on for the `results` that are no states. The text also has `n` elements, and the group's
+    /// `first` work-group. Each work-group has so many elements. Returns the number of work-groups.
     fn find(
         &self,
         kernel: &mut Kernel,
@@ -224,7 +226,8 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Loads the operands of a work-item's elements, of which `begin` is the first, so that all are on their way together.
+    /// Loads the operands of a work-item's elements, so that all are on their way together. `begin` is the first
+    /// element.
     fn load_ahead(&self, each: &Foreach, text: &mut String) {
         let mut loads = String::new();
         for (input, ty) in self.body.inputs().iter().enumerate() {
@@ -349,7 +352,7 @@ fn emit_updates(step: &Step, emitter: &mut Emitter) {
     }
 }
 
-/// What joins the results of a work-group's work-items, `value` of each.
+/// Text that joins the results of a work-group's work-items, `value` of each.
 const JOIN: &str = "    shared[LANE] = value;
     BARRIER;
     for (uint rest = GROUP / 2; rest > 0; rest /= 2) {

@@ -95,7 +95,7 @@ fn unary(op: UnaryOp, dtype: DType, x: &str) -> Option<String> {
     })
 }
 
-/// What kernels call a function of numbers of `dtype` that [`special`] has, or their language.
+/// Name in kernels of a function of numbers of `dtype`, which [`special`] or their language has.
 fn called(name: &str, dtype: DType) -> String {
     match rustorch_ir::special::is_defined(name) {
         true => special::call(name, dtype),

@@ -1,5 +1,4 @@
-//! Products of the same rows, with the norm before them and what is done to their results. A
-//! product alone ([`Linear`](rustorch_ir::ops::Linear)) is the simplest of these.
+//! Products of the same rows, with the norm before them and the operations on their results.
 
 use std::borrow::Cow;
 
@@ -9,6 +8,7 @@ use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 use smallvec::SmallVec;
 
 use super::cuda::{self, matmul, matvec};
+use super::expert_linear::Experts;
 use super::functions::activated;
 use super::linear;
 use crate::emit::{Emitter, GpuKernel};
@@ -72,7 +72,7 @@ pub(super) const fn many(kind: OpKind) -> KernelEntry<GpuKernel> {
     }
 }
 
-/// An operation as products with what is done before and after.
+/// An operation as products with the operations before and after.
 fn description(op: &Op, operands: usize) -> Option<FusedLinear> {
     match op {
         Op::FusedLinear(op) => Some(op.clone()),
@@ -108,11 +108,11 @@ fn accepts(s: &Signature, multiplies: fn(&TensorType, &TensorType) -> bool) -> b
     fits && weights.iter().all(|w| multiplies(x, w))
 }
 
-/// Products that launches have to make, with what is done before and after.
+/// Products that launches have to make, with the operations before and after.
 pub(crate) struct Linears<'a> {
     /// `[…, k]`, contiguous.
     pub(crate) x: &'a Place,
-    /// What is done to its rows before.
+    /// Operation on its rows before.
     pub(crate) norm: Option<Norm<'a>>,
     /// One, or several that share the rows.
     pub(crate) each: SmallVec<[Linear<'a>; 3]>,
@@ -120,6 +120,8 @@ pub(crate) struct Linears<'a> {
     pub(crate) other: Option<&'a Place>,
     /// The result of two is this of the first times the second.
     pub(crate) gate: Option<ActivationKind>,
+    /// The experts that the rows of the one product chose.
+    pub(crate) experts: Option<Experts<'a>>,
 }
 
 /// The root-mean-square norm of rows.
@@ -131,15 +133,22 @@ pub(crate) struct Norm<'a> {
     pub(crate) eps: f64,
 }
 
-/// One of them: `y = x · wᵀ + bias`.
+/// A product: `y = x · wᵀ + bias`.
 #[derive(Clone, Copy)]
 pub(crate) struct Linear<'a> {
-    /// `[n, k]`.
+    /// `[n, k]`, or so of each expert.
     pub(crate) w: &'a Place,
     /// `[n]`.
     pub(crate) bias: Option<&'a Place>,
-    /// `[…, n]`, contiguous: with what is done to it. Of two that make one result the first has it.
+    /// `[…, n]`, contiguous: with its epilogue. If two make one result, the first has it.
     pub(crate) y: Option<&'a Place>,
+}
+
+impl Linear<'_> {
+    /// Rows of the weights.
+    pub(crate) fn rows(&self) -> usize {
+        self.w.ty.shape[self.w.ty.rank() - 2]
+    }
 }
 
 impl<'a> Linears<'a> {
@@ -162,10 +171,11 @@ impl<'a> Linears<'a> {
                 Some(Epilogue::Gate(kind)) => Some(kind),
                 Some(Epilogue::Add) | None => None,
             },
+            experts: None,
         }
     }
 
-    /// Those of weights of one dtype together, or of two where that `joins`.
+    /// Groups of weights of one dtype, or of two if `joins` allows that.
     fn groups(mut self, joins: fn(DType, DType) -> bool) -> Vec<Self> {
         let dtype = |linear: &Linear| linear.w.ty.dtype;
         let mut groups = Vec::new();
@@ -183,8 +193,8 @@ impl<'a> Linears<'a> {
     }
 }
 
-/// The text of a kernel, which has the SiLU of `x` as its gate and writes it `silu`, with another
-/// activation where that is wanted.
+/// Replaces the activation in a kernel's text. The text has the SiLU of `x` as its gate, written
+/// `silu`.
 pub(crate) fn with_gate<'t>(
     text: impl Into<Cow<'t, str>>,
     [silu, x]: [&str; 2],

@@ -26,9 +26,9 @@ fn emit(step: &Step, emitter: &mut Emitter) {
 
 /// Elements that are picked.
 pub(super) struct Picked<'a> {
-    /// Where they are from.
+    /// Source of the elements.
     pub(super) x: &'a Place,
-    /// Where in it the lines of the result begin, as a view of the result's shape.
+    /// Starts in it of the result's lines, as a view of the result's shape.
     pub(super) lines: Layout,
     /// Elements from one that an index picks to the next, and how many there are.
     pub(super) step: usize,

@@ -3,10 +3,10 @@
 use rustorch_ir::{Layout, Op, OpKind, Param, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::lines::{held_vector, line_kernel};
+use super::lines::{exact, held_vector, line_kernel};
 use crate::driver::Limits;
 use crate::emit::{Emitter, GpuKernel};
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, accumulator};
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::LayerNorm,
@@ -37,11 +37,11 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     ));
 }
 
-/// What there is a weight for, and a bias.
+/// Elements that share a weight and a bias.
 pub(super) enum Affine {
-    /// Each element of a line.
+    /// One for each element of a line.
     OfElements,
-    /// Each channel, of which a line, one of `groups`, has `channels` of `pixels` elements.
+    /// One for each channel. A line, one of `groups`, has `channels` of `pixels` elements.
     OfChannels {
         groups: usize,
         channels: usize,
@@ -66,6 +66,8 @@ pub(super) fn normalize(
     );
     let view = Layout::contiguous(&lines.into());
     let mut kernel = line_kernel(name, text, step, [&view, &view], 1, limits);
+    let sums = exact(step.output().ty.dtype, lines[1], limits);
+    kernel.define("ACCUMULATOR", accumulator(sums));
     kernel.define("VECTOR", held_vector(step, [&view, &view], 1, limits));
     kernel.real("EPS", step.output().ty.dtype, eps.0);
     for (i, (name, macro_name)) in [("w", "HAS_WEIGHT"), ("b", "HAS_BIAS")].iter().enumerate() {

@@ -77,5 +77,6 @@ pub(super) fn product_of<'a>(
         b: rows(w),
         bias,
         y,
+        experts: None,
     }
 }

@@ -1,11 +1,11 @@
 //! Lines of elements, and how groups share them: the Rust side of `lines.h`.
 
-use rustorch_ir::Layout;
+use rustorch_ir::{DType, Layout};
 use rustorch_runtime::{Place, Step};
 
 use super::views::{Memory, PARTS, WIDEST, nearest, split, walk};
 use crate::driver::Limits;
-use crate::kernel::{Kernel, accumulator};
+use crate::kernel::Kernel;
 
 /// Work-items of a group.
 const GROUP: usize = 256;
@@ -28,16 +28,19 @@ const PER_LANE: [usize; 2] = [16, 4];
 /// short.
 pub(super) const NEIGHBOURS: usize = 32;
 
-/// Elements for each lane of a segment that is worth a group of its own.
+/// Elements for each lane of a segment that is worth its own group.
 const PER_SEGMENT: usize = 16;
 
 /// Vectors of a line that a lane loads before it looks at one.
 pub(super) const VECTORS: usize = 4;
 
+/// Numbers that a lane adds one after the other in their own precision.
+const LONGEST_CHAIN: usize = 256;
+
 /// Numbers of elements that lanes may keep in registers.
 const HELD: [usize; 3] = [4, 16, 32];
 
-/// How a group's lanes are shared out: `lines` × `team` of them.
+/// Sharing of a group's lanes: `lines` × `team` of them.
 pub(super) struct Tile {
     /// Lines of a group.
     pub(super) lines: usize,
@@ -90,7 +93,7 @@ impl Tile {
         }
     }
 
-    /// For lines that have a group of so many work-items each.
+    /// A tile for lines with a group of `group` work-items each.
     pub(super) fn of_groups(group: usize) -> Self {
         Self {
             lines: 1,
@@ -100,7 +103,7 @@ impl Tile {
         }
     }
 
-    /// For lines of so many elements, or vectors of them, that each lane of a team has one of.
+    /// A tile for lines of `len` elements, or vectors of them; each lane of a team has one.
     pub(super) fn of_short_lines(limits: &Limits, len: usize) -> Self {
         let team = len.next_power_of_two();
         let group = 1 << GROUP.min(limits.max_group.max(team)).ilog2();
@@ -199,7 +202,7 @@ pub(super) struct Rows {
     pub(super) tile: Tile,
     /// Elements of a lane.
     pub(super) held: usize,
-    /// How many of them are neighbours.
+    /// Number of neighbours among them.
     pub(super) vector: usize,
 }
 
@@ -213,7 +216,7 @@ impl Rows {
     /// Elements that a lane holds, where there may be more lanes.
     pub(super) const HELD: usize = 24;
 
-    /// For rows of `len` elements in all of these places.
+    /// Vectors for rows of `len` elements in all of these places.
     pub(super) fn new(limits: &Limits, len: usize, places: &[&Place]) -> Self {
         let size = |place: &&Place| place.ty.dtype.size().unwrap_or(1);
         let widest = places.iter().map(size).max().unwrap_or(1);
@@ -307,8 +310,9 @@ pub(super) fn vector_of_pieces(
     if fits { vector } else { 1 }
 }
 
-/// How many neighbours lanes load and store at a time where a kernel of [`line_kernel`], with these
-/// arguments and `held.h`, holds lines in registers: 1 unless lanes have many.
+/// Number of neighbours that lanes load and store at a time, in kernels of [`line_kernel`] that
+/// hold lines in registers. The arguments are those of the kernel; its text has `held.h`. It is 1
+/// unless lanes have many neighbours.
 pub(super) fn held_vector(step: &Step, views: [&Layout; 2], dim: usize, limits: &Limits) -> usize {
     let [x, y] = views.map(|view| split(view, dim));
     let (starts, along) = &x;
@@ -324,8 +328,17 @@ pub(super) fn held_vector(step: &Step, views: [&Layout; 2], dim: usize, limits: 
     if fits { of_x } else { 1 }
 }
 
-/// The kernel `name` of `text`, which goes through whole lines along `dim` of operand 0 of
-/// `step` and writes lines of the result. They are seen as `views` of one shape.
+/// The dtype in which lanes add up lines of `len` numbers. A processor's lanes add up long lines in double precision,
+/// for their roundings would lose digits.
+pub(super) fn exact(dtype: DType, len: usize, limits: &Limits) -> DType {
+    match limits.is_processor && limits.has_f64 && len / PROCESSOR_GROUP > LONGEST_CHAIN {
+        true => DType::F64,
+        false => dtype,
+    }
+}
+
+/// The kernel `name` of `text`. It goes through whole lines along `dim` of operand 0 of `step`, and
+/// writes lines of the result. They are seen as `views` of one shape.
 pub(super) fn line_kernel(
     name: &'static str,
     text: &'static str,
@@ -340,7 +353,6 @@ pub(super) fn line_kernel(
     let mut kernel = Kernel::new(name, text, tile.group());
     let dtype = step.output().ty.dtype;
     kernel.define_dtype("X", dtype);
-    kernel.define("ACCUMULATOR", accumulator(dtype));
     kernel.define("HELD", tile.held(len));
     kernel.read("x", &step.inputs[0]);
     kernel.write("y", step.output());

@@ -82,5 +82,6 @@ fn product(step: &Step) -> Product<'_> {
         },
         bias: None,
         y: step.output(),
+        experts: None,
     }
 }

@@ -1,4 +1,4 @@
-//! The gradient of what maxima of 2-D windows were taken of.
+//! The gradient of the operand of maxima of 2-D windows.
 
 use rustorch_ir::ops::MaxPool2dBackward;
 use rustorch_ir::{Op, OpKind};

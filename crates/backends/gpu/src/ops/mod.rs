@@ -20,6 +20,7 @@ mod cross_entropy;
 pub(crate) mod cuda;
 pub(crate) mod custom;
 mod embedding;
+pub(crate) mod expert_linear;
 mod fft;
 mod flip;
 mod foreach;
@@ -63,7 +64,7 @@ use rustorch_runtime::KernelTable;
 
 use crate::emit::GpuKernel;
 
-/// Every kernel. What is not here, GPUs do not do.
+/// Every kernel. GPUs do not run operations that are not here.
 pub(crate) fn table() -> KernelTable<GpuKernel> {
     let mut kernels = vec![
         add_rms_norm::KERNEL,
@@ -108,6 +109,7 @@ pub(crate) fn table() -> KernelTable<GpuKernel> {
     kernels.extend(channels_last::KERNELS);
     kernels.extend(conv2d::KERNELS);
     kernels.extend(conv_transpose2d::KERNELS);
+    kernels.extend(expert_linear::KERNELS);
     kernels.extend(foreach::KERNELS);
     kernels.extend(cross_entropy::KERNELS);
     kernels.extend(fused_linear::KERNELS);

@@ -77,8 +77,7 @@ fn each(step: &Step, indices: &Indices, emitter: &Emitter) -> usize {
     if is_worth_it && is_possible { each } else { 1 }
 }
 
-/// Is it enough to compute what takes longest less precisely than in single precision, as all that is read and what
-/// comes of it are halves?
+/// Is less than single precision enough for the slow functions? It is if all operands and results are halves.
 fn is_rough(step: &Step, emitter: &Emitter) -> bool {
     let is_half = |dtype: DType| matches!(dtype, DType::F16 | DType::BF16);
     let is_slow = |part: &Part| match &part.op {
@@ -166,7 +165,7 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
     emitter.launch(kernel.groups(n.div_ceil(each * GROUP as usize), 1, 1));
 }
 
-/// Where the operands of an element are.
+/// Indices of an element's operands.
 struct Indices {
     operands: Vec<Elements>,
     /// Dimensions of the strided operands.
@@ -176,10 +175,10 @@ struct Indices {
     last_steps: Vec<usize>,
 }
 
-/// Where the elements of an operand are.
+/// Places of an operand's elements.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Elements {
-    /// As the result's.
+    /// Same places as the result's.
     Linear,
     /// It is one, for all elements of the result.
     One,
@@ -206,7 +205,7 @@ struct Divisor {
 }
 
 impl Divisor {
-    /// For numbers below 2³².
+    /// A divisor for numbers below 2³².
     fn new(divisor: usize) -> Self {
         let divisor = divisor.max(1) as u64;
         let shift = divisor.next_power_of_two().ilog2();
@@ -338,8 +337,8 @@ impl Indices {
     }
 }
 
-/// Declares `t` and the number of part `at`: what it computes of an element, rounded unless it is
-/// the last.
+/// Declares the constant `t0`, `t1` and so on of part `at`: its value for an element, rounded unless
+/// the part is the last.
 pub(super) fn compute(
     step: &Step,
     at: usize,
@@ -358,8 +357,8 @@ pub(super) fn compute(
     let _ = writeln!(body, "        const compute_{t} t{at} = {value};");
 }
 
-/// What part `at` computes of an element, in terms of the operands and of `t0`, `t1` and so on.
-/// Its parameters are added to the kernel, if that is given.
+/// The expression of part `at` for an element, in terms of the operands and of `t0`, `t1` and so
+/// on. Its parameters are added to the kernel, if that is given.
 fn value(
     step: &Step,
     at: usize,
@@ -456,7 +455,7 @@ pub(super) fn constant(at: usize, full: &Full, kernel: Option<&mut Kernel>) -> S
     }
 }
 
-/// The output's shape and each operand's strides in it, with neighbouring dimensions made one
+/// The output's shape and each operand's strides in it. Neighbouring dimensions are made one
 /// wherever all operands step through them alike.
 fn collapse(step: &Step) -> (Vec<usize>, Vec<Vec<usize>>) {
     let whole = &step.output().ty.shape;

@@ -1,9 +1,10 @@
-//! The product of two matrices, or batches of them: what `matmul` and `linear` share.
+//! The product of two matrices, or batches of them: the common part of `matmul` and `linear`.
 
 use rustorch_ir::{DType, Layout};
 use rustorch_runtime::Place;
 
-use super::tile::Tile;
+use super::expert_linear::{self, Experts};
+use super::tile::{CHAIN, Tile};
 use super::{cuda, simd_tile};
 use crate::driver::{Gemm, Matrix};
 use crate::emit::Emitter;
@@ -22,6 +23,9 @@ pub(crate) struct Product<'a> {
     pub(crate) bias: Option<&'a Place>,
     /// Contiguous.
     pub(crate) y: &'a Place,
+    /// The experts that the rows chose, if `b` has the matrices of several. Few rows are a batch of
+    /// rows; many are the rows of one product.
+    pub(crate) experts: Option<Experts<'a>>,
 }
 
 /// A matrix, or a batch of them, with any strides.
@@ -53,7 +57,7 @@ impl Factor<'_> {
         }
     }
 
-    /// Tells the kernel of the operand `name`, whose dimension that the result keeps is `outer`.
+    /// Defines the operand `name` in the kernel. `outer` is its dimension that the result keeps.
     fn define(&self, kernel: &mut Kernel, name: &str, outer: &str) {
         let operand = name.to_lowercase();
         kernel.define_dtype(name, self.place.ty.dtype);
@@ -92,14 +96,14 @@ const SMALL: Tile = Tile {
     of_one: false,
 };
 
-/// For elements of 16 bytes.
+/// Tile for elements of 16 bytes.
 const WIDE: Tile = Tile {
     lanes: [16, 16],
     each: [2, 2],
     of_one: false,
 };
 
-/// For processors.
+/// Tile for processors.
 const OF_ONE: Tile = Tile {
     lanes: [8, 4],
     each: [8, 16],
@@ -131,17 +135,20 @@ impl Product<'_> {
 
     /// Appends the launch of a kernel of tiles.
     fn emit_in_tiles(mut self, emitter: &mut Emitter) {
-        let is_swapped = self.n < self.m;
+        let is_swapped = self.n < self.m && self.experts.is_none();
         if is_swapped {
             // yᵀ = bᵀ · aᵀ
             std::mem::swap(&mut self.m, &mut self.n);
             std::mem::swap(&mut self.a, &mut self.b);
         }
-        let is_few = self.m <= FEW;
+        let is_few = match &self.experts {
+            Some(experts) => experts.are_few(),
+            None => self.m <= FEW,
+        };
         let has_matrices = emitter.dialect.has_simd_groups() && self.y.ty.dtype.is_float();
         let mut kernel = match is_few {
             true => self.few(emitter),
-            false if has_matrices => self.in_matrices(),
+            false if has_matrices => self.in_matrices(emitter),
             false => self.many(emitter),
         };
         arithmetic(&mut kernel, self.y.ty.dtype);
@@ -180,6 +187,7 @@ impl Product<'_> {
         // As the library documents of its biases.
         let has_epilogue = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
         let is_possible = is_same
+            && self.experts.is_none()
             && (dtype.is_float() || dtype.is_complex())
             && (self.bias.is_none() || has_epilogue)
             && self.batch.len() <= 1
@@ -223,38 +231,78 @@ impl Product<'_> {
             (false, true) => ([32, 4], [4, 1]),
             (false, false) => ([8, 32], [4, 1]),
         };
-        let text = include_str!("../../kernels/matvec.c");
+        let text = expert_linear::text(include_str!("../../kernels/matvec.c"));
         let mut kernel = Kernel::new("matvec", text, lanes_k * lanes_n);
+        kernel.define("EXPERT_ROWS", "p.n");
+        kernel.define("BY_EXPERT", u8::from(self.experts.is_some()));
+        if let Some(experts) = &self.experts {
+            experts.define(&mut kernel);
+        }
         kernel.define("M", self.m.max(1).next_power_of_two());
         kernel.define("LANES_K", lanes_k);
         kernel.define("LANES_N", lanes_n);
         kernel.define("LANE_K", lane_k);
         kernel.define("LANE_N", lane_n);
+        kernel.define("CHAIN", if self.is_rounded() { CHAIN } else { 0 });
         let columns = self.n.div_ceil((lanes_n * lane_n) as usize);
         kernel.groups(columns * self.batches(), 1, 1)
     }
 
     /// The kernel for many rows and columns.
-    fn many(&self, emitter: &Emitter) -> Kernel {
+    fn many(&self, emitter: &mut Emitter) -> Kernel {
         let groups = |tile: &Tile| tile.count(self.m, self.n) * self.batches();
         let (tile, depth) = match self.y.ty.dtype.size() {
             _ if emitter.limits.is_processor => (OF_ONE, 64),
             Some(16) => (WIDE, 16),
+            _ if self.experts.is_some() => (SMALL, 16),
             Some(1..=4) if groups(&LARGE) >= emitter.limits.compute_units => (LARGE, 16),
             _ => (SMALL, 16),
         };
-        let text = Tile::text(include_str!("../../kernels/matmul.c"));
-        let mut kernel = Kernel::new("matmul", text, tile.group());
+        let text = expert_linear::text(include_str!("../../kernels/matmul.c"));
+        let mut kernel = Kernel::new("matmul", Tile::text(&text), tile.group());
         tile.define(&mut kernel, 2);
         kernel.define("DEPTH", depth);
-        kernel.groups(groups(&tile), 1, 1)
+        self.define_chain(&mut kernel);
+        let tiles = self.sorted(&mut kernel, [tile.rows(), tile.columns()], emitter);
+        kernel.groups(tiles.unwrap_or_else(|| groups(&tile)), 1, 1)
+    }
+
+    /// Lets the kernel go through tiles of rows that chose one expert. Returns their number, if there are experts.
+    fn sorted(
+        &self,
+        kernel: &mut Kernel,
+        [rows, columns]: [usize; 2],
+        emitter: &mut Emitter,
+    ) -> Option<usize> {
+        kernel.define("EXPERT_ROWS", "p.n");
+        kernel.define("BY_EXPERT", u8::from(self.experts.is_some()));
+        let sorted = self.experts.as_ref()?.sort(rows, emitter);
+        sorted.pass(kernel, false);
+        Some(sorted.count * self.n.div_ceil(columns))
+    }
+
+    /// Says how many products a tile adds before it adds to what is in memory.
+    fn define_chain(&self, kernel: &mut Kernel) {
+        match self.is_rounded() {
+            true => kernel.define("CHAIN", CHAIN),
+            false => kernel.define("CHAIN", "p.k"),
+        }
+    }
+
+    /// Is each step of a sum rounded to the digits of the result?
+    fn is_rounded(&self) -> bool {
+        let dtype = self.y.ty.dtype;
+        dtype.is_complex() || matches!(dtype, DType::F32 | DType::F64)
     }
 
     /// The same for real numbers, in matrices of SIMD-groups.
-    fn in_matrices(&self) -> Kernel {
-        let text = simd_tile::text(include_str!("../../kernels/metal/matmul.metal"));
-        let kernel = Kernel::new("matmul", text, simd_tile::GROUP);
-        kernel.groups(simd_tile::count(self.m, self.n) * self.batches(), 1, 1)
+    fn in_matrices(&self, emitter: &mut Emitter) -> Kernel {
+        let text = expert_linear::text(include_str!("../../kernels/metal/matmul.metal"));
+        let mut kernel = Kernel::new("matmul", simd_tile::text(&text), simd_tile::GROUP);
+        self.define_chain(&mut kernel);
+        let tiles = self.sorted(&mut kernel, simd_tile::SIZES, emitter);
+        let all = || simd_tile::count(self.m, self.n) * self.batches();
+        kernel.groups(tiles.unwrap_or_else(all), 1, 1)
     }
 }
 

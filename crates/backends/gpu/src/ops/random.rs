@@ -72,7 +72,7 @@ pub(crate) fn expression(op: &Random, [seed, offset]: [&str; 2]) -> String {
     format!("((float)(random_word({seed}, {offset}, block, word) >> {shift}) * {unit:e}f)")
 }
 
-/// What [`expression`] calls.
+/// Functions that [`expression`] calls.
 pub(crate) const WORDS: &str = include_str!("../../kernels/random_word.h");
 
 fn emit(step: &Step, emitter: &mut Emitter) {

@@ -60,6 +60,7 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
     let (starts, along) = split(&layout, &op.dims);
     let lines = Lines { x, starts, along };
     let combination = Combination::of(op.op, step.dtype(part.operands[0]));
+    let combination = combination.exactly(op.op == ReduceOp::Sum, emitter.limits);
     let epilogue = (reduction.part + 1 < step.parts.len()).then_some(step);
     let y = Memory::Place(step.output());
     lines.reduce(&combination, y, epilogue, emitter);
@@ -80,9 +81,9 @@ fn order(layout: &Layout, reduced: &[usize]) -> (Vec<usize>, Vec<usize>) {
     (kept, along)
 }
 
-/// What is reduced.
+/// Elements to reduce.
 pub(super) enum Elements<'a> {
-    /// In memory.
+    /// Elements in memory.
     Memory(Memory<'a>),
     /// Computed.
     Computed(Chain<'a>),
@@ -119,8 +120,8 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// How many neighbours of a line can be loaded of each operand at once; 1 if they are not all of one size and in
-    /// whole vectors.
+    /// Number of neighbours of a line that can be loaded of each operand at once; 1 if they are not all of one size
+    /// and in whole vectors.
     fn vector(&self) -> usize {
         let of_lines = self
             .operands
@@ -237,8 +238,8 @@ pub(super) fn walk_lines(
     define_rank(kernel, "ALONG_RANK", rank, "along_rank");
 }
 
-/// The text for what is done to the results of a reduction of `step`, for a kernel that computes the
-/// elements by the chain `before`, or reads them.
+/// The text for the epilogue of a reduction of `step`. The kernel computes the elements by the chain
+/// `before`, or reads them.
 fn epilogue(
     step: &Step,
     before: Option<&Chain>,
@@ -288,15 +289,15 @@ fn epilogue(
 pub(super) struct Lines<'a> {
     /// Their elements.
     pub(super) x: Elements<'a>,
-    /// Where they start.
+    /// Starts of the lines.
     pub(super) starts: Layout,
-    /// Where a line's elements are from there.
+    /// Places of a line's elements from there.
     pub(super) along: Layout,
 }
 
 impl Lines<'_> {
-    /// Writes each line's result to `y`, which lies without gaps, by way of the epilogue of the step
-    /// that has one.
+    /// Writes each line's result to `y`, which lies without gaps. If the step has an epilogue,
+    /// results go through it.
     pub(super) fn reduce(
         &self,
         combination: &Combination,
@@ -340,7 +341,8 @@ impl Lines<'_> {
         partial.reduce(combination, y, epilogue, emitter);
     }
 
-    /// How many neighbours a lane has of lines that are computed, where a vector for each lane of few is all of a line.
+    /// Number of neighbours that a lane has in computed lines. A vector for each of few lanes has to be a
+    /// whole line.
     fn short_vector(&self, combination: &Combination, limits: &Limits) -> Option<usize> {
         let Elements::Computed(chain) = &self.x else {
             return None;
@@ -389,7 +391,7 @@ impl Lines<'_> {
         emitter.launch(kernel.groups(tile.groups(count), 1, 1));
     }
 
-    /// How lines that lie beside each other are read in vectors, if they are long.
+    /// Plan by which lines that lie beside each other are read in vectors, if they are long.
     fn across(&self, combination: &Combination, limits: &Limits) -> Option<Across> {
         let Elements::Memory(x) = self.x else {
             return None;
@@ -472,7 +474,7 @@ impl Lines<'_> {
         }
     }
 
-    /// How many neighbours lanes load at a time, of segments of `segment` elements.
+    /// Number of neighbours that lanes load at a time, of segments of `segment` elements.
     fn vector(&self, segment: usize) -> usize {
         match self.x {
             Elements::Memory(x) => vector(x, &self.starts, &self.along, segment),
@@ -484,8 +486,8 @@ impl Lines<'_> {
         Tile::of_vectors(limits, &self.starts, &self.along, self.vector(segment))
     }
 
-    /// Reduces each segment of `segment` elements of each line. Results are in steps of
-    /// `strides` for the line and the segment, after the epilogue of a step if there is one.
+    /// Reduces each segment of `segment` elements of each line. Results are in steps of `strides`
+    /// for the line and the segment. If the step has an epilogue, they went through it.
     pub(super) fn pass(
         &self,
         combination: &Combination,
@@ -542,9 +544,9 @@ impl Lines<'_> {
     }
 }
 
-/// How lines beside each other are read.
+/// Plan for reading lines that lie beside each other.
 struct Across {
-    /// Of how many of them a lane reads an element at a time.
+    /// Number of lines from which a lane reads an element at a time.
     vector: usize,
     /// Groups for all of them.
     groups: usize,
@@ -555,16 +557,16 @@ struct Across {
     segments: usize,
 }
 
-/// How elements are combined.
+/// Combination of elements.
 pub(super) struct Combination {
     /// The type that they are combined in.
     pub(super) dtype: DType,
-    /// What kernels need to be told before.
+    /// Functions that kernels need before.
     pub(super) functions: &'static str,
     /// `a` and `b` combined.
     pub(super) combine: String,
-    /// What changes nothing when it is combined with a line's elements; if nothing is given, its
-    /// first element, which may be taken twice.
+    /// Neutral element of the combination. Without one, a line's first element is the start, and
+    /// may be taken twice.
     pub(super) start: Option<String>,
 }
 
@@ -583,6 +585,16 @@ impl Combination {
         }
     }
 
+    /// The same in double precision for a sum on a processor. Each of its lanes adds many numbers, whose roundings would
+    /// lose digits.
+    pub(super) fn exactly(self, is_sum: bool, limits: &Limits) -> Self {
+        let dtype = match self.dtype {
+            DType::F32 if is_sum && limits.is_processor && limits.has_f64 => DType::F64,
+            other => other,
+        };
+        Self { dtype, ..self }
+    }
+
     /// Tells a kernel.
     pub(super) fn define(&self, kernel: &mut Kernel) {
         kernel.define_dtype("A", self.dtype);
@@ -593,7 +605,7 @@ impl Combination {
     }
 }
 
-/// `a` and `b` combined, of what elements are combined in.
+/// The combination of `a` and `b`, in the type of the computation.
 pub(super) fn combination(op: ReduceOp, dtype: DType) -> String {
     match op {
         ReduceOp::Sum => sum(dtype),
@@ -616,7 +628,7 @@ pub(super) fn sum(dtype: DType) -> String {
     }
 }
 
-/// What changes nothing when it is combined with a line's elements, if there is such a number.
+/// Neutral element of the combination, if there is such a number.
 fn start(op: ReduceOp, dtype: DType) -> Option<String> {
     let number = match op {
         ReduceOp::Sum => "0",

@@ -3,8 +3,9 @@
 use rustorch_ir::{Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::lines::{held_vector, line_kernel};
+use super::lines::{exact, held_vector, line_kernel};
 use crate::emit::{Emitter, GpuKernel};
+use crate::kernel::accumulator;
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::RmsNorm,
@@ -32,6 +33,12 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let mut kernel = line_kernel("rms_norm", text, step, views, last, emitter.limits);
     let vector = held_vector(step, views, last, emitter.limits);
     kernel.define("VECTOR", vector);
+    let sums = exact(
+        step.output().ty.dtype,
+        step.output().ty.shape[last],
+        emitter.limits,
+    );
+    kernel.define("ACCUMULATOR", accumulator(sums));
     kernel.real("EPS", step.output().ty.dtype, op.eps.0);
     kernel.define("HAS_WEIGHT", step.inputs.len() - 1);
     if let Some(weight) = step.inputs.get(1) {

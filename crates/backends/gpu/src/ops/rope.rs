@@ -17,10 +17,10 @@ pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
 /// Work-items of a group.
 const GROUP: u32 = 64;
 
-/// Pairs of one launch: their frequencies are parameters, of which 1024 bytes are sure to fit.
+/// Pairs of one launch: their frequencies are parameters, and 1024 bytes are sure to fit.
 const PAIRS: usize = 64;
 
-/// Heads that a work-item of a GPU turns by the angle that it has computed, at least and at most, and loads at once.
+/// Least number of heads that a work-item turns by its computed angle; `MOST_HEADS` is the largest.
 const LEAST_HEADS: usize = 4;
 const MOST_HEADS: usize = 32;
 

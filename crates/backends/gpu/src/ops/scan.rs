@@ -1,5 +1,5 @@
-//! Each element combined with all before it along a dimension: where lines are few and long, in
-//! segments, which begin with what comes of the segments before.
+//! Each element combined with all before it along a dimension. Few long lines are computed in
+//! segments, which begin with the result of the segments before.
 
 use rustorch_ir::ops::{ReduceOp, ScanOp};
 use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
@@ -36,6 +36,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let segment = tile.segment(count, len);
     let segments = len.div_ceil(segment);
     let combination = combination(op.op, x.ty.dtype);
+    let combination = combination.exactly(op.op == ScanOp::Sum, emitter.limits);
     let dtype = combination.dtype;
     let carries = (segments > 1).then(|| {
         let bytes = count * segments * dtype.size().unwrap_or(0);
@@ -71,7 +72,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     running.pass(carries, segment, emitter);
 }
 
-/// How a scan combines elements of `dtype`.
+/// Combination of a scan's elements of `dtype`.
 fn combination(op: ScanOp, dtype: DType) -> Combination {
     let reduction = |op, start: Option<String>| {
         let combination = Combination::of(op, dtype);
@@ -119,7 +120,7 @@ fn bits(dtype: DType) -> usize {
     8 * dtype.size().unwrap_or(8)
 }
 
-/// Elements, and where what comes of them is to be.
+/// Elements, and the place of their results.
 struct Running<'a> {
     combination: &'a Combination,
     memory: [Memory<'a>; 2],

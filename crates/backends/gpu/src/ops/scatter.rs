@@ -1,4 +1,5 @@
-//! Elements put to places along a dimension, or combined with what is there, in an order that is always the same.
+//! Elements are put to places along a dimension, or combined with the elements there. The order is always the
+//! same.
 
 use rustorch_ir::ops::{ReduceOp, Scatter, ScatterMode};
 use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
@@ -26,13 +27,14 @@ const FEW_PICKS: usize = 32;
 /// Lines that keep a device busy, with a work-item for each.
 const MANY_LINES: usize = 1024;
 
-/// Neighbouring lines of which devices read elements at once.
+/// Neighbouring lines whose elements devices read at once.
 const READ_AT_ONCE: usize = 8;
 
 /// Elements of a group's part of a line, for each of the index: sorting costs less.
 const SEGMENT: usize = 4;
 
-/// Elements of sorted lines that a work-item of a GPU goes through, at most and at least, and loads at once.
+/// Largest number of elements of sorted lines that a work-item goes through. `LEAST_OF_PART` is the
+/// least, and `AHEAD` the number loaded at once.
 const MOST_OF_PART: usize = 64;
 const LEAST_OF_PART: usize = 8;
 const AHEAD: usize = 16;
@@ -75,8 +77,8 @@ struct Chains {
 }
 
 impl Chains {
-    /// Those of a line of the result, if there is room for them; not where neighbouring lines are read
-    /// at once.
+    /// Chains of a line of the result, if there is room for them. There are none if neighbouring lines
+    /// are read at once.
     fn of(step: &Step, op: &Scatter, emitter: &Emitter) -> Option<Self> {
         let exchange = emitter.dialect.local_exchange()?;
         let whole = Layout::contiguous(&step.output().ty.shape);
@@ -89,7 +91,7 @@ impl Chains {
     }
 }
 
-/// Groups chain the elements of a line of the index by where they go, and make a line of the result.
+/// Groups chain the elements of a line of the index by their places, and make a line of the result.
 fn by_chains(step: &Step, op: &Scatter, chains: &Chains, emitter: &mut Emitter) {
     let group = match emitter.limits.is_processor {
         true => 16,
@@ -105,8 +107,8 @@ fn by_chains(step: &Step, op: &Scatter, chains: &Chains, emitter: &mut Emitter) 
     emitter.launch(kernel.groups(lines.elements(), 1, 1));
 }
 
-/// The parameters by which groups find lines of the operands and of the result, whose own are
-/// returned, and what is along them.
+/// Adds the parameters by which groups find lines of the operands and of the result. Returns the
+/// result's lines, and the elements along them.
 fn describe_lines(step: &Step, op: &Scatter, kernel: &mut Kernel) -> (Layout, Layout) {
     let [x, index, source] = [0, 1, 2].map(|i| split(&step.inputs[i].layout, op.dim));
     let y = split(&Layout::contiguous(&step.output().ty.shape), op.dim);
@@ -122,8 +124,8 @@ fn describe_lines(step: &Step, op: &Scatter, kernel: &mut Kernel) -> (Layout, La
     y
 }
 
-/// How groups sort lines of the index in local memory, if they have room for one and for as many
-/// neighbours of it as are read at once.
+/// Plan by which groups sort lines of the index in local memory. It needs room for a line, and for
+/// as many neighbours as are read at once.
 fn tile(step: &Step, op: &Scatter, limits: &Limits) -> Option<Sorted> {
     let (lines, along) = split(&step.inputs[1].layout, op.dim);
     let bytes = size_of::<u32>();
@@ -178,8 +180,7 @@ fn distinct(index: &Place, dim: usize) -> Place {
     place
 }
 
-/// The order of each line of the index by what it picks; what comes first stays first. Lines that are the same have one
-/// order.
+/// The order of each line of the index by its values; equal ones keep their order.
 fn sorted(step: &Step, op: &Scatter, emitter: &mut Emitter) -> (Memory<'static>, Layout) {
     let index = distinct(&step.inputs[1], op.dim);
     let view = Layout::contiguous(&index.ty.shape);
@@ -207,7 +208,8 @@ fn by_lines(step: &Step, op: &Scatter, emitter: &mut Emitter) {
     emitter.launch(kernel);
 }
 
-/// Lines of the result, as many as the index has, of the index and of the source, with what is along them.
+/// Lines of the result, of the index and of the source, in the number of the index's lines. With
+/// each come the elements along it.
 fn lines(step: &Step, op: &Scatter) -> [(Layout, Layout); 3] {
     let index = &step.inputs[1].layout;
     let y = Layout {
@@ -217,8 +219,8 @@ fn lines(step: &Step, op: &Scatter) -> [(Layout, Layout); 3] {
     [&y, index, &step.inputs[2].layout].map(|layout| split(layout, op.dim))
 }
 
-/// Lines of the index are sorted, and parts of them combined by a work-item each; what goes to one place in several parts is
-/// combined in a second launch.
+/// Lines of the index are sorted, and work-items combine parts of them. A second launch combines elements of one place
+/// in several parts.
 fn by_parts(step: &Step, op: &Scatter, emitter: &mut Emitter) {
     let (order, order_view) = sorted(step, op, emitter);
     copy(&step.inputs[0], step.output(), emitter);
@@ -283,7 +285,7 @@ fn by_parts(step: &Step, op: &Scatter, emitter: &mut Emitter) {
     }
 }
 
-/// Each element of the result looks for what is put there.
+/// Each element of the result looks for the elements of its place.
 fn by_places(step: &Step, op: &Scatter, emitter: &mut Emitter) {
     let [x, index, source] = [0, 1, 2].map(|i| &step.inputs[i].layout);
     let text = include_str!("../../kernels/scatter.c");
@@ -300,7 +302,7 @@ fn by_places(step: &Step, op: &Scatter, emitter: &mut Emitter) {
     emitter.launch(kernel);
 }
 
-/// What both kernels need. Returns how places are seen.
+/// Definitions that both kernels need. Returns the view of the places.
 fn declare(
     step: &Step,
     op: &Scatter,

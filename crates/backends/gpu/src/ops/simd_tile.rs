@@ -1,6 +1,7 @@
-//! How four SIMD-groups make a tile of a matrix, see `kernels/metal/simd_tile.h`.
+//! Tiles of a matrix by four SIMD-groups, see `kernels/metal/simd_tile.h`.
 
 /// Rows and columns of a tile.
+pub(crate) const SIZES: [usize; 2] = [ROWS, COLUMNS];
 const ROWS: usize = 32;
 const COLUMNS: usize = 64;
 

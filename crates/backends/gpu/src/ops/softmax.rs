@@ -5,6 +5,7 @@ use rustorch_runtime::{KernelEntry, Layouts, Step};
 
 use super::lines::{held_vector, line_kernel};
 use crate::emit::{Emitter, GpuKernel};
+use crate::kernel::accumulator;
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::Softmax,
@@ -32,6 +33,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let mut kernel = line_kernel("softmax", text, step, views, op.dim, emitter.limits);
     let vector = held_vector(step, views, op.dim, emitter.limits);
     kernel.define("VECTOR", vector);
+    kernel.define("ACCUMULATOR", accumulator(step.output().ty.dtype));
     kernel.define("LOWEST", lowest(step.output().ty.dtype));
     kernel.define("LOG", u8::from(op.log));
     emitter.launch(kernel);

@@ -1,15 +1,15 @@
-//! Special functions in the portable dialect: [`rustorch_ir::special`] says what they are in a small
-//! part of Rust, of which every word has one in C.
+//! Special functions in the portable dialect. [`rustorch_ir::special`] defines them in a small part
+//! of Rust; each of its words has one in C.
 
 use std::fmt::Write;
 use std::sync::LazyLock;
 
 use rustorch_ir::{DType, special};
 
-/// What the names of special functions begin with in C.
+/// Beginning of special functions' names in C.
 const PREFIX: &str = "special_";
 
-/// What kernels call the special function `name` of numbers of `dtype`.
+/// Name in kernels of the special function `name` of numbers of `dtype`.
 pub(crate) fn call(name: &str, dtype: DType) -> String {
     format!("{PREFIX}{name}_{}", Precision::of(dtype).name())
 }
@@ -45,7 +45,7 @@ pub(crate) fn with_definitions(text: String) -> String {
     }
 }
 
-/// What a function computes in.
+/// Precision of a function's computation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Precision {
     Single,
@@ -127,7 +127,7 @@ fn functions(precision: Precision) -> Vec<Function> {
 
 struct Translation<'a> {
     precision: Precision,
-    /// Of all special functions.
+    /// Names of all special functions.
     names: &'a [&'a str],
 }
 
@@ -167,7 +167,7 @@ impl Translation<'_> {
         }
     }
 
-    /// Appends what the first of these say, and returns how many those are.
+    /// Appends the translation of the first tokens, and returns their number.
     fn word(&self, tokens: &[&str], text: &mut String) -> usize {
         let is_call = tokens.get(1) == Some(&"(");
         match tokens[0] {
@@ -205,7 +205,7 @@ impl Translation<'_> {
         }
     }
 
-    /// Alternatives that are several conditions are in parentheses: compilers of C doubt what is meant without.
+    /// Alternatives of several conditions are in parentheses: C compilers warn without.
     fn condition(&self, tokens: &[&str], text: &mut String) {
         let mut depth = 0;
         let alternatives = tokens.split(|&token| {
@@ -244,7 +244,7 @@ impl Translation<'_> {
     }
 }
 
-/// Where the braces that are opened first are closed.
+/// Index of the brace that closes the first opened one.
 fn closing_brace(tokens: &[&str]) -> usize {
     let mut depth = 0;
     let closes = |token: &&str| {

@@ -1,6 +1,9 @@
-//! How a group of work-items makes a tile of a matrix, see `kernels/tile.h`.
+//! Tiles of a matrix by a group of work-items, see `kernels/tile.h`.
 
 use crate::kernel::Kernel;
+
+/// Terms of a sum that are added one after the other.
+pub(crate) const CHAIN: usize = 256;
 
 /// Blocks of a tile and elements of a block, along the rows and the columns.
 #[derive(Clone, Copy)]
@@ -38,8 +41,8 @@ impl Tile {
         format!("{}\n{kernel}", include_str!("../../kernels/tile.h"))
     }
 
-    /// Defines what the text says. `pad` is what rows of tiles in local memory are longer, so
-    /// that work-items along the other dimension write to different banks of it.
+    /// Defines the words of the text. `pad` is the additional length of tiles' rows in local
+    /// memory. With it, work-items along the other dimension write to different banks.
     pub(crate) fn define(&self, kernel: &mut Kernel, pad: usize) {
         let blocks = self.lanes[0] * self.lanes[1] / self.group() as usize;
         for (name, value) in [

@@ -123,7 +123,7 @@ fn key(is_wide: bool) -> (&'static str, &'static str, usize) {
     }
 }
 
-/// Where the best elements of lines are.
+/// Places of the best elements of lines.
 pub(super) struct Best<'a> {
     /// The tensor.
     pub(super) x: &'a Place,

@@ -79,11 +79,11 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     parts.pass(segments, results, [1, 0], of_line, emitter);
 }
 
-/// Lines of which mean and variance are computed.
+/// Lines whose mean and variance are computed.
 struct Elements<'a> {
     x: Memory<'a>,
     parts: Option<Parts<'a>>,
-    /// Where lines start, and where a line's elements are from there.
+    /// Starts of lines, and the places of a line's elements from there.
     starts: Layout,
     along: Layout,
 }
@@ -92,7 +92,7 @@ struct Elements<'a> {
 struct Spread {
     /// It is divided by this, or else by the number of elements.
     divisor: Option<f64>,
-    /// Then is the root taken?
+    /// Is the root taken afterwards?
     is_root: bool,
 }
 
@@ -105,7 +105,7 @@ struct Parts<'a> {
 }
 
 impl Elements<'_> {
-    /// How many neighbours lanes load at a time, of segments of `segment` elements.
+    /// Number of neighbours that lanes load at a time, of segments of `segment` elements.
     fn vector(&self, segment: usize) -> usize {
         match self.parts {
             None => vector_of_pieces(self.x, &self.starts, &self.along, segment),

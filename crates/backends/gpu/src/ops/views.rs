@@ -81,7 +81,7 @@ pub(super) fn walk(kernel: &mut Kernel, name: &str, views: &[(&str, &Layout)]) -
     rank
 }
 
-/// The macro `name` for the rank that [`walk`] made `parameter`: 1 is a kernel of its own.
+/// The macro `name` for the rank that [`walk`] made `parameter`: 1 has its own kernel.
 pub(super) fn define_rank(kernel: &mut Kernel, name: &str, rank: usize, parameter: &str) {
     match rank {
         1 => kernel.define(name, 1),
@@ -141,9 +141,10 @@ pub(super) fn for_several(
     kernel.groups(count.div_ceil(each * GROUP as usize), times, 1)
 }
 
-/// How many neighbouring elements of `size` bytes each can be moved as one of 16 bytes, or of
-/// fewer: so that they are neighbours, and begin at a multiple, in all `views` of one shape, whose
-/// last dimension `others` do not step along. Steps of `multiples` are possible, too.
+/// Number of neighbouring elements of `size` bytes that can be moved as one of 16 bytes, or of
+/// fewer. They have to be neighbours, and begin at a multiple, in all `views` of one shape.
+/// `others` do not step along the last dimension of that shape. Steps of `multiples` are possible,
+/// too.
 pub(super) fn vector(
     size: usize,
     views: &[Layout],
@@ -169,7 +170,7 @@ pub(super) fn vector(
     vector.max(1)
 }
 
-/// What `vectors.h` knows the elements of.
+/// Dtypes whose elements `vectors.h` knows.
 pub(super) const PARTS: [DType; 12] = [
     DType::F64,
     DType::F32,

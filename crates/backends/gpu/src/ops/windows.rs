@@ -1,12 +1,13 @@
-//! What kernels that go through 2-D windows have in common.
+//! Common parts of kernels that go through 2-D windows.
 
 use rustorch_ir::ops::ChannelsLast;
 use rustorch_runtime::{Place, Step};
 
+use super::tile::CHAIN;
 use super::views::{PARTS, WIDEST, for_each, vector};
 use crate::kernel::{Kernel, accumulator};
 
-/// How windows lie. Pairs are (height, width).
+/// Layout of windows.
 pub(super) struct Windows {
     /// Elements of a window.
     pub(super) kernel_size: [usize; 2],
@@ -42,8 +43,8 @@ pub(super) fn kernel(
     kernel
 }
 
-/// How many neighbouring channels of images, of which `images[0]` has the wide numbers, can be moved as 16 bytes: all of
-/// them have their channels last in memory. 1 if they cannot.
+/// Number of neighbouring channels of images that can be moved as 16 bytes: all images have their channels last in
+/// memory. `images[0]` has the wide numbers.
 pub(super) fn channels_together(images: &[&Place]) -> usize {
     let dtype = images[0].ty.dtype;
     let wide = dtype.size().map_or(1, |size| WIDEST / size);
@@ -53,11 +54,12 @@ pub(super) fn channels_together(images: &[&Place]) -> usize {
     if fits { wide } else { 1 }
 }
 
-/// Channels of the result that a work-item of a convolution computes from what it reads once.
+/// Channels of the result that a work-item of a convolution computes from elements that it reads
+/// once.
 const OUTPUTS: usize = 8;
 
 /// The same for a convolution in `groups` groups of channels, which also has operands `w` and
-/// perhaps `b`. Where work-items do not compute several channels they do `places` rows.
+/// perhaps `b`. Work-items that do not compute several channels compute `places` rows.
 pub(super) fn convolution(
     name: &'static str,
     text: &'static str,
@@ -78,6 +80,7 @@ pub(super) fn convolution(
     let mut kernel = kernel(name, text, operands, windows, count);
     kernel.define("OUTPUTS", outputs);
     kernel.define("PLACES", places);
+    kernel.define("CHAIN", CHAIN);
     kernel.read("w", weight);
     kernel.words("w_strides", &weight.layout.strides);
     kernel.define("HAS_BIAS", step.inputs.len() - 2);

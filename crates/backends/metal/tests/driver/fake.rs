@@ -22,7 +22,7 @@ pub(crate) enum Event {
     Wait,
 }
 
-/// What the fake does and did.
+/// Script of the fake, and a record of its calls.
 #[derive(Default)]
 pub(crate) struct Script {
     pub(crate) events: Vec<Event>,
@@ -35,13 +35,13 @@ pub(crate) struct Script {
     pub(crate) params: Vec<u32>,
     pub(crate) compiled: usize,
     pub(crate) live_buffers: usize,
-    /// What the device says of the bytes that it has allocated.
+    /// Bytes that the device reports as allocated.
     pub(crate) allocated: u64,
     pub(crate) in_flight: usize,
     pub(crate) most_in_flight: usize,
     /// Are command buffers never complete?
     pub(crate) hangs: bool,
-    /// What would go on if they were.
+    /// Work that would go on if they were.
     hung: Vec<PlusOne>,
     /// Does the compiler take anything for a kernel?
     pub(crate) takes_any_source: bool,

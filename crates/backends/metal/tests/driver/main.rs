@@ -42,7 +42,7 @@ fn read(metal: &Metal<Fake>, buffer: &Buffer<Fake>) -> Result<u32, DeviceError> 
     Ok(u32::from_ne_bytes(word))
 }
 
-/// What is read, and what is written.
+/// Access to operands and results.
 const READS: Access = Access {
     start: 0,
     end: usize::MAX,

@@ -21,8 +21,8 @@ static FAKE: LazyLock<TempDir> = LazyLock::new(|| {
     folder
 });
 
-/// What an ignored test of this program prints in a process of its own, in which OpenCL is this
-/// driver, with these answers.
+/// Output of an ignored test of this program in a process of its own. There OpenCL is this driver,
+/// with these answers.
 pub(crate) fn apart(test: &str, answers: &[(&str, &str)]) -> String {
     let ran = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--ignored", "--nocapture"])

@@ -88,12 +88,12 @@ fn remainder(a: f64, b: f64) -> f64 {
     }
 }
 
-/// The larger; NaN where one is NaN.
+/// The larger one; NaN if one is NaN.
 pub(crate) fn maximum(a: f64, b: f64) -> f64 {
     if a > b || a.is_nan() { a } else { b }
 }
 
-/// The smaller; NaN where one is NaN.
+/// The smaller one; NaN if one is NaN.
 pub(crate) fn minimum(a: f64, b: f64) -> f64 {
     if a < b || a.is_nan() { a } else { b }
 }

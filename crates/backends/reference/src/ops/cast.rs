@@ -56,8 +56,8 @@ fn floats(x: &Operand, dtype: DType) -> Vec<f64> {
     }
 }
 
-/// An integer in double precision so that rounding it once more, to fewer digits, gives
-/// what rounding the integer would: what gets lost leaves an odd last bit.
+/// An integer in double precision, for a second rounding to fewer digits with the result of a
+/// single one. Lost bits leave an odd last bit.
 fn to_odd(i: i128) -> f64 {
     if i.unsigned_abs() >> f64::MANTISSA_DIGITS == 0 {
         return i as f64;

@@ -43,8 +43,8 @@ pub(crate) fn sizes(shape: &[usize]) -> [usize; 4] {
     shape.try_into().expect("inference admits only rank 4")
 }
 
-/// For each of `count` windows along a side of `size` elements, the elements of the kernel
-/// that do not fall into the padding, each with the index in the side that it meets.
+/// For each of `count` windows along a side of `size` elements: the kernel's elements outside of
+/// the padding, each with its index in the side.
 pub(crate) fn windows(
     count: usize,
     kernel: usize,

@@ -45,8 +45,8 @@ fn hessenberg(a: &Matrix) -> Matrix {
     a
 }
 
-/// Francis' iteration with Wilkinson's shift: what is factorised as `Q·R` becomes `R·Q`, until the last
-/// row is 0 but for its end.
+/// Francis' iteration with Wilkinson's shift: a matrix factorised as `Q·R` becomes `R·Q`, until the
+/// last row is 0 but for its end.
 fn eigenvalues(a: &Matrix) -> Vec<Complex64> {
     let mut a = hessenberg(a);
     let mut values = Vec::new();

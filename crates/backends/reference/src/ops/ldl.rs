@@ -21,15 +21,15 @@ pub(crate) fn evaluate(op: &Ldl, call: &Call) -> Result<[Values; 3], Misuse> {
 }
 
 struct Factors {
-    /// Both in the lower triangle.
+    /// Both factors in the lower triangle.
     ld: Matrix,
     pivots: Vec<i128>,
     /// 0, or the first block that is 0, from 1.
     zero: usize,
 }
 
-/// Bunch's and Kaufman's pivoting on a whole matrix of which the rows and columns from `k` on are
-/// what is left.
+/// Bunch's and Kaufman's pivoting on a whole matrix. The rows and columns from `k` on are the part
+/// that is left.
 fn factor(a: &Matrix, hermitian: bool) -> Factors {
     let n = a.n;
     let turned = |x: Complex64| if hermitian { x.conj() } else { x };
@@ -105,8 +105,8 @@ fn pivot(rest: &Matrix, k: usize) -> Option<(usize, usize)> {
     })
 }
 
-/// The row that gives `row`, of which of a block of 1 × 1 only the first element counts, if it is
-/// multiplied by the block. A block of 0 is left out.
+/// The row whose product with the block is `row`. With a block of 1 × 1 only the first element
+/// counts. A block of 0 is left out.
 fn row_solution(block: &Matrix, [x, y]: [Complex64; 2]) -> [Complex64; 2] {
     if block.n == 1 {
         let pivot = block[[0, 0]];

@@ -50,7 +50,7 @@ pub(crate) fn evaluate(op: &Pool2d, call: &Call) -> Result<Vec<Values>, Misuse> 
     Ok([Values::Float(out)].into_iter().chain(indices).collect())
 }
 
-/// Which of `places` in `x` has the largest element: the first of equals, the last NaN.
+/// Index among `places` in `x` of the largest element: the first of equals, the last NaN.
 fn place_of_maximum(x: &[f64], places: impl Iterator<Item = usize>) -> usize {
     let later = |best: usize, at: usize| match x[at] > x[best] || x[at].is_nan() {
         true => at,

@@ -1,4 +1,5 @@
-//! `as_strided`, `reshape`, `permute`, `expand` and `slice`: what the operation's layout sees.
+//! `as_strided`, `reshape`, `permute`, `expand` and `slice`: the elements that the operation's
+//! layout shows.
 
 use std::rc::Rc;
 

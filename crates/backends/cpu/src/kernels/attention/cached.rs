@@ -8,7 +8,7 @@ use super::product::{LANES, Panel};
 use crate::qmatmul::Float;
 use crate::simd::{Simd, from_fn};
 
-/// What rows of keys and values are made of.
+/// Elements of the rows of keys and values.
 pub(super) trait Cached: Sync + Sized {
     /// Elements of a row in one of these.
     const ELEMENTS: usize;
@@ -72,8 +72,7 @@ impl<'a, T: Cached> Rows<'a, T> {
         &self.items[index * self.each..][..self.each]
     }
 
-    /// The bits of elements `16 · i` and up of 16 rows: those from `first` on, of which there are
-    /// `count`, then zeros.
+    /// The bits of elements `16 · i` and up of 16 rows: `count` rows from `first` on, then zeros.
     #[inline(always)]
     fn sixteen<S: Simd>(&self, s: S, first: usize, count: usize, i: usize) -> [S::V; LANES] {
         let mut bits = [s.splat(0); LANES];

@@ -1,7 +1,8 @@
-//! The products of attention by AMX: each factor is the sum of two bf16, of which one of the four
-//! products, that of the smaller ones, is left out. Halves of the cache are such sums exactly.
+//! The products of attention by AMX: each factor is the sum of two bf16. The product of the two
+//! smaller terms is left out, so three products are made. Halves of the cache are such sums
+//! exactly.
 //!
-//! A word of a tile holds two values that are 16 apart along the sums, so that none has to change
+//! A word of a tile holds two values that are 16 apart along the sums. So no value has to change
 //! its lane.
 
 use std::ops::Range;
@@ -47,7 +48,7 @@ pub(super) struct Planes {
     values: Vec<Split>,
     /// Keys of the block.
     count: usize,
-    /// Those of the first 16 queries, then of the others.
+    /// Weights of the first 16 queries, then of the others.
     weights: Vec<Split>,
 }
 
@@ -175,7 +176,14 @@ impl Products for Planes {
     }
 
     #[inline(always)]
-    fn values<S: Simd, T: Cached>(&mut self, s: S, rows: &Rows<T>, first: usize, count: usize) {
+    fn values<S: Simd, T: Cached>(
+        &mut self,
+        s: S,
+        rows: &Rows<T>,
+        first: usize,
+        count: usize,
+        hidden: usize,
+    ) {
         let steps = count.div_ceil(DEPTH);
         let sixteens = rows.width.next_multiple_of(DEPTH) / LANES;
         let values = room(&mut self.values, sixteens * steps);
@@ -185,7 +193,7 @@ impl Products for Planes {
                     let mut pair = [[0.0; LANES]; 2];
                     for (half, lanes) in pair.iter_mut().enumerate() {
                         let key = step * DEPTH + half * LANES + w;
-                        if key < count {
+                        if (hidden..count).contains(&key) {
                             *lanes = sixteen(s, rows.row(first + key), i);
                         }
                     }

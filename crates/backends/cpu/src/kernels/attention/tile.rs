@@ -1,6 +1,6 @@
-//! Attention of some queries over a part of the keys: block by block of keys, with the largest
-//! score so far, the sum of weights and the weighted sum of values going along
-//! ([Milakov and Gimelshein 2018](https://arxiv.org/abs/1805.02867),
+//! Attention of some queries over a part of the keys, block by block of keys. The largest score so
+//! far, the sum of weights, and the weighted sum of values go along. See [Milakov and Gimelshein
+//! 2018](https://arxiv.org/abs/1805.02867),
 //! [Dao et al. 2022](https://arxiv.org/abs/2205.14135)).
 
 use std::ops::Range;
@@ -14,34 +14,43 @@ use crate::simd::{Arithmetic, Kernel, Simd};
 pub(super) const KEYS: usize = 128;
 /// Queries that pass together: their scores stay in the nearest cache.
 pub(super) const QUERIES: usize = 32;
+/// Keys between places where blocks may begin: as many as products take along their sums.
+const STEP: usize = 32;
 
 /// The scores of a query with a block of keys, then their weights.
 pub(super) type Score = [f32; KEYS];
 
-/// How the two products are computed.
+/// Computation of the two products.
 pub(super) trait Products {
     /// Takes over rows of `width` as queries.
     fn queries<S: Simd>(&mut self, s: S, rows: &[f32], width: usize);
     /// Takes over the `count` keys from `first` on.
     fn keys<S: Simd, T: Cached>(&mut self, s: S, rows: &Rows<T>, first: usize, count: usize);
-    /// Takes over the `count` values from `first` on.
-    fn values<S: Simd, T: Cached>(&mut self, s: S, rows: &Rows<T>, first: usize, count: usize);
+    /// Takes over the `count` values from `first` on, of which the first `hidden` are 0: no query sees them.
+    fn values<S: Simd, T: Cached>(
+        &mut self,
+        s: S,
+        rows: &Rows<T>,
+        first: usize,
+        count: usize,
+        hidden: usize,
+    );
     /// Products of at most [`QUERIES`] queries with the keys, and anything behind them.
     fn score<S: Simd>(&mut self, s: S, rows: Range<usize>, scores: &mut [Score]);
     /// `sums += weights · values`, in rows of whole vectors. Weights behind the last key are zero.
     fn sum<S: Simd>(&mut self, s: S, weights: &[Score], sums: &mut [f32]);
 }
 
-/// What becomes of a score before the softmax.
+/// Changes to a score before the softmax.
 #[derive(Clone, Copy)]
 pub(super) struct Scoring {
-    /// It is multiplied by this,
+    /// Factor of the score,
     pub(super) scale: f32,
     /// then becomes `c · tanh(score / c)`.
     pub(super) soft_cap: Option<f32>,
 }
 
-/// What is known of a query's weights after some keys.
+/// State of a query's weights after some keys.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Total {
     /// The largest score.
@@ -51,13 +60,13 @@ pub(super) struct Total {
 }
 
 impl Total {
-    /// Of no key.
+    /// State before any key.
     pub(super) const NONE: Self = Self {
         largest: f32::NEG_INFINITY,
         sum: 0.0,
     };
 
-    /// What weights are relative to: the largest score, unless none is above −∞.
+    /// Base of the weights: the largest score, unless none is above −∞.
     #[inline(always)]
     pub(super) fn base(self) -> f32 {
         if self.largest == f32::NEG_INFINITY {
@@ -77,7 +86,7 @@ pub(super) struct Tile<'a, T, P, V, M> {
     /// Keys to go through.
     pub(super) range: Range<usize>,
     pub(super) scoring: Scoring,
-    /// How many keys, from the first on, a query sees.
+    /// Keys that a query sees.
     pub(super) visible: V,
     /// Adds the mask of a query, from a key on, to scores.
     pub(super) mask: M,
@@ -94,7 +103,7 @@ impl<T, P, V, M> Kernel for Tile<'_, T, P, V, M>
 where
     T: Cached,
     P: Products,
-    V: Fn(usize) -> usize,
+    V: Fn(usize) -> Range<usize>,
     M: Fn(usize, usize, &mut [f32]),
 {
     #[inline(always)]
@@ -112,14 +121,23 @@ where
         totals.fill(Total::NONE);
         sums.fill(0.0);
         products.queries(s, self.queries, self.keys.width);
-        for first in self.range.clone().step_by(KEYS) {
-            let count = KEYS.min(self.range.end - first);
+        let Range { start, end } = self.range;
+        let mut next = start - start % STEP;
+        while next < end {
+            let first = next;
+            // Blocks end at the same keys wherever they begin, so that sums have the same bits.
+            next = (first / KEYS + 1) * KEYS;
+            let count = next.min(end) - first;
             products.keys(s, &self.keys, first, count);
-            products.values(s, &self.values, first, count);
+            products.values(s, &self.values, first, count, start.saturating_sub(first));
             for from in (0..totals.len()).step_by(QUERIES) {
                 let rows = from..totals.len().min(from + QUERIES);
-                let seen = |row: usize| (self.visible)(row).saturating_sub(first).min(count);
-                if rows.clone().all(|row| seen(row) == 0) {
+                let seen = |row: usize| {
+                    let Range { start, end } = (self.visible)(row);
+                    let [start, end] = [start, end].map(|key| key.saturating_sub(first).min(count));
+                    start..end
+                };
+                if rows.clone().all(|row| seen(row).is_empty()) {
                     continue;
                 }
                 let sums = &mut sums[from * width..][..rows.len() * width];
@@ -127,8 +145,11 @@ where
                 let scores = &mut scores[..rows.len()];
                 let lines = scores.iter_mut().zip(sums.chunks_exact_mut(width));
                 for (row, (scores, sums)) in rows.zip(lines) {
-                    let (scores, hidden) = scores.split_at_mut(seen(row));
-                    hidden.fill(0.0);
+                    let seen = seen(row);
+                    scores[..seen.start].fill(0.0);
+                    scores[seen.end..].fill(0.0);
+                    let before = seen.start;
+                    let scores = &mut scores[seen];
                     for x in scores.iter_mut() {
                         *x *= scoring.scale;
                     }
@@ -137,7 +158,7 @@ where
                             *x = cap * (*x / cap).hyperbolic_tangent(m);
                         }
                     }
-                    (self.mask)(row, first, scores);
+                    (self.mask)(row, first + before, scores);
                     weigh(s, scores, &mut totals[row], sums);
                 }
                 products.sum(s, scores, sums);
@@ -146,8 +167,7 @@ where
     }
 }
 
-/// Turns scores into weights relative to the largest score so far, as which what was summed
-/// before becomes too.
+/// Turns scores into weights relative to the largest score so far. Earlier sums are rescaled to it.
 #[inline(always)]
 fn weigh<S: Simd>(s: S, scores: &mut [f32], total: &mut Total, sums: &mut [f32]) {
     let m = Arithmetic::of(s);

@@ -57,9 +57,20 @@ impl Products for Vectors {
     }
 
     #[inline(always)]
-    fn values<S: Simd, T: Cached>(&mut self, s: S, rows: &Rows<T>, first: usize, count: usize) {
+    fn values<S: Simd, T: Cached>(
+        &mut self,
+        s: S,
+        rows: &Rows<T>,
+        first: usize,
+        count: usize,
+        hidden: usize,
+    ) {
         let panels = rows.width.div_ceil(LANES);
-        rows.as_rows(s, (first, count), room(&mut self.values, count * panels));
+        let values = room(&mut self.values, count * panels);
+        rows.as_rows(s, (first, count), values);
+        for panel in values.chunks_exact_mut(count) {
+            panel[..hidden].fill([0.0; LANES]);
+        }
     }
 
     #[inline(always)]

@@ -34,7 +34,7 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
             Some(b)
         });
         if let Some(i) = solutions.iter().position(Option::is_none) {
-            let what = format!("has pivots that are none of its rows 1 to {}", sizes[0]);
+            let what = format!("has pivots outside its rows 1 to {}", sizes[0]);
             return Err(matrices::misuse(&args, i, &what));
         }
         matrices::store::<T>(&mut args.output, solutions.iter().flatten());

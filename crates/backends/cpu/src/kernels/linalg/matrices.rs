@@ -10,17 +10,17 @@ use crate::view::{Target, View};
 
 /// An element of matrices.
 pub(crate) trait Entry: Pod + Send + Sync {
-    /// What it is computed in.
+    /// Type of the computation.
     type Field: Field;
-    /// What belongs to it that is real, such as a singular value.
+    /// Its real type, such as that of a singular value.
     type Real: Entry<Field = f64>;
-    /// What belongs to it that is complex, such as an eigenvalue.
+    /// Its complex type, such as that of an eigenvalue.
     type Complex: Entry<Field = Complex64>;
 
-    /// In double precision.
+    /// The element in double precision.
     fn widen(self) -> Self::Field;
 
-    /// Rounded to what memory holds.
+    /// The element rounded to memory's type.
     fn narrow(x: Self::Field) -> Self;
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn store_numbers(out: &mut Target, numbers: impl Iterator<Item = usiz
         .for_each(|(out, x)| *out = x as i32);
 }
 
-/// What is wrong with the `i`-th matrix of the first operand.
+/// Error of the `i`-th matrix of the first operand.
 pub(crate) fn misuse(args: &Args, i: usize, what: &str) -> Misuse {
     let ty = args.inputs[0].ty;
     let batch = &ty.shape[..ty.shape.len() - 2];

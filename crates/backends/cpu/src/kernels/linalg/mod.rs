@@ -1,4 +1,5 @@
-//! Factorisations of matrices and what is computed by them, through `rustorch-linalg` (feature `linalg`).
+//! Factorisations of matrices and functions computed by them, through `rustorch-linalg` (feature
+//! `linalg`).
 
 mod cholesky;
 mod eig;

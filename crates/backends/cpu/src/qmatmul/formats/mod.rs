@@ -1,6 +1,6 @@
-//! How the codes, scales and minima of each block format get into vectors. The layouts are
-//! documented where the blocks are: `rustorch_quant`.
+//! Unpacking of each block format's codes, scales and minima into vectors.
 
+mod mxfp4;
 mod q2_k;
 mod q3_k;
 mod q4_0;
@@ -35,9 +35,23 @@ const fn groups(size: usize) -> [u8; 16] {
 /// The eight scales (or minima) of a slab of blocks of 32.
 #[inline(always)]
 fn scales_of_32<S: Simd, B>(s: S, slab: &[B; 8], scale: impl Fn(&B) -> half::f16) -> S::F {
+    let halves = halves_of_32(slab, |block| scale(block).to_bits());
+    s.pick_f16(&halves, &THIRTY_TWOS)
+}
+
+/// The eight scales of a slab of blocks of 32 that are numbers of bf16.
+#[inline(always)]
+fn short_scales_of_32<S: Simd, B>(s: S, slab: &[B; 8], scale: impl Fn(&B) -> f32) -> S::F {
+    let halves = halves_of_32(slab, |block| (scale(block).to_bits() >> 16) as u16);
+    s.pick_bf16(&halves, &THIRTY_TWOS)
+}
+
+/// A half for each block of a slab of blocks of 32.
+#[inline(always)]
+fn halves_of_32<B>(slab: &[B; 8], half: impl Fn(&B) -> u16) -> [u16; 8] {
     // Put together outside of the vector unit, which has enough to do.
     let halves = slab.as_chunks::<4>().0.iter().map(|blocks| {
-        let bits = |i: usize| u64::from(scale(&blocks[i]).to_bits()) << (16 * i);
+        let bits = |i: usize| u64::from(half(&blocks[i])) << (16 * i);
         bits(0) | bits(1) | bits(2) | bits(3)
     });
     let mut words = [0_u64; 2];
@@ -45,7 +59,7 @@ fn scales_of_32<S: Simd, B>(s: S, slab: &[B; 8], scale: impl Fn(&B) -> half::f16
         .iter_mut()
         .zip(halves)
         .for_each(|(word, bits)| *word = bits.to_le());
-    s.pick_f16(bytemuck::cast_ref(&words), &THIRTY_TWOS)
+    bytemuck::cast(words)
 }
 
 /// The 4-bit codes of a slab of blocks of 32 whose halves are planes.

@@ -1,15 +1,12 @@
 //! `Q2_K`.
 
 use super::SIXTEENS;
-use crate::qmatmul::activations::Offset;
 use crate::qmatmul::quantized::{Unpack, Unpacked};
 use crate::simd::{Planes, Simd};
 use rustorch_quant::BlockQ2K;
 
 impl Unpack for BlockQ2K {
     type Slab = Self;
-    const GROUP: usize = 16;
-    const OFFSET: Offset = Offset::Minimum;
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, slab: &Self) -> Unpacked<S> {

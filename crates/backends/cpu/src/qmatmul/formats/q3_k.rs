@@ -1,15 +1,12 @@
 //! `Q3_K`.
 
 use super::SIXTEENS;
-use crate::qmatmul::activations::Offset;
 use crate::qmatmul::quantized::{Unpack, Unpacked};
 use crate::simd::{Planes, Simd, map};
 use rustorch_quant::BlockQ3K;
 
 impl Unpack for BlockQ3K {
     type Slab = Self;
-    const GROUP: usize = 16;
-    const OFFSET: Offset = Offset::ZeroPoint(4);
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, slab: &Self) -> Unpacked<S> {

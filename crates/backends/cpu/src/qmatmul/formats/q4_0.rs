@@ -1,15 +1,12 @@
 //! `Q4_0`.
 
 use super::{nibbles_of_32, scales_of_32};
-use crate::qmatmul::activations::Offset;
 use crate::qmatmul::quantized::{Unpack, Unpacked};
 use crate::simd::Simd;
 use rustorch_quant::BlockQ4_0;
 
 impl Unpack for BlockQ4_0 {
     type Slab = [Self; 8];
-    const GROUP: usize = 32;
-    const OFFSET: Offset = Offset::ZeroPoint(8);
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, slab: &[Self; 8]) -> Unpacked<S> {

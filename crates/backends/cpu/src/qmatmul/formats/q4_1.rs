@@ -1,15 +1,12 @@
 //! `Q4_1`.
 
 use super::{nibbles_of_32, scales_of_32};
-use crate::qmatmul::activations::Offset;
 use crate::qmatmul::quantized::{Unpack, Unpacked};
 use crate::simd::Simd;
 use rustorch_quant::BlockQ4_1;
 
 impl Unpack for BlockQ4_1 {
     type Slab = [Self; 8];
-    const GROUP: usize = 32;
-    const OFFSET: Offset = Offset::Minimum;
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, slab: &[Self; 8]) -> Unpacked<S> {

@@ -1,17 +1,14 @@
 //! `Q4_K`.
 
 use super::{THIRTY_TWOS, six_bits};
-use crate::qmatmul::activations::Offset;
 use crate::qmatmul::quantized::{Unpack, Unpacked};
 use crate::simd::{Planes, Simd};
 use rustorch_quant::BlockQ4K;
 
 impl Unpack for BlockQ4K {
     type Slab = Self;
-    const GROUP: usize = 32;
     #[cfg(target_arch = "x86_64")]
     const PRODUCT_BYTES: usize = 2;
-    const OFFSET: Offset = Offset::Minimum;
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, slab: &Self) -> Unpacked<S> {

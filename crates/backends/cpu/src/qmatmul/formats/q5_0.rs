@@ -1,15 +1,12 @@
 //! `Q5_0`.
 
 use super::{fives_of_32, scales_of_32};
-use crate::qmatmul::activations::Offset;
 use crate::qmatmul::quantized::{Unpack, Unpacked};
 use crate::simd::Simd;
 use rustorch_quant::BlockQ5_0;
 
 impl Unpack for BlockQ5_0 {
     type Slab = [Self; 8];
-    const GROUP: usize = 32;
-    const OFFSET: Offset = Offset::ZeroPoint(16);
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, slab: &[Self; 8]) -> Unpacked<S> {

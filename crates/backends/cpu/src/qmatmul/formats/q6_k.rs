@@ -1,17 +1,14 @@
 //! `Q6_K`.
 
 use super::SIXTEENS;
-use crate::qmatmul::activations::Offset;
 use crate::qmatmul::quantized::{Unpack, Unpacked};
 use crate::simd::{Planes, Simd};
 use rustorch_quant::BlockQ6K;
 
 impl Unpack for BlockQ6K {
     type Slab = Self;
-    const GROUP: usize = 16;
     #[cfg(target_arch = "x86_64")]
     const PRODUCT_BYTES: usize = 2;
-    const OFFSET: Offset = Offset::ZeroPoint(32);
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, slab: &Self) -> Unpacked<S> {

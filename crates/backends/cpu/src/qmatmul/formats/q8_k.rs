@@ -1,14 +1,11 @@
 //! `Q8_K`.
 
-use crate::qmatmul::activations::Offset;
 use crate::qmatmul::quantized::{Unpack, Unpacked};
 use crate::simd::Simd;
 use rustorch_quant::BlockQ8K;
 
 impl Unpack for BlockQ8K {
     type Slab = Self;
-    const GROUP: usize = 32;
-    const OFFSET: Offset = Offset::Bias;
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, slab: &Self) -> Unpacked<S> {

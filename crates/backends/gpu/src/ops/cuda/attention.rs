@@ -1,5 +1,5 @@
-//! Attention on tensor cores: of few rows of queries, also with what comes in front of it for
-//! a token; and of many.
+//! Attention on tensor cores: for few rows of queries, also with the operations in front of it for
+//! a token; and for many.
 
 use rustorch_ir::ops::{Attention, RopeLayout};
 use rustorch_ir::{DType, Layout, Op, Shape, Signature, TensorType};
@@ -18,9 +18,14 @@ const FEW: usize = 16;
 /// Groups that share a head's keys, a cluster: the most that any device has.
 const SPLITS: usize = 8;
 
-/// Work-items of a group for few rows, and of those in a warp.
-const GROUP_OF_FEW: usize = 512;
+/// Work-items of a warp.
 const WARP: usize = 32;
+
+/// Work-items of a group for few rows. Registers of each hold a tile's keys, values and sums: heads of 256 features take
+/// twice as many.
+fn group_of_few(d: usize) -> usize {
+    if d > 128 { 256 } else { 512 }
+}
 
 /// Rows of queries of a group of few, at most.
 const ROWS_OF_FEW: usize = 8;
@@ -41,7 +46,7 @@ macro_rules! text {
     };
 }
 
-/// The text of a kernel whose warpgroups make products, with what all of these share.
+/// The text of a kernel whose warpgroups make products, with their common parts.
 macro_rules! text_of_warpgroups {
     ($($name:literal),*) => {
         text!(
@@ -61,13 +66,16 @@ pub(crate) fn accepts(op: &Attention, [q, k, v]: [&TensorType; 3]) -> bool {
     let are_halves = is_half(k.dtype) && (q.dtype == DType::F32 || is_half(q.dtype));
     let are_single = [q, k, v].iter().all(|ty| ty.dtype == DType::F32);
     let is_many = q.shape[q.rank() - 2] > FEW;
+    // Kernels for single precision have no window.
+    let is_seen = op.window.is_none() || are_halves;
     !op.mask
+        && is_seen
         && op.soft_cap.is_none()
         && op.scale.0 > 0.0
-        && (is_many || are_halves && !op.log_sum_exp)
+        && (is_many || are_halves)
         && (are_halves || are_single)
         && k.shape.elements() > 0
-        && matches!(width(k), Some(64 | 128))
+        && (matches!(width(k), Some(64 | 128)) || width(k) == Some(256) && !is_many)
         && width(v) == width(k)
 }
 
@@ -82,7 +90,7 @@ pub(crate) fn writes_rows(s: &Signature) -> bool {
     }
 }
 
-/// What all kernels are told.
+/// Definitions for all kernels.
 fn define(kernel: &mut Kernel, operands: [&Place; 3]) {
     let [_, k, _] = operands;
     kernel.define("D", k.ty.shape[k.ty.rank() - 1]);
@@ -240,9 +248,8 @@ fn at_index(place: &Place, i: usize) -> Place {
     at
 }
 
-/// How attention for many rows is shared out: items are tiles of rows of a head, the longest first, of
-/// some heads at a time. Groups take them from the front and from the end of what all take at a time
-/// by turns.
+/// Sharing of attention for many rows: items are tiles of rows of a head, the longest first, of some
+/// heads at a time. Groups take items by turns from the front and from the end.
 struct Items {
     heads: usize,
     keys: usize,
@@ -260,8 +267,8 @@ impl Items {
         self.heads * self.tiles
     }
 
-    /// Of how many heads items follow each other: of no more than `most`, so that their keys stay in the
-    /// cache, and so many that the group with the most to do has little more than others.
+    /// Number of heads whose items follow each other. It is at most `most`, so that their keys stay in
+    /// the cache. The group with the most work should have little more than others.
     fn together(&self, most: usize) -> usize {
         let most = most.clamp(1, self.heads);
         if !self.is_causal || most == self.heads {
@@ -295,7 +302,7 @@ impl Items {
     }
 }
 
-/// Appends the launches for numbers in single precision, as sums of so many terms.
+/// Appends the launches for numbers in single precision, as sums of `terms` terms.
 fn emit_single(op: &Attention, terms: usize, step: &Step, emitter: &mut Emitter) {
     let [q, k, v] = [0, 1, 2].map(|i| &step.inputs[i]);
     let lead = k.ty.rank() - 3;
@@ -343,8 +350,8 @@ fn of_halves(place: &Place) -> Place {
     halves
 }
 
-/// Appends the launch that makes keys and values, of one shape, sums of bf16 tensors, which it gives
-/// one after the other for each of them.
+/// Appends the launch that turns keys and values, of one shape, into sums of bf16 tensors. The
+/// tensors of each lie one after the other.
 fn split([k, v]: [&Place; 2], terms: usize, emitter: &mut Emitter) -> [Scratch; 2] {
     const GROUP: usize = 256;
     const EACH: usize = 4;
@@ -381,21 +388,23 @@ fn few(operands: [&Place; 3]) -> (Kernel, usize) {
         "cuda/attention.h",
         "cuda/attention_few.cu"
     );
-    let mut kernel = Kernel::new("attention_few", text, GROUP_OF_FEW as u32);
+    let group = group_of_few(d);
+    let mut kernel = Kernel::new("attention_few", text, group as u32);
     define(&mut kernel, operands);
     kernel.define("ROWS", rows);
     kernel.define("SPLITS", SPLITS);
     kernel.cluster(SPLITS as u32);
     // Sums of each warp, in rows that begin in different banks.
     let row_bytes = (d + 8) * size_of::<f32>();
-    kernel.dynamic_local(GROUP_OF_FEW / WARP * rows * row_bytes);
+    kernel.dynamic_local(group / WARP * rows * row_bytes);
     (kernel, heads * all_rows.div_ceil(rows) * SPLITS)
 }
 
 /// Is there a kernel for the gradients of this attention?
 pub(crate) fn accepts_backward(op: &Attention, [q, k, v]: [&TensorType; 3]) -> bool {
     let is_half = matches!(q.dtype, DType::F16 | DType::BF16);
-    accepts(op, [q, k, v]) && is_half && q.dtype == k.dtype && !op.past && q.shape.elements() > 0
+    let is_plain = !op.past && op.window.is_none() && k.shape.last() != Some(&256);
+    accepts(op, [q, k, v]) && is_half && q.dtype == k.dtype && is_plain && q.shape.elements() > 0
 }
 
 /// Rows of keys or queries of a group, and those of the other side that it takes at a time.
@@ -471,6 +480,7 @@ pub(crate) fn emit_cached(step: &Step, emitter: &mut Emitter) {
     let past = op.past().map(|i| &step.inputs[i]);
     let (mut kernel, groups) = few([q, k, v]);
     kernel.define("NEW_TOKEN", 1);
+    totals(&mut kernel, None);
     // The kernel reads these before earlier launches have ended; caches where it writes nothing.
     let mut given = [Some(positions), factors, past].into_iter().flatten();
     let mut caches = [k, v].into_iter();

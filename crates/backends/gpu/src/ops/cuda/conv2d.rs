@@ -64,7 +64,7 @@ impl Sharing {
         before: 0,
     };
 
-    /// What a convolution of images of so many channels allows.
+    /// The sharing that a convolution of images with this number of channels allows.
     pub(super) fn of(op: &Conv2d, channels: usize, dtype: DType) -> Self {
         const PAIR: usize = 2;
         // Sums that have to be made again are so by the images themselves.
@@ -79,7 +79,7 @@ impl Sharing {
         }
     }
 
-    /// Pieces of a line of so many pixels.
+    /// Pieces of a line of `pixels` pixels.
     pub(super) fn width(self, pixels: usize) -> usize {
         (self.before + pixels).div_ceil(self.together)
     }
@@ -102,8 +102,7 @@ impl Sharing {
 
 /// A convolution of images: their windows times the weights `w` are `y`, a view.
 pub(super) struct Convolution<'a> {
-    /// Paddings and dilations are numbers modulo 2³², of which those above the half stand for
-    /// negative ones.
+    /// Paddings and dilations are numbers modulo 2³²; the upper half stands for negative ones.
     pub(super) windows: Windows,
     pub(super) w: &'a Place,
     pub(super) bias: Option<&'a Place>,
@@ -160,6 +159,7 @@ impl Convolution<'_> {
             gate: None,
             is_wide: numbers.terms == 1 && has_pieces(y),
             given: (numbers.terms > 1).then(|| [*w, x].map(|place| (place, strides(place)))),
+            experts: None,
             words: vec![
                 ("channels", vec![x.ty.shape[1]]),
                 ("term_pieces", vec![term_pieces]),
@@ -238,9 +238,9 @@ fn strides(place: &Place) -> Vec<usize> {
     place.layout.strides.to_vec()
 }
 
-/// Where pieces go.
+/// Destination of pieces.
 enum Target<'a> {
-    /// One pixel after the other.
+    /// Pixels one after the other.
     Rows(Scratch),
     Panels(&'a Panels),
 }
@@ -255,7 +255,7 @@ fn channels_last(
     emitter: &mut Emitter,
 ) {
     const GROUP: usize = 256;
-    /// What the kernel takes together.
+    /// Elements that the kernel takes together.
     const NEIGHBOURS: usize = 16;
     let text = include_str!("../../../kernels/cuda/channels_last.cu");
     let mut kernel = Kernel::new("channels_last", text, GROUP as u32);

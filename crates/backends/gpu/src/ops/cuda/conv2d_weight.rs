@@ -33,10 +33,10 @@ const DEPTH: usize = 64;
 /// Channels of a column of local memory.
 const BLOCK: usize = 64;
 
-/// Channels of elements of windows of a tile, and what a tile of those takes for one of the widest.
+/// Channels of elements of windows in a tile, and the tile's time relative to the widest.
 const COLUMNS: [(usize, f64); 3] = [(64, 0.45), (128, 0.65), (256, 1.0)];
 
-/// How pixels are shared: tiles, and the groups for each of them.
+/// Sharing of pixels: tiles, and the groups for each of them.
 struct Tiling {
     rows: usize,
     columns: usize,
@@ -45,9 +45,10 @@ struct Tiling {
 }
 
 impl Tiling {
-    /// The fastest one for so many output channels, channels of elements of windows, and steps of pixels.
+    /// The fastest tiling for these numbers of output channels, channels of elements of windows, and
+    /// steps of pixels.
     fn new([outputs, columns]: [usize; 2], chunks: usize, units: usize) -> Self {
-        /// What a tile begins and ends with, in the time of a step of the widest tiles.
+        /// Time for the beginning and the end of a tile, in steps of the widest tiles.
         const ENDS: f64 = 12.0;
         /// Bytes of parts of sums that a unit writes and reads in that time.
         const BYTES: f64 = 1e4;
@@ -76,8 +77,8 @@ impl Tiling {
     }
 }
 
-/// Appends the launches that make the gradient `y` of a weight, from the convolution's operand and the gradient of
-/// its result.
+/// Appends the launches that compute the gradient `y` of a weight. Operands are the convolution's operand and the
+/// gradient of its result.
 pub(crate) fn sum(op: &Conv2dWeight, [x, ct]: [&Place; 2], y: &Place, emitter: &mut Emitter) {
     const PIECE: usize = 8;
     let sharing = Sharing::of(&op.conv, x.ty.shape[1], x.ty.dtype);

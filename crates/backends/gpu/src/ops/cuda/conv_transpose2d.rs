@@ -55,7 +55,8 @@ pub(crate) fn spread(op: &ConvTranspose2d, operands: &[&Place], y: &Place, emitt
     }
 }
 
-/// On one side of the result, the pixels that lie a stride apart, and what of windows reaches them.
+/// The pixels of one side of the result that lie a stride apart. Also the elements of windows that
+/// reach them.
 struct Phase {
     /// The first pixel, and how many there are.
     first: usize,
@@ -64,14 +65,14 @@ struct Phase {
     tap: usize,
     tap_step: usize,
     taps: usize,
-    /// Of the convolution that these are, modulo 2³²: each element sees a pixel of the operand
+    /// Padding of the equivalent convolution, modulo 2³²: each element sees a pixel of the operand
     /// before that of the one before it.
     padding: usize,
     dilation: usize,
 }
 
 impl Phase {
-    /// Those of side `i` of a result of `size` pixels, for windows of `kernel` elements.
+    /// The phases of side `i` of a result of `size` pixels, for windows of `kernel` elements.
     fn all(op: &ConvTranspose2d, i: usize, kernel: usize, size: usize) -> Vec<Self> {
         let (stride, dilation) = (op.stride[i], op.dilation[i]);
         let of_first = |first: usize| {
@@ -104,8 +105,8 @@ fn view(place: &Place, layout: Layout) -> Place {
     }
 }
 
-/// Appends the launch that makes all of `y` the bias, or zeros: what pixels are that no element of
-/// a window reaches.
+/// Appends the launch that fills `y` with the bias, or zeros, for pixels that no element of a
+/// window reaches.
 fn fill(y: &Place, bias: Option<&Place>, emitter: &mut Emitter) {
     let text = include_str!("../../../kernels/cuda/fill_channels.cu");
     let strides = &y.layout.strides;
@@ -140,8 +141,8 @@ fn fill(y: &Place, bias: Option<&Place>, emitter: &mut Emitter) {
 mod tests {
     use super::*;
 
-    /// What `kernels/cuda/gemm.cu` makes of a phase: pixels of the result with an element of windows
-    /// and a pixel of the operand, of which there are `count`.
+    /// The view of `kernels/cuda/gemm.cu` on a phase. Each entry has a pixel of the result, an
+    /// element of windows, and a pixel of the operand. The operand has `count` pixels.
     fn seen(phase: &Phase, stride: usize, count: usize) -> Vec<[usize; 3]> {
         let mut seen = Vec::new();
         for at in 0..phase.count as u32 {

@@ -19,7 +19,8 @@ pub(in crate::ops) const GROUP: usize = 512;
 /// Bytes of local memory that the text declares.
 const DECLARED: usize = 1 << 10;
 
-/// Is there room for rows of so many bytes, read in vectors of so many elements, and are they worth a group?
+/// Is there room for rows of this number of bytes, read in vectors of this number of elements? Are they
+/// worth a group?
 pub(in crate::ops) fn accepts(
     dtype: DType,
     vector: usize,

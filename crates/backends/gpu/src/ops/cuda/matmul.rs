@@ -9,10 +9,11 @@ use smallvec::{SmallVec, smallvec};
 use crate::emit::Emitter;
 use crate::kernel::{Kernel, Scratch};
 use crate::ops::blocks;
+use crate::ops::expert_linear::{Experts, Sorted};
 use crate::ops::fused_linear::{Linear, Linears, Norm, with_gate};
 use crate::ops::product::{Factor, Product};
 
-/// The gate as the kernel has it, and what it is of.
+/// The gate in the kernel's text, and its argument.
 const GATE: [&str; 2] = ["__fdividef(sums[i], 1 + __expf(-sums[i]))", "sums[i]"];
 
 /// Rows that are worth the preparations, at least.
@@ -29,7 +30,7 @@ const SLABS: usize = 2;
 /// Rows of w that a group multiplies at a time, where it is alone on its unit.
 const ROWS: usize = 128;
 
-/// Work-items of a warpgroup, of which a group has one that copies.
+/// Work-items of a warpgroup; a group has one warpgroup that copies.
 const WARPGROUP: usize = 128;
 
 /// Rows of w that a warpgroup multiplies.
@@ -38,18 +39,18 @@ const OF_WARPGROUP: usize = 64;
 /// The w, y and bias of one launch.
 const MOST_SETS: usize = 3;
 
-/// How w lies in memory; the names are the kernel's.
+/// Layout of w in memory; the names are the kernel's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Blocks(BlockFormat),
     /// Rows that begin at multiples of 16 bytes.
     Lines,
     Panels,
-    /// What the pixels of a convolution see.
+    /// Pixels that the windows of a convolution see.
     Pixels,
 }
 
-/// What one launch does: `y = x · wᵀ + bias`.
+/// A launch: `y = x · wᵀ + bias`.
 pub(super) struct Launch<'a> {
     pub(super) m: usize,
     pub(super) k: usize,
@@ -58,7 +59,7 @@ pub(super) struct Launch<'a> {
     /// Elements from one row of w to the next; of panels, their rows.
     pub(super) w_stride: usize,
     pub(super) weights: SmallVec<[Weights<'a>; MOST_SETS]>,
-    /// One of each of the weights, or one of two, the first of which are gates.
+    /// Results: one for each of the weights, or one for two, the first of which are gates.
     pub(super) results: SmallVec<[&'a Place; MOST_SETS]>,
     /// Added to the result.
     pub(super) other: Option<&'a Place>,
@@ -68,6 +69,8 @@ pub(super) struct Launch<'a> {
     pub(super) is_wide: bool,
     /// x and w themselves and their strides, where their panels are of several terms.
     pub(super) given: Option<[(&'a Place, Vec<usize>); 2]>,
+    /// The tiles of the rows of x, and a tile's rows, if w has those of several experts.
+    pub(super) experts: Option<(&'a Sorted, usize)>,
     /// Further parameters of a kind.
     pub(super) words: Vec<(&'static str, Vec<usize>)>,
 }
@@ -83,7 +86,7 @@ impl<'a> Weights<'a> {
     fn of(linear: &Linear<'a>) -> Self {
         Self {
             w: Memory::Place(linear.w),
-            n: linear.w.ty.shape[0],
+            n: linear.rows(),
             bias: linear.bias,
         }
     }
@@ -121,18 +124,9 @@ pub(crate) fn emit(linears: &Linears, emitter: &mut Emitter) {
     let first = linears.each[0].w;
     let k = first.ty.shape[1];
     let m = linears.x.ty.shape.elements() / k;
-    let (kind, operand) = match first.ty.dtype {
-        DType::Block(format) => (Kind::Blocks(format), DType::BF16),
-        dtype => (Kind::Lines, dtype),
-    };
+    let (kind, operand) = kind_of(first.ty.dtype);
     let x = Panels::new(m, k, kind, Numbers::of(operand), emitter);
-    let rows = Factor {
-        place: linears.x,
-        outer: k,
-        inner: 1,
-        batch: Vec::new(),
-    };
-    x.fill(&rows, linears.norm, emitter);
+    x.fill(&rows_of(linears.x, k), linears.norm, None, emitter);
     for each in linears.each.chunks(MOST_SETS) {
         let launch = Launch {
             m,
@@ -146,10 +140,67 @@ pub(crate) fn emit(linears: &Linears, emitter: &mut Emitter) {
             gate: linears.gate,
             is_wide: false,
             given: None,
+            experts: None,
             words: Vec::new(),
         };
         launch.emit(emitter);
     }
+}
+
+/// How weights lie, and what they and activations are multiplied as.
+fn kind_of(weights: DType) -> (Kind, DType) {
+    match weights {
+        DType::Block(format) => (Kind::Blocks(format), DType::BF16),
+        dtype => (Kind::Lines, dtype),
+    }
+}
+
+/// Rows of `k` activations, one behind the other.
+fn rows_of(x: &Place, k: usize) -> Factor<'_> {
+    Factor {
+        place: x,
+        outer: k,
+        inner: 1,
+        batch: Vec::new(),
+    }
+}
+
+/// Can products of these dtypes and sizes be made whose weights each row chooses?
+pub(crate) fn accepts_experts(x: &TensorType, w: &TensorType) -> bool {
+    is_possible(x.dtype, w.dtype)
+        && w.shape.elements() > 0
+        && (w.dtype.is_block() || w.shape[2].is_multiple_of(8))
+}
+
+/// Appends the launches of one of those.
+pub(crate) fn emit_experts([x, w, y]: [&Place; 3], experts: &Experts, emitter: &mut Emitter) {
+    let [n, k] = [1, 2].map(|d| w.ty.shape[d]);
+    let columns = COLUMNS[usize::from(experts.rows_of_each() > COLUMNS[0])];
+    let sorted = experts.sort(columns, emitter);
+    let (kind, operand) = kind_of(w.ty.dtype);
+    let m = sorted.count * columns;
+    let panels = Panels::new(m, k, kind, Numbers::of(operand), emitter);
+    panels.fill(&rows_of(x, k), None, Some((&sorted, columns)), emitter);
+    let launch = Launch {
+        m,
+        k,
+        x: panels,
+        kind,
+        w_stride: k,
+        weights: smallvec![Weights {
+            w: Memory::Place(w),
+            n,
+            bias: None,
+        }],
+        results: smallvec![y],
+        other: None,
+        gate: None,
+        is_wide: false,
+        given: None,
+        experts: Some((&sorted, columns)),
+        words: Vec::new(),
+    };
+    launch.emit(emitter);
 }
 
 /// Can a product of these dtypes and sizes m, n and k be made of dense matrices?
@@ -158,8 +209,8 @@ pub(crate) fn accepts_dense([a, b]: [DType; 2], [m, n, k]: [usize; 3]) -> bool {
     is_possible && m.min(n) >= MANY && k > 0
 }
 
-/// Is it a product of single precision that is large enough for the tensor cores to make it sooner,
-/// as sums of terms, than the library makes it as it is?
+/// Is it a product of single precision that the tensor cores make sooner, as sums of terms, than
+/// the library?
 pub(crate) fn is_worth_terms(product: &Product<'_>) -> bool {
     /// Multiplications and additions, as measured on an H200.
     const LARGE: usize = 1 << 33;
@@ -184,11 +235,11 @@ pub(crate) fn emit_dense<'a>(product: &Product<'a>, emitter: &mut Emitter) {
         false => Kind::Panels,
     };
     let x = Panels::new(m, k, kind, numbers, emitter);
-    x.fill(&product.a, None, emitter);
+    x.fill(&product.a, None, None, emitter);
     let (w, w_stride) = match kind {
         Kind::Panels => {
             let panels = Panels::new(n, k, kind, numbers, emitter);
-            panels.fill(&product.b, None, emitter);
+            panels.fill(&product.b, None, None, emitter);
             (Memory::Scratch(panels.memory), panels.stride)
         }
         _ => (Memory::Place(product.b.place), product.b.outer),
@@ -207,6 +258,7 @@ pub(crate) fn emit_dense<'a>(product: &Product<'a>, emitter: &mut Emitter) {
         gate: None,
         is_wide: false,
         given: (numbers.terms > 1).then(|| [given(&product.a), given(&product.b)]),
+        experts: None,
         words: Vec::new(),
     };
     launch.emit(emitter);
@@ -221,7 +273,7 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// Of elements of a dtype: single precision has as many digits as three bf16 numbers.
+    /// Numbers for elements of a dtype: single precision has as many digits as three bf16 numbers.
     pub(super) fn of(dtype: DType) -> Self {
         match dtype {
             DType::F32 => Self {
@@ -280,7 +332,14 @@ impl Panels {
     }
 
     /// Appends the launch that makes them of a matrix, or of its norm.
-    fn fill(&self, x: &Factor<'_>, norm: Option<Norm<'_>>, emitter: &mut Emitter) {
+    /// With experts the rows are in their order, in tiles of so many.
+    fn fill(
+        &self,
+        x: &Factor<'_>,
+        norm: Option<Norm<'_>>,
+        experts: Option<(&Sorted, usize)>,
+        emitter: &mut Emitter,
+    ) {
         const GROUP: usize = 256;
         const PARTS: usize = PANEL / 16;
         let bytes = x.place.ty.dtype.size().unwrap_or(1);
@@ -311,6 +370,11 @@ impl Panels {
         ] {
             kernel.word(name, size);
         }
+        kernel.define("BY_EXPERT", u8::from(experts.is_some()));
+        if let Some((sorted, columns)) = experts {
+            kernel.define("COLUMNS", columns);
+            sorted.pass(&mut kernel, false);
+        }
         kernel.define("HAS_NORM", u8::from(norm.is_some()));
         kernel.define("HAS_WEIGHT", u8::from(weight.is_some()));
         if let Some(weight) = weight {
@@ -336,7 +400,10 @@ impl Launch<'_> {
         let sets = &self.weights[..self.results.len()];
         let row_tiles = sets.iter().map(|set| set.n.div_ceil(tile_rows)).sum();
         let units = emitter.limits.compute_units;
-        let tiling = Tiling::new(row_tiles, [self.m, self.k], self.kind, terms, form, units);
+        let tiling = match self.experts {
+            Some((sorted, columns)) => Tiling::of_experts(row_tiles * sorted.count, columns, units),
+            None => Tiling::new(row_tiles, [self.m, self.k], self.kind, terms, form, units),
+        };
         let local_bytes = emitter.limits.local_bytes;
         let local = Local::new(self.kind, tiling.columns, terms, form, local_bytes);
 
@@ -365,6 +432,10 @@ impl Launch<'_> {
         kernel.define("SETS", self.results.len());
         kernel.define("IS_GATED", u8::from(is_gated));
         kernel.define("IS_WIDE", u8::from(self.is_wide));
+        kernel.define("BY_EXPERT", u8::from(self.experts.is_some()));
+        if let Some((sorted, _)) = self.experts {
+            sorted.pass(&mut kernel, false);
+        }
         kernel.define_dtype("OPERAND", dtype);
         kernel.define("TERMS", terms);
         kernel.scratch("x", dtype, self.x.memory, false);
@@ -430,7 +501,7 @@ impl Launch<'_> {
     }
 }
 
-/// How much of a unit a group takes.
+/// Share of a unit that a group takes.
 #[derive(Clone, Copy)]
 struct Form {
     /// Rows of w that it multiplies at a time.
@@ -446,7 +517,7 @@ impl Form {
         resident: 1,
     };
 
-    /// That of products of `m` rows along `k` numbers.
+    /// The form for products of `m` rows along `k` numbers.
     fn new(kind: Kind, [m, k]: [usize; 2], terms: usize) -> Self {
         /// So few are multiplied sooner than results are written: one group writes while another multiplies.
         const FEW: usize = PANEL;
@@ -471,7 +542,7 @@ impl Form {
     }
 }
 
-/// What a group has in its local memory.
+/// Local memory of a group.
 struct Local {
     /// Panels of x, and of w if that is no blocks.
     stages: usize,
@@ -482,12 +553,12 @@ struct Local {
 }
 
 impl Local {
-    /// The swizzle's unit, at a multiple of which panels begin.
+    /// The swizzle's unit: panels begin at a multiple of it.
     const ALIGNMENT: usize = 1024;
-    /// Of the two barriers of each stage and slab.
+    /// Bytes of the two barriers of each stage and slab.
     const BARRIERS: usize = 16;
 
-    /// What the device takes of it for each group.
+    /// Bytes that the device takes of it for each group.
     const TAKEN: usize = 1024;
 
     fn new(kind: Kind, columns: usize, terms: usize, form: Form, most: usize) -> Self {
@@ -520,7 +591,7 @@ impl Local {
 /// Rows of x that a group may multiply at a time.
 const COLUMNS: [usize; 3] = [64, 128, 256];
 
-/// How tiles are made by groups.
+/// Making of tiles by groups.
 #[derive(Clone, Copy)]
 struct Tiling {
     columns: usize,
@@ -532,7 +603,18 @@ struct Tiling {
 }
 
 impl Tiling {
-    /// The fastest one, on a device with so many units.
+    /// Whole tiles, of which some may be empty.
+    fn of_experts(tiles: usize, columns: usize, units: usize) -> Self {
+        Self {
+            columns,
+            tiles,
+            shared_tiles: 0,
+            sharers: 1,
+            groups: units.clamp(1, tiles.max(1)),
+        }
+    }
+
+    /// The fastest one, on a device with this number of units.
     fn new(
         row_tiles: usize,
         [m, k]: [usize; 2],

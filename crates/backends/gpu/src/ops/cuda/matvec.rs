@@ -6,13 +6,17 @@ use super::HOPPER;
 use crate::emit::{Device, Emitter, SIMD_WIDTH};
 use crate::kernel::{Kernel, name};
 use crate::ops::blocks;
+use crate::ops::expert_linear;
 use crate::ops::fused_linear::{Linear, Linears, factors, with_gate};
 
 /// The most rows of activations.
 pub(super) const FEW: usize = 8;
 
-/// The gate as the kernel has it, and what it is of.
+/// The gate in the kernel's text, and its argument.
 const GATE: [&str; 2] = ["gate * (1 / (1 + exp(-gate)))", "gate"];
+
+/// The most rows of results that choose experts.
+const CHOICES: usize = 64;
 
 /// The most matrices of a launch.
 const MATRICES: usize = 3;
@@ -20,8 +24,8 @@ const MATRICES: usize = 3;
 /// Bytes of local memory in front of the rings: HEAD_BYTES of the kernel.
 const HEAD: usize = 2048;
 
-/// Bytes of local memory of the rings through which the weights stream, where there is room
-/// for two launches at a time, and else.
+/// Bytes of local memory of the rings through which the weights stream. This one holds if there is
+/// room for two launches at a time.
 const RINGS: usize = 72 << 10;
 const RINGS_OF_BLOCKS: usize = 56 << 10;
 const RINGS_OF_FLOATS: usize = 48 << 10;
@@ -38,7 +42,7 @@ struct Shape {
 
 impl Shape {
     fn of(x: &TensorType, w: &TensorType) -> Self {
-        let k = w.shape[1];
+        let k = w.shape.last().copied().unwrap_or(0);
         Self {
             m: x.shape.elements().checked_div(k).unwrap_or(0),
             k,
@@ -84,13 +88,25 @@ pub(crate) fn accepts(x: &TensorType, w: &TensorType) -> bool {
     (1..=FEW).contains(&shape.m) && shape.k > 0 && is_float(x.dtype) && is_aligned
 }
 
+/// Is it one of the same, whose weights each row chooses?
+pub(crate) fn accepts_experts(s: &Signature) -> bool {
+    let [x, w, ids] = [0, 1, 2].map(|i| s.inputs[i]);
+    accepts(x, w) && w.shape.elements() > 0 && (1..=CHOICES).contains(&ids.shape.elements())
+}
+
 /// Has the device the copy engine, and local memory for products that are all accepted?
 pub(crate) fn suits(device: &Device, s: &Signature) -> bool {
-    let fits = |x: &TensorType, w: &TensorType| {
-        Shape::of(x, w).local_bytes()[1] <= device.limits.local_bytes
-    };
+    factors(s).is_some_and(|(x, weights)| weights.iter().all(|w| has_room(device, x, w)))
+}
+
+/// The same for an accepted product of experts.
+pub(crate) fn suits_experts(device: &Device, s: &Signature) -> bool {
+    has_room(device, s.inputs[0], s.inputs[1])
+}
+
+fn has_room(device: &Device, x: &TensorType, w: &TensorType) -> bool {
     device.limits.cuda_capability >= HOPPER
-        && factors(s).is_some_and(|(x, weights)| weights.iter().all(|w| fits(x, w)))
+        && Shape::of(x, w).local_bytes()[1] <= device.limits.local_bytes
 }
 
 /// Can weights of both dtypes be those of one launch?
@@ -98,10 +114,10 @@ pub(crate) fn joins(first: DType, second: DType) -> bool {
     first.is_block() && second.is_block()
 }
 
-/// Appends the launches of products that are all accepted, of weights of one dtype, or of two
-/// that are joined, one behind the other.
+/// Appends the launches of products that are all accepted. Weights have one dtype, or two that are
+/// joined, one behind the other.
 pub(crate) fn emit(linears: &Linears, emitter: &mut Emitter) {
-    let has_rows = |linear: &&Linear| linear.w.ty.shape[0] > 0;
+    let has_rows = |linear: &&Linear| linear.rows() > 0;
     let all: Vec<Linear> = linears.each.iter().filter(has_rows).copied().collect();
     for each in all.chunks(MATRICES) {
         let kernel = kernel(linears, each, emitter);
@@ -109,13 +125,16 @@ pub(crate) fn emit(linears: &Linears, emitter: &mut Emitter) {
     }
 }
 
-/// The launch of some of the products, with what is done before and after.
+/// The launch of some of the products, with the operations before and after.
 fn kernel(linears: &Linears, each: &[Linear], emitter: &Emitter) -> Kernel {
     let (x, weights) = (linears.x, each[0].w.ty.dtype);
     let shape = Shape::of(&x.ty, &each[0].w.ty);
     let [rings, local_bytes] = shape.local_bytes();
+    let experts = linears.experts.as_ref();
+    // Rows of activations that weights meet.
+    let m = experts.map_or(shape.rows(), |_| 1);
     // With few rows it takes many warps to hide latencies, with many it takes registers.
-    let warps = if shape.rows() == 1 { 16 } else { 8 };
+    let warps = if m == 1 { 16 } else { 8 };
     let group = (warps * SIMD_WIDTH) as u32;
 
     let is_first = |linear: &&Linear| linear.w.ty.dtype == weights;
@@ -139,7 +158,14 @@ fn kernel(linears: &Linears, each: &[Linear], emitter: &Emitter) -> Kernel {
     }
     kernel.define("MATRICES", each.len());
     kernel.define("FIRST_MATRICES", first.len());
-    kernel.define("M", shape.rows());
+    kernel.define("M", m);
+    kernel.define("BY_EXPERT", u8::from(experts.is_some()));
+    if let Some(experts) = experts {
+        kernel.define("CHOICES", CHOICES);
+        experts.define(&mut kernel);
+        kernel.define("EXPERT_ROWS", "p.n0");
+        kernel.word("rows", experts.rows);
+    }
     kernel.define("RING_BYTES", rings);
     kernel.define_dtype("X", x.ty.dtype);
     kernel.read("x", x);
@@ -165,19 +191,20 @@ fn kernel(linears: &Linears, each: &[Linear], emitter: &Emitter) -> Kernel {
         if let Some(y) = linear.y {
             kernel.write(&format!("y{i}"), y);
         }
-        kernel.word(&format!("n{i}"), linear.w.ty.shape[0]);
+        kernel.word(&format!("n{i}"), linear.rows());
     }
     kernel.word("m", shape.m);
     kernel.word("k", shape.k);
     kernel.word("x_bytes", shape.row_bytes());
-    let rows: usize = each.iter().map(|linear| linear.w.ty.shape[0]).sum();
+    let rows: usize = each.iter().map(Linear::rows).sum();
+    let rows = rows * experts.map_or(1, |experts| experts.rows);
     let groups = rows.min(emitter.limits.compute_units);
     kernel.word("first_groups", split(groups, first, second));
     kernel.word("groups", groups);
     kernel.groups(groups, 1, 1)
 }
 
-/// How many of the groups multiply the matrices of the first format.
+/// Number of groups that multiply the matrices of the first format.
 fn split(groups: usize, first: &[Linear], second: &[Linear]) -> usize {
     if second.is_empty() {
         return groups;
@@ -201,12 +228,12 @@ fn text(dtypes: &[DType]) -> String {
         _ => texts!("exact.h"),
     };
     let units: String = dtypes.iter().zip(["first", "second"]).map(unit).collect();
-    let common = texts!("async.h" "activations.h");
+    let common = expert_linear::text(texts!("async.h" "activations.h"));
     let kernel = texts!("matvec.cu");
     format!("{common}{activations}{units}{kernel}")
 }
 
-/// What the kernel knows of weights of a dtype, in a namespace.
+/// Text about weights of a dtype for the kernel, in a namespace.
 fn unit((dtype, namespace): (&DType, &str)) -> String {
     match *dtype {
         DType::Block(format) => {
@@ -216,6 +243,7 @@ fn unit((dtype, namespace): (&DType, &str)) -> String {
                 BlockFormat::Q4K => texts!("units/q4_k.h"),
                 BlockFormat::Q5K => texts!("units/q5_k.h"),
                 BlockFormat::Q6K => texts!("units/q6_k.h"),
+                BlockFormat::Mxfp4 => texts!("units/mxfp4.h"),
                 _ => texts!("units/portable.h"),
             };
             let description = blocks::description(format);

@@ -11,7 +11,7 @@ use crate::ops::views::Memory;
 /// Neighbours that sums are kept of.
 const FOUR: usize = 4;
 
-/// Are rows in vectors, and short enough to be held together with what is read beside them?
+/// Are rows in vectors, and short enough to be held together with the other operands?
 pub(in crate::ops) fn accepts(dtype: DType, rows: &Rows) -> bool {
     dtype != DType::F64
         && rows.vector.is_multiple_of(FOUR)
@@ -34,7 +34,7 @@ pub(in crate::ops) fn kernel(rows: &Rows, len: usize) -> Kernel {
     kernel
 }
 
-/// Appends the launch that adds up `rows` rows of `len` of what becomes the gradients of weight and bias.
+/// Appends the launch that adds up `rows` rows of `len` to the gradients of weight and bias.
 pub(in crate::ops) fn add_up(
     partial: &[Memory],
     results: &[Place],

@@ -1,0 +1,47 @@
+// Sorts rows by their experts: `order` gets the rows, `sources` their rows of x. Shares them out in
+// tiles of at most ROWS rows with one expert. A group does this for one expert. Tile i has the rows
+// tiles[3 i] up to tiles[3 i + 1], with the expert tiles[3 i + 2]. The first tile of an expert
+// follows from the number of rows before. So no group waits for another, and some tiles are empty.
+//
+// INDEX: dtype of the ids.
+
+KERNEL_BEGIN
+    // Of each work-item's part of the rows: how many chose an expert before this one, and this one.
+    LOCAL_ARRAY(uint, before, GROUP);
+    LOCAL_ARRAY(uint, own, GROUP);
+    const uint expert = GROUP_ID(0), each = (p.rows + GROUP - 1) / GROUP;
+    const uint first = min(LANE * each, p.rows), end = min(first + each, p.rows);
+    uint lower = 0, equal = 0;
+    for (uint row = first; row < end; row++) {
+        const long id = LOAD(INDEX, ids, row);
+        if (id < 0 || id >= (long)p.experts) REPORT(status, p.status_code);
+        lower += id < (long)expert ? 1 : 0;
+        equal += id == (long)expert ? 1 : 0;
+    }
+    before[LANE] = lower;
+    own[LANE] = equal;
+    BARRIER;
+    uint start = 0, count = 0, ahead = 0;
+    for (uint lane = 0; lane < GROUP; lane++) {
+        if (lane == LANE) ahead = count;
+        start += before[lane];
+        count += own[lane];
+    }
+    uint at = start + ahead;
+    for (uint row = first; row < end; row++) {
+        if (LOAD(INDEX, ids, row) == (long)expert) {
+            order[at] = row;
+            sources[at++] = row / p.sharing;
+        }
+    }
+    // The last expert also has the tiles that remain where ids are outside.
+    const uint first_tile = start / ROWS + expert;
+    const uint end_tile = expert + 1 < p.experts ? (start + count) / ROWS + expert + 1
+                                                 : p.rows / ROWS + p.experts;
+    for (uint tile = first_tile + LANE; tile < end_tile; tile += GROUP) {
+        const uint from = start + (tile - first_tile) * ROWS;
+        tiles[tile * 3] = from;
+        tiles[tile * 3 + 1] = min(from + ROWS, start + count);
+        tiles[tile * 3 + 2] = expert;
+    }
+KERNEL_END
