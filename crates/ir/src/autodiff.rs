@@ -1,8 +1,8 @@
-//! Gradients: reverse-mode differentiation of graphs, whose result is nodes of a graph again.
+//! Gradients: reverse-mode differentiation of graphs, whose result is graph nodes again.
 //!
-//! Each operation has its vector-Jacobian product ([`OpDef::vjp`](crate::OpDef::vjp)); that of a composite is, unless it
-//! has its own, that of its parts. Complex gradients are PyTorch's: conjugate Wirtinger derivatives, so
-//! that a step against the gradient makes a real loss smaller.
+//! Each operation has its vector-Jacobian product ([`OpDef::vjp`](crate::OpDef::vjp)). A composite without one uses
+//! that of its parts. Complex gradients are PyTorch's: conjugate Wirtinger derivatives, so that a step against the
+//! gradient makes a real loss smaller.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,27 +11,27 @@ use smallvec::SmallVec;
 
 use crate::{DType, Graph, Node, Op, OpError, Results, TensorType, ValueId};
 
-/// Gradients of an operation's operands, where they were asked for and there are any.
+/// Gradients of an operation's operands, if requested and existing.
 pub type Cotangents = SmallVec<[Option<ValueId>; 4]>;
 
-/// A node whose gradient is asked for. All values are of the graph that it is appended to.
+/// A node whose gradient is computed. All values belong to the graph that is extended.
 #[derive(Clone, Copy, Debug)]
 pub struct Differentiated<'a> {
     /// The operands.
     pub inputs: &'a [ValueId],
-    /// The results, as they were computed.
+    /// The computed results.
     pub results: &'a [ValueId],
-    /// Gradients of the results, of their types; `None` is zero. One at least is there.
+    /// Gradients of the results, of their types; `None` is zero. At least one exists.
     pub cotangents: &'a [Option<ValueId>],
-    /// For each operand, is its gradient wanted? Operands that can have none never are.
+    /// For each operand, is its gradient needed? Operands without a gradient never need one.
     pub needed: &'a [bool],
 }
 
 impl Differentiated<'_> {
-    /// The gradient of a result, made of zeros where there is none.
+    /// The gradient of a result; zeros if there is none.
     ///
     /// # Errors
-    /// The graph refuses zeros of this type.
+    /// Fails if the graph cannot hold zeros of this type.
     pub fn cotangent(&self, g: &mut Graph, result: usize) -> Result<ValueId, OpError> {
         match self.cotangents[result] {
             Some(cotangent) => Ok(cotangent),
@@ -42,7 +42,7 @@ impl Differentiated<'_> {
     /// The gradient of each operand that needs one, by a function of the operand's number.
     ///
     /// # Errors
-    /// The function's.
+    /// The errors of the function.
     pub fn each(
         &self,
         g: &mut Graph,
@@ -54,11 +54,11 @@ impl Differentiated<'_> {
             .collect()
     }
 
-    /// What the parts of the operation give: appends them once more, and goes back through them.
-    /// `decompose` is that of the operation.
+    /// Gradients through the parts of the operation: appends the parts again, and differentiates
+    /// them. `decompose` is the operation's decomposition.
     ///
     /// # Errors
-    /// Those of the parts.
+    /// The errors of the parts.
     pub fn through_parts(
         &self,
         g: &mut Graph,
@@ -82,8 +82,8 @@ impl Differentiated<'_> {
     }
 }
 
-/// What is expected of whom a gradient is asked for.
-const A_GRADIENT: &str = "an operation that has a gradient (detach what needs none)";
+/// Description of operands that gradients are asked for.
+const A_GRADIENT: &str = "an operation that has a gradient (detach operands that need none)";
 
 /// The error of an operation that has no gradient.
 pub fn not_differentiable(op: &'static str, reason: impl ToString) -> OpError {
@@ -96,18 +96,18 @@ pub fn is_not_differentiable(error: &OpError) -> bool {
 }
 
 impl DType {
-    /// Can there be a gradient of elements of this type? Of floats and complex numbers.
+    /// Can elements of this type have a gradient? Floats and complex numbers have one.
     pub fn has_gradient(self) -> bool {
         self.is_float() || self.is_complex()
     }
 }
 
 impl Op {
-    /// [`OpDef::vjp`](crate::OpDef::vjp), whose gradients have the operands' types: what was broadcast is summed, of a
-    /// complex gradient of real numbers the real part taken.
+    /// [`OpDef::vjp`](crate::OpDef::vjp) with gradients of the operands' types: broadcast
+    /// dimensions are summed, and real operands get the real part.
     ///
     /// # Errors
-    /// The operation has no gradient, which says why.
+    /// Fails if the operation has no gradient. The error says why.
     pub fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
         let mut cotangents = self.def().vjp(g, node)?;
         for (cotangent, &input) in cotangents.iter_mut().zip(node.inputs) {
@@ -129,12 +129,12 @@ fn fitted(g: &mut Graph, mut cotangent: ValueId, ty: &TensorType) -> Result<Valu
     g.cast(cotangent, ty.dtype)
 }
 
-/// Appends the gradients of `wanted`, values of the graph, from `cotangents`, the gradients of other values
-/// that nodes of the range `nodes` compute from them. What is not on the way from those to these is left
-/// alone. `None` where no way leads.
+/// Appends the gradients of `wanted`, values of the graph, from `cotangents`. These are gradients of other
+/// values, which nodes of the range `nodes` compute from the wanted ones. Values that are not on a path
+/// between them are not touched. `None` if there is no path.
 ///
 /// # Errors
-/// An operation on the way has no gradient; it reads what was written over.
+/// Fails if an operation on the path has no gradient, or reads a value that was overwritten.
 pub fn backward(
     g: &mut Graph,
     nodes: Range<usize>,
@@ -181,7 +181,7 @@ pub fn backward(
     Ok(wanted.iter().map(|v| gradients.get(v).copied()).collect())
 }
 
-/// Which operands of a node have a gradient that something wanted needs.
+/// For each operand of a node: does it have a gradient that a wanted value needs?
 fn needed(g: &Graph, follows: &[bool], node: &Node) -> SmallVec<[bool; 4]> {
     let is_needed = |v: &ValueId| follows[v.index()] && g.ty(*v).dtype.has_gradient();
     node.inputs.iter().map(is_needed).collect()
@@ -209,21 +209,21 @@ mod tests {
     use crate::OpKind;
     use crate::case::Case;
 
-    /// What has no gradient, and why: of everything else there is one.
+    /// Operations without a gradient, and the reasons. All other operations have one.
     const WITHOUT: &[(&str, &str)] = &[
+        ("binary", "a polynomial's degree"),
         (
             "binary",
-            "a polynomial that PyTorch has no derivative of either",
+            "a polynomial, which has no derivative in PyTorch either",
         ),
-        ("binary", "a polynomial's degree"),
         (
             "binary",
             "the first operand of an incomplete gamma function or zeta",
         ),
         ("cached_attention", "it writes over its cache"),
-        ("geqrf", "PyTorch has none of it either (qr has one)"),
-        ("ldl", "PyTorch has none of it either"),
-        ("ldl_solve", "PyTorch has none of it either"),
+        ("geqrf", "PyTorch has no gradient of it either (qr has one)"),
+        ("ldl", "PyTorch has no gradient of it either"),
+        ("ldl_solve", "PyTorch has no gradient of it either"),
         (
             "qr",
             "a whole basis of which the matrix says only a part (take the reduced one)",

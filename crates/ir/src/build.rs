@@ -1,4 +1,4 @@
-//! Short names for the nodes that decompositions are written in.
+//! Short names of nodes, for decompositions.
 
 use smallvec::SmallVec;
 
@@ -50,12 +50,12 @@ impl Graph {
         )
     }
 
-    /// A function of each element.
+    /// An elementwise function.
     pub fn unary(&mut self, op: UnaryOp, x: ValueId) -> Value {
         self.push(Unary { op }, &[x])
     }
 
-    /// A function of two broadcast operands.
+    /// A binary function of broadcast operands.
     pub fn binary(&mut self, op: BinaryOp, a: ValueId, b: ValueId) -> Value {
         self.push(Binary { op }, &[a, b])
     }
@@ -123,12 +123,12 @@ impl Graph {
         self.push(Compare { op }, &[a, b])
     }
 
-    /// `a` where `condition`, else `b`.
+    /// `a` if `condition` is true, else `b`.
     pub fn select(&mut self, condition: ValueId, a: ValueId, b: ValueId) -> Value {
         self.push(Where, &[condition, a, b])
     }
 
-    /// The values in another dtype; nothing is added where they have it already.
+    /// The values in another dtype; nothing is added if they have it already.
     pub fn cast(&mut self, x: ValueId, dtype: DType) -> Value {
         if self.ty(x).dtype == dtype {
             return Ok(x);
@@ -149,8 +149,8 @@ impl Graph {
         )
     }
 
-    /// The sum over the dimensions in which `shape` was broadcast to that of `x`, which becomes
-    /// `shape`; nothing is added where they are the same.
+    /// The sum over the dimensions in which `shape` was broadcast to that of `x`. The result has
+    /// `shape`; nothing is added if both are equal.
     pub fn sum_to(&mut self, x: ValueId, shape: &Shape) -> Value {
         let from = self.ty(x).shape.clone();
         if from == *shape {
@@ -219,13 +219,13 @@ impl Graph {
         self.reshape(x, shape)
     }
 
-    /// One dimension in reverse order.
+    /// Reverses one dimension.
     pub fn flip(&mut self, x: ValueId, dim: usize) -> Value {
         let dims = [dim].into_iter().collect();
         self.push(Flip { dims }, &[x])
     }
 
-    /// So many zeros before and behind the indices of one dimension.
+    /// Zeros before and after the indices of one dimension.
     pub fn pad(&mut self, x: ValueId, dim: usize, before: usize, after: usize) -> Value {
         let mut padding: SmallVec<[(usize, usize); 6]> = SmallVec::new();
         padding.resize(self.ty(x).rank(), (0, 0));
@@ -234,8 +234,8 @@ impl Graph {
         self.push(Pad { padding, value }, &[x])
     }
 
-    /// Zeros of `shape` to which the elements of `x` are added at the places that `index`, of the
-    /// same shape, says along `dim`.
+    /// Zeros of `shape` with the elements of `x` added. `index`, of the same shape as `x`, has
+    /// their indices along `dim`.
     pub fn scatter_add(&mut self, shape: Shape, dim: usize, index: ValueId, x: ValueId) -> Value {
         let zeros = self.full(shape, 0, self.ty(x).dtype)?;
         let mode = ScatterMode::Add;

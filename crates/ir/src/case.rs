@@ -2,24 +2,24 @@
 
 use crate::{DType, Op, Shape, TensorType};
 
-/// How an operand's elements are chosen.
+/// Choice of an operand's elements.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Fill {
-    /// Evenly from `low..high`.
+    /// Uniform from `low..high`.
     Uniform(f64, f64),
-    /// Whole numbers from `low..high`.
+    /// Integers from `low..high`.
     Ints(i64, i64),
     /// A few special values of a floating type (0, −0, ±1, ±∞, NaN, large, tiny) repeated.
     Special,
-    /// Matrices whose diagonal outweighs the rest: 2, 3, 4 … there, and −0.25 to 0.25 elsewhere (of
-    /// complex numbers both parts). Their factors are far from any that are not unique. Contiguous
-    /// operands of two dimensions or more.
+    /// Diagonally dominant matrices: 2, 3, 4 … on the diagonal, and −0.25 to 0.25 elsewhere (both
+    /// parts of complex numbers). Their factors are unique by a wide margin. Contiguous operands of
+    /// two dimensions or more.
     Dominant,
-    /// 0 and −∞, as masks of scores hold them; never more than four −∞ one after another.
+    /// 0 and −∞, as in masks of scores; never more than four −∞ in a row.
     Mask,
 }
 
-/// How an operand lies in memory.
+/// Layout of an operand in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Arrange {
     /// Row-major without gaps.
@@ -34,19 +34,19 @@ pub enum Arrange {
     Broadcast,
 }
 
-/// One operand of a case.
+/// An operand of a case.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Operand {
     /// Type of the operand.
     pub ty: TensorType,
     /// Its elements.
     pub fill: Fill,
-    /// Its place in memory.
+    /// Its layout in memory.
     pub arrange: Arrange,
 }
 
 impl Operand {
-    /// A contiguous operand, filled evenly from −2 to 2 (integers: −4 to 5; unsigned and
+    /// A contiguous operand with uniform elements from −2 to 2 (integers: −4 to 5; unsigned and
     /// booleans from 0).
     pub fn new(shape: impl Into<Shape>, dtype: DType) -> Self {
         let fill = match dtype {
@@ -62,13 +62,13 @@ impl Operand {
         }
     }
 
-    /// With other elements.
+    /// Replaces the elements.
     pub fn fill(mut self, fill: Fill) -> Self {
         self.fill = fill;
         self
     }
 
-    /// In another place.
+    /// Changes the layout.
     pub fn arrange(mut self, arrange: Arrange) -> Self {
         self.arrange = arrange;
         self
@@ -94,11 +94,11 @@ impl Case {
     }
 }
 
-/// Shapes that every elementwise kernel is tried on: rank 0, size 1, empty, odd sizes
-/// beyond a vector register, several dimensions.
+/// Shapes for tests of every elementwise kernel: rank 0, size 1, empty, odd sizes beyond a vector
+/// register, several dimensions.
 pub const SHAPES: [&[usize]; 6] = [&[], &[1], &[0, 3], &[67], &[3, 1, 5], &[2, 3, 4, 17]];
 
-/// Arrangements that every kernel that reads strides is tried on.
+/// Layouts for tests of every kernel that reads strides.
 pub const ARRANGEMENTS: [Arrange; 5] = [
     Arrange::Contiguous,
     Arrange::Transposed,
@@ -107,7 +107,7 @@ pub const ARRANGEMENTS: [Arrange; 5] = [
     Arrange::Broadcast,
 ];
 
-/// The operation on one operand: each dtype, shape and arrangement.
+/// The operation on one operand: each dtype, shape and layout.
 pub fn elementwise(op: &Op, dtypes: &[DType], adjust: impl Fn(Operand) -> Operand) -> Vec<Case> {
     let mut cases = Vec::new();
     for &dtype in dtypes {

@@ -1,8 +1,8 @@
-//! Channels last: images between convolutions in the order that devices compute them best in.
+//! Channels last: images between convolutions in the layout that devices compute fastest.
 //!
-//! Where a device has a kernel for [`ChannelsLast`] of a convolution, [`arrange`] puts that in the convolution's
-//! place. What comes behind, norms, pools and elementwise operations, takes images as they are then. All else sees
-//! them as views of another order.
+//! If a device has a kernel for [`ChannelsLast`] of a convolution, [`arrange`] replaces the
+//! convolution by it. The norms, pools and elementwise operations after it then read images in that
+//! layout. All other operations see them as permuted views.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -10,11 +10,11 @@ use crate::fusion::Fused;
 use crate::ops::ChannelsLast;
 use crate::{Graph, Node, Op, OpError, OpKind, Signature, TensorType, ValueId};
 
-/// The graph with [`ChannelsLast`] operations where the device of a node, as `device` tells by its index, `supports`
-/// them; `None` unless more images are read as they are than have to be seen in the other order.
+/// The graph with [`ChannelsLast`] operations, if the device of a node `supports` them; `device`
+/// returns a node's device by its index. `None` if most images would have to be permuted.
 ///
 /// # Errors
-/// None for graphs of verified nodes.
+/// Never fails for graphs of verified nodes.
 pub fn arrange<D: Copy>(
     graph: &Graph,
     device: impl Fn(usize) -> D,
@@ -116,22 +116,15 @@ fn is_supported(
 
 /// Is it an operation on images, element by element, whose operands are images of that size and numbers?
 fn is_elementwise(graph: &Graph, node: &Node) -> bool {
-    let kind = matches!(
-        node.op.kind(),
-        OpKind::Unary
-            | OpKind::Binary
-            | OpKind::Compare
-            | OpKind::Where
-            | OpKind::Activation
-            | OpKind::Ternary
-            | OpKind::Cast
-    );
     let shape = &node.outputs[0].shape;
     let fits = |&v: &ValueId| {
         let ty = graph.ty(v);
         ty.rank() == 0 || ty.shape == *shape
     };
-    kind && shape.len() == 4 && node.outputs.len() == 1 && node.inputs.iter().all(fits)
+    node.op.kind().is_elementwise()
+        && shape.len() == 4
+        && node.outputs.len() == 1
+        && node.inputs.iter().all(fits)
 }
 
 /// A graph that is being made from another.
@@ -140,7 +133,7 @@ struct Arranged {
     origins: Vec<SmallVec<[usize; 8]>>,
     /// For each value of the other, the new one, and that with its channels last.
     values: Vec<[Option<ValueId>; 2]>,
-    /// How often images with their channels last are read as they are, and how many others read in the other order.
+    /// Numbers of images that are read with their channels last, and of those that are read in the other order.
     kept: usize,
     converted: usize,
 }

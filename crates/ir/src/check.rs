@@ -1,12 +1,14 @@
-//! The rules of a well-formed graph: [`Graph::push`] keeps those of nodes, and who runs a graph
-//! asks for those of [`outputs`].
+//! The rules of a well-formed graph: [`Graph::push`] keeps those of nodes, and the runner of a
+//! graph checks those of [`outputs`].
 //!
 //! - Operands are values that the graph has already; so there are no cycles.
-//! - Types are what [`OpDef::infer`](crate::OpDef::infer) says.
-//! - An operation writes over states only: graph inputs, and what was written over one. The
-//!   result has the operand's type, and an operand is written over once.
-//! - Nothing reads what was written over, by itself or through a view.
+//! - Types are the results of [`OpDef::infer`](crate::OpDef::infer).
+//! - An operation writes over states only: graph inputs, and values written over one.
+//! - Nothing reads a value that was written over, by itself or through a view.
 
+use smallvec::SmallVec;
+
+use crate::order::sort_by_key;
 use crate::{Graph, Node, Op, OpError, ValueId};
 
 /// The operands of a new node are in the graph and were not written over.
@@ -25,8 +27,13 @@ pub(crate) fn operands(graph: &Graph, op: &Op, inputs: &[ValueId]) -> Result<(),
     Ok(())
 }
 
-/// What a new node writes over may be.
+/// Checks the values that a new node writes over.
 pub(crate) fn effects(graph: &Graph, node: &Node) -> Result<(), OpError> {
+    let mut memories: SmallVec<[ValueId; 8]> = SmallVec::new();
+    if node.has_effects() {
+        memories.extend(node.inputs.iter().map(|&value| graph.base(value)));
+        sort_by_key(&mut memories, |&memory| memory);
+    }
     for (result, operand) in node.overwrites() {
         let Some(&value) = node.inputs.get(operand) else {
             let expected = format_args!("an operand {operand} to write over");
@@ -36,13 +43,8 @@ pub(crate) fn effects(graph: &Graph, node: &Node) -> Result<(), OpError> {
             let expected = "to write over a state: a graph input, or what was written over one";
             return Err(at(graph, &node.op, expected, value));
         }
-        if node
-            .inputs
-            .iter()
-            .filter(|&&v| graph.base(v) == value)
-            .count()
-            > 1
-        {
+        let first = memories.partition_point(|&memory| memory < value);
+        if memories.get(first + 1) == Some(&value) {
             let expected = "to write over an operand that it reads once";
             return Err(at(graph, &node.op, expected, value));
         }
@@ -57,7 +59,7 @@ pub(crate) fn effects(graph: &Graph, node: &Node) -> Result<(), OpError> {
 /// The graph's outputs are values that it has and that were not written over.
 ///
 /// # Errors
-/// The first output that is not.
+/// Fails for the first invalid output.
 pub fn outputs(graph: &Graph) -> Result<(), OpError> {
     for &value in graph.outputs() {
         let expected = if value.index() >= graph.len() {
@@ -72,7 +74,7 @@ pub fn outputs(graph: &Graph) -> Result<(), OpError> {
     Ok(())
 }
 
-/// What the node that would come next breaks.
+/// The error of a rule that the next node breaks.
 fn at(graph: &Graph, op: &Op, expected: impl ToString, value: ValueId) -> OpError {
     let got = format_args!("{} at node {}", name(value), graph.nodes().len());
     OpError::new(op.name(), expected, got)

@@ -10,12 +10,12 @@ pub enum GpuDevice {
     Cuda(usize),
     /// Apple, through Metal.
     Metal(usize),
-    /// Any, through OpenCL.
+    /// Any device, through OpenCL.
     OpenCL(usize),
 }
 
-/// Where a tensor is computed. Prints as, and parses from, text such as `cuda:0`; an index
-/// of 0 may be left out.
+/// A device on which tensors are computed. It prints as text such as `cuda:0` and parses from it;
+/// an index of 0 may be omitted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DeviceType {
     /// The processor.
@@ -28,7 +28,7 @@ pub enum DeviceType {
     OpenCL(usize),
     /// Apple's Core ML.
     CoreML(usize),
-    /// Core ML, and a GPU for what it cannot do.
+    /// Core ML, and a GPU for operations that it does not support.
     CoreMLHybrid {
         /// Index of the Core ML device.
         coreml_id: usize,
@@ -37,7 +37,7 @@ pub enum DeviceType {
     },
     /// The slow definition of every operation, in double precision.
     Reference,
-    /// A device of a backend that others define, by its whole name, such as `npu:0`.
+    /// A device of a user-defined backend, by its whole name, such as `npu:0`.
     Other(&'static str),
     /// The best device for each operation.
     Auto,

@@ -9,9 +9,9 @@ use crate::OpError;
 
 /// The type of a tensor's elements.
 ///
-/// Scalar types can be computed with, but for 8-bit floats ([`DType::FLOATS8`]), which are stored,
-/// moved and cast. [`DType::Block`] types hold weights: rows of quantised blocks that only `linear`,
-/// `embedding`, `index_select` and `cast` read.
+/// Scalar types support all operations, except 8-bit floats ([`DType::FLOATS8`]), which are stored,
+/// moved and cast. [`DType::Block`] types hold weights: rows of quantised blocks that only
+/// `linear`, `embedding`, `index_select` and `cast` read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DType {
     /// IEEE double precision.
@@ -20,7 +20,7 @@ pub enum DType {
     F32,
     /// IEEE half precision.
     F16,
-    /// The upper half of an [`DType::F32`].
+    /// bfloat16: the upper half of an [`DType::F32`].
     BF16,
     /// PyTorch's `float8_e4m3fn`: [`F8E4M3`](crate::F8E4M3).
     F8E4M3,
@@ -42,7 +42,7 @@ pub enum DType {
     U32,
     /// 64-bit unsigned integer.
     U64,
-    /// One byte, 0 or 1.
+    /// A byte, 0 or 1.
     Bool,
     /// Two [`DType::F32`]: real and imaginary part.
     Complex64,
@@ -73,7 +73,7 @@ impl DType {
         Self::Complex64,
         Self::Complex128,
     ];
-    /// The real floating-point types that can be computed with.
+    /// The real floating-point types that support arithmetic.
     pub const FLOATS: [Self; 4] = [Self::F64, Self::F32, Self::F16, Self::BF16];
     /// The 8-bit floats, which are stored, moved and cast.
     pub const FLOATS8: [Self; 2] = [Self::F8E4M3, Self::F8E5M2];
@@ -105,8 +105,8 @@ impl DType {
         })
     }
 
-    /// Bytes of a contiguous tensor; `None` where they overflow, or where the rows
-    /// (last dimension) are not whole blocks.
+    /// Bytes of a contiguous tensor; `None` if they overflow, or if the rows (last dimension) are
+    /// not whole blocks.
     pub fn bytes_of(self, shape: &[usize]) -> Option<usize> {
         let product = |dims: &[usize]| dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
         match self {
@@ -118,42 +118,42 @@ impl DType {
         }
     }
 
-    /// Real floating point that can be computed with?
+    /// Is it a real floating-point type with arithmetic?
     pub fn is_float(self) -> bool {
         Self::FLOATS.contains(&self)
     }
 
-    /// An 8-bit float?
+    /// Is it an 8-bit float?
     pub fn is_float8(self) -> bool {
         Self::FLOATS8.contains(&self)
     }
 
-    /// An integer type? (`Bool` is none.)
+    /// Is it an integer type? `Bool` is not.
     pub fn is_int(self) -> bool {
         Self::INTS.contains(&self)
     }
 
-    /// An integer type without negative numbers?
+    /// Is it an integer type without negative numbers?
     pub fn is_unsigned(self) -> bool {
         Self::UNSIGNED.contains(&self)
     }
 
-    /// A complex type?
+    /// Is it a complex type?
     pub fn is_complex(self) -> bool {
         Self::COMPLEX.contains(&self)
     }
 
-    /// Can elements be computed with? Those of 8-bit floats and of block formats are cast first.
+    /// Does the type support arithmetic? 8-bit floats and block formats are cast first.
     pub fn is_arithmetic(self) -> bool {
         !self.is_float8() && !self.is_block()
     }
 
-    /// A block format?
+    /// Is it a block format?
     pub fn is_block(self) -> bool {
         matches!(self, Self::Block(_))
     }
 
-    /// The type of the parts of a complex type; any other type itself.
+    /// The type of a complex type's parts; other types themselves.
     pub fn real(self) -> Self {
         match self {
             Self::Complex64 => Self::F32,

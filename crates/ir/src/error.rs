@@ -1,14 +1,14 @@
-//! What is wrong with the arguments of an operation.
+//! Errors in the arguments of an operation.
 
-/// An operation was given arguments that it is not defined for.
+/// The arguments do not fit the operation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{op}: expected {expected}, got {got}")]
 pub struct OpError {
     /// Name of the operation.
     pub op: &'static str,
-    /// What it needs.
+    /// Expected arguments.
     pub expected: String,
-    /// What it was given.
+    /// Given arguments.
     pub got: String,
 }
 

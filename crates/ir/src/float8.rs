@@ -5,19 +5,19 @@ use std::fmt;
 
 use bytemuck::{Pod, Zeroable};
 
-/// How the bits of such a float are read, below its sign.
+/// Meaning of such a float's bits, below its sign.
 struct Format {
     /// Bits of the fraction.
     mantissa: u32,
-    /// What is added to exponents.
+    /// Bias of exponents.
     bias: u32,
     /// The largest finite number.
     largest: u8,
-    /// What larger ones become.
+    /// Bits that larger numbers become.
     overflow: u8,
 }
 
-/// Bits of the fraction of single precision, and what is added to its exponents.
+/// Bits of the fraction of single precision, and the bias of its exponents.
 const MANTISSA: u32 = f32::MANTISSA_DIGITS - 1;
 const BIAS: u32 = 127;
 
@@ -97,7 +97,7 @@ macro_rules! floats {
                 self.0
             }
 
-            /// The nearest number, of two that are as near the even one. NaN stays NaN.
+            /// The nearest number; ties go to the even one. NaN stays NaN.
             #[inline(always)]
             pub fn from_f32(x: f32) -> Self {
                 Self(Self::FORMAT.round(x))
@@ -116,7 +116,7 @@ macro_rules! floats {
             }
         }
 
-        /// As numbers: NaN is not equal to itself, and 0 is to −0.
+        /// Compares as numbers: NaN is not equal to itself, and 0 is equal to −0.
         impl PartialEq for $name {
             fn eq(&self, other: &Self) -> bool {
                 self.to_f32() == other.to_f32()
@@ -138,12 +138,12 @@ macro_rules! floats {
 }
 
 floats! {
-    /// A float of 4 bits of exponent and 3 of fraction: PyTorch's `float8_e4m3fn`. From 2⁻⁹ to
-    /// 448, which larger numbers and infinities become: it has none. All ones are NaN.
+    /// A float of 4 bits of exponent and 3 of fraction: PyTorch's `float8_e4m3fn`. It ranges from
+    /// 2⁻⁹ to 448. Larger numbers and infinities become 448. All ones are NaN.
     F8E4M3: Format { mantissa: 3, bias: 7, largest: 0x7E, overflow: 0x7E };
 
-    /// A float of 5 bits of exponent and 2 of fraction: PyTorch's `float8_e5m2`. From 2⁻¹⁶ to
-    /// 57344, and infinity, which larger numbers become.
+    /// A float of 5 bits of exponent and 2 of fraction: PyTorch's `float8_e5m2`. It ranges from
+    /// 2⁻¹⁶ to 57344, and has infinity, which larger numbers become.
     F8E5M2: Format { mantissa: 2, bias: 15, largest: 0x7B, overflow: 0x7C };
 }
 
@@ -153,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    /// What the specification says that bits stand for: `None` for what is no finite number.
+    /// The number that the specification gives for some bits; `None` for bits of no finite number.
     fn value(bits: u8, fraction_bits: i32, bias: i32, largest: u8) -> Option<f64> {
         let magnitude = bits & 0x7F;
         if magnitude > largest {

@@ -1,10 +1,9 @@
-//! Fusion: nodes are replaced by a composite operation that a device does better at once.
+//! Fusion: nodes are replaced by one composite operation that a device runs faster.
 //!
-//! A composite that is worth it has a [`Rule`] beside it, which finds the nodes that it can stand
-//! for. [`fuse`] applies rules wherever the device of those nodes has a kernel for the composite,
-//! and the graph stays one that computes the same: what is hidden is needed by nobody else, no other
-//! node has to run between those that are replaced, and whatever reads a state still does so before
-//! the state is written over.
+//! A composite that is worth it has a [`Rule`] that finds the nodes that it can replace. [`fuse`]
+//! applies rules wherever the device of those nodes has a kernel for the composite. Three
+//! conditions keep the graph's results. No other node needs a hidden value. No other node has to
+//! run between the replaced ones. Readers of a state still run before the state is written over.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashSet};
@@ -12,12 +11,13 @@ use std::collections::{BTreeSet, HashSet};
 use smallvec::SmallVec;
 
 use crate::ops::BinaryOp;
+use crate::order::sort_by_key;
 use crate::{Graph, Op, OpError, Role, Signature, TensorType, ValueId};
 
-/// What can replace nodes of which the first is node `at`: the best first.
+/// The matches whose first node is `at`, the best first.
 pub type Rule = fn(&Finder, at: usize) -> Vec<Match>;
 
-/// An operation that does what some nodes do.
+/// An operation that replaces some nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Match {
     /// The operation.
@@ -26,12 +26,12 @@ pub struct Match {
     pub inputs: SmallVec<[ValueId; 8]>,
     /// Indices of the nodes that it replaces.
     pub nodes: SmallVec<[usize; 8]>,
-    /// The values that its results replace, in their order. Other results of the nodes must not
-    /// be needed.
+    /// The values that its results replace, in their order. Other results of the nodes must not be
+    /// used.
     pub results: SmallVec<[ValueId; 4]>,
 }
 
-/// A graph as rules look at it.
+/// A graph in the form that rules read.
 pub struct Finder<'g> {
     graph: &'g Graph,
     /// For each value, the nodes that read it.
@@ -117,7 +117,7 @@ impl<'g> Finder<'g> {
         self.is_output[value.index()]
     }
 
-    /// The only node that needs a value.
+    /// The only node that uses a value.
     pub fn only_reader(&self, value: ValueId) -> Option<usize> {
         match *self.readers(value) {
             [reader] if !self.is_output(value) => Some(reader),
@@ -125,7 +125,7 @@ impl<'g> Finder<'g> {
         }
     }
 
-    /// The terms of a node that is a sum.
+    /// The terms of a sum node.
     pub fn terms(&self, at: usize) -> Option<[ValueId; 2]> {
         match (self.op(at), self.operands(at)) {
             (Op::Binary(op), &[a, b]) if op.op == BinaryOp::Add => Some([a, b]),
@@ -133,7 +133,7 @@ impl<'g> Finder<'g> {
         }
     }
 
-    /// The sum that alone needs a value, and its other term: another value of that type.
+    /// The sum that is the only user of a value, and its other term of the same type.
     pub fn sum_with(&self, value: ValueId) -> Option<(usize, ValueId)> {
         let at = self.only_reader(value)?;
         let [a, b] = self.terms(at)?;
@@ -143,15 +143,32 @@ impl<'g> Finder<'g> {
 
     /// Are the nodes' results that `found` does not give needed by its own nodes only?
     fn hides(&self, found: &Match) -> bool {
+        let own = Sorted::new(&found.nodes);
+        let given = Sorted::new(&found.results);
         let results = found
             .nodes
             .iter()
             .flat_map(|&at| self.graph.nodes()[at].results());
-        let mut hidden = results.filter(|value| !found.results.contains(value));
+        let mut hidden = results.filter(|&value| !given.contains(value));
         hidden.all(|value| {
             let mut readers = self.readers(value).iter();
-            !self.is_output(value) && readers.all(|reader| found.nodes.contains(reader))
+            !self.is_output(value) && readers.all(|&reader| own.contains(reader))
         })
+    }
+}
+
+/// Nodes or values in order, among which one is found fast.
+struct Sorted<T>(SmallVec<[T; 8]>);
+
+impl<T: Copy + Ord> Sorted<T> {
+    fn new(list: &[T]) -> Self {
+        let mut sorted: SmallVec<[T; 8]> = list.iter().copied().collect();
+        sort_by_key(&mut sorted, |&member| member);
+        Self(sorted)
+    }
+
+    fn contains(&self, member: T) -> bool {
+        self.0.binary_search(&member).is_ok()
     }
 }
 
@@ -160,15 +177,15 @@ impl<'g> Finder<'g> {
 pub struct Fused {
     /// The graph, of the same inputs and outputs.
     pub graph: Graph,
-    /// For each node of it, the nodes of the first graph that it stands for.
+    /// For each new node, the nodes of the first graph that it replaces.
     pub origins: Vec<SmallVec<[usize; 8]>>,
 }
 
-/// Applies `rules` to `graph`. Only nodes of one device, as `device` tells by their index, are
-/// replaced, by what `supports` it. `None` if nothing is.
+/// Applies `rules` to `graph`. It replaces only nodes of one device, by operations that it
+/// `supports`; `device` returns a node's device by its index. `None` if nothing is replaced.
 ///
 /// # Errors
-/// A rule gives an operation operands that it is not defined for, or results of other types.
+/// Fails if a rule gives an operation unsupported operands, or results of another type.
 pub fn fuse<D: Copy + PartialEq>(
     graph: &Graph,
     rules: &[Rule],
@@ -231,14 +248,22 @@ fn has_kernel(
     }))
 }
 
+/// The first and the last of some nodes.
+fn ends(nodes: &[usize]) -> (usize, usize) {
+    let first = nodes.iter().copied().min().unwrap_or_default();
+    (first, nodes.iter().copied().max().unwrap_or_default())
+}
+
 /// Nodes that are replaced together.
 struct Groups<'f, 'g> {
     finder: &'f Finder<'g>,
     matches: Vec<Match>,
-    /// For each node, its match.
+    /// Match of each node.
     of: Vec<Option<usize>>,
-    /// For each node, those that have to come after it because they write over what it reads.
+    /// For each node, the nodes that have to come after it because they write over its operands.
     writers: Vec<SmallVec<[usize; 1]>>,
+    /// For each node, the last node of the matches that begin with it or earlier; itself, if they end earlier.
+    reach: Vec<usize>,
 }
 
 impl<'f, 'g> Groups<'f, 'g> {
@@ -265,12 +290,17 @@ impl<'f, 'g> Groups<'f, 'g> {
             matches: Vec::new(),
             of: vec![None; nodes.len()],
             writers,
+            reach: (0..nodes.len()).collect(),
         }
     }
 
     fn add(&mut self, found: Match) {
         for &node in &found.nodes {
             self.of[node] = Some(self.matches.len());
+        }
+        let (first, last) = ends(&found.nodes);
+        for reach in &mut self.reach[first..last] {
+            *reach = last.max(*reach);
         }
         self.matches.push(found);
     }
@@ -284,16 +314,22 @@ impl<'f, 'g> Groups<'f, 'g> {
 
     /// Does no way lead from the nodes of `found` through others back to them?
     fn stays_acyclic(&self, found: &Match) -> bool {
-        let is_own = |node: &usize| found.nodes.contains(node);
+        let own = Sorted::new(&found.nodes);
+        // Ways lead to later nodes, but where they pass a match that begins earlier. No match lies on both sides of `last`,
+        // so that none comes back from behind it.
+        let mut last = ends(&found.nodes).1;
+        while self.reach[last] > last {
+            last = self.reach[last];
+        }
         let mut met: HashSet<usize> = HashSet::new();
         let mut ahead: Vec<usize> = found
             .nodes
             .iter()
             .flat_map(|&at| self.followers(at))
             .collect();
-        ahead.retain(|node| !is_own(node));
+        ahead.retain(|&node| !own.contains(node));
         while let Some(at) = ahead.pop() {
-            if !met.insert(at) {
+            if at > last || !met.insert(at) {
                 continue;
             }
             let alone = [at];
@@ -303,7 +339,7 @@ impl<'f, 'g> Groups<'f, 'g> {
             };
             met.extend(together);
             for next in together.iter().flat_map(|&at| self.followers(at)) {
-                if is_own(&next) {
+                if own.contains(next) {
                     return false;
                 }
                 ahead.push(next);
@@ -340,7 +376,8 @@ impl<'f, 'g> Groups<'f, 'g> {
         })
     }
 
-    /// For each node, is it still needed? Those are not that a match computes again, if it alone read them.
+    /// For each node, is it still needed? A node that a match computes again is not, if the match alone
+    /// read it.
     fn needed(&self) -> Vec<bool> {
         let graph = self.finder.graph;
         let mut needed = vec![false; self.of.len()];
@@ -365,7 +402,8 @@ impl<'f, 'g> Groups<'f, 'g> {
         needed
     }
 
-    /// The nodes, the first of a match for all of it, each after what it needs.
+    /// The nodes in an order in which each comes after its operands. The first node of a match
+    /// stands for all of it.
     fn order(&self) -> Vec<usize> {
         let count = self.of.len();
         let first = |at: usize| self.of[at].map_or(at, |group| self.matches[group].nodes[0]);

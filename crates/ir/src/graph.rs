@@ -19,33 +19,33 @@ impl ValueId {
     }
 }
 
-/// One operation applied to values.
+/// An operation applied to values.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// What is done.
+    /// Operation of the node.
     pub op: Op,
-    /// To what.
+    /// Its operands.
     pub inputs: SmallVec<[ValueId; 4]>,
     /// Types of the results.
     pub outputs: ResultTypes,
-    /// The device that the user wants it on; `None` to leave the choice to the planner.
+    /// The device that the user requested; `None` leaves the choice to the planner.
     pub pin: Option<DeviceType>,
     /// The first result; others are numbered from it on.
     first: ValueId,
 }
 
 impl Node {
-    /// What says which one it is among those that follow the same values: all else is inferred.
+    /// Key of the node among those that follow the same values: everything else is inferred.
     fn identity(&self) -> (&Op, &[ValueId], Option<DeviceType>) {
         (&self.op, &self.inputs, self.pin)
     }
 
-    /// Type of the first result, for most operations the only one.
+    /// Type of the first result.
     pub fn output(&self) -> &TensorType {
         &self.outputs[0]
     }
 
-    /// The result of this index.
+    /// The result with this index.
     pub fn result(&self, index: usize) -> ValueId {
         ValueId(self.first.0 + index as u32)
     }
@@ -62,7 +62,7 @@ impl Node {
         (0..self.outputs.len()).filter_map(move |i| Some((i, def.overwrites(i)?)))
     }
 
-    /// Does it write over an operand?
+    /// Does it overwrite an operand?
     pub fn has_effects(&self) -> bool {
         self.overwrites().next().is_some()
     }
@@ -77,8 +77,13 @@ pub struct Graph {
     outputs: SmallVec<[ValueId; 4]>,
     /// For each value but the inputs, the index of its node.
     producers: SmallVec<[u32; 4]>,
-    /// Values that a node was written over, in its order.
-    overwritten: SmallVec<[ValueId; 4]>,
+    /// For each value, a bit: was a node written over it? Words behind the last of these are left out.
+    overwritten: SmallVec<[u64; 2]>,
+}
+
+/// The word that has a value's bit, and that bit.
+fn place(value: ValueId) -> (usize, u64) {
+    (value.index() / 64, 1 << (value.index() % 64))
 }
 
 impl PartialEq for Graph {
@@ -109,7 +114,7 @@ impl Graph {
         Self::default()
     }
 
-    /// Makes room for so many nodes of one result each, for who knows how many will come.
+    /// Reserves space for this number of nodes with one result each.
     pub fn reserve(&mut self, nodes: usize) {
         // No more than that: graphs are many, and are kept.
         self.nodes.reserve_exact(nodes);
@@ -119,7 +124,8 @@ impl Graph {
     /// Adds an input. All inputs come before the first node.
     ///
     /// # Errors
-    /// A type whose bytes overflow, or whose rows are not whole blocks; an input after a node.
+    /// Fails for a type whose bytes overflow, or whose rows are not whole blocks. Also fails for an
+    /// input after a node.
     pub fn input(&mut self, ty: TensorType) -> Result<ValueId, OpError> {
         check_bytes("input", &ty)?;
         if !self.nodes.is_empty() {
@@ -136,8 +142,8 @@ impl Graph {
     /// Adds a node and returns its first result; the others follow it, see [`Graph::results`].
     ///
     /// # Errors
-    /// Whatever [`crate::OpDef::infer`] finds wrong; operands that are not in the graph or were
-    /// overwritten; a write over what is no state.
+    /// Fails for operands that are not in the graph or were overwritten. Also fails for a write
+    /// over a value that is no state. Also the errors of [`crate::OpDef::infer`].
     pub fn push(&mut self, op: impl Into<Op>, inputs: &[ValueId]) -> Result<ValueId, OpError> {
         self.push_op(op.into(), inputs)
     }
@@ -160,8 +166,12 @@ impl Graph {
             first: ValueId(self.len() as u32),
         };
         check::effects(self, &node)?;
-        let over = node.overwrites().map(|(_, operand)| node.inputs[operand]);
-        self.overwritten.extend(over);
+        for (_, operand) in node.overwrites() {
+            let (word, bit) = place(node.inputs[operand]);
+            let words = self.overwritten.len().max(word + 1);
+            self.overwritten.resize(words, 0);
+            self.overwritten[word] |= bit;
+        }
         let index = self.nodes.len() as u32;
         self.producers.extend(node.outputs.iter().map(|_| index));
         let first = node.first;
@@ -169,8 +179,8 @@ impl Graph {
         Ok(first)
     }
 
-    /// Asks for the node that computes `value` to run on a device, or takes that back. Inputs
-    /// have no node to ask for.
+    /// Pins the node that computes `value` to a device, or removes the pin. Inputs have no node to
+    /// pin.
     pub fn pin(&mut self, value: ValueId, device: Option<DeviceType>) {
         if let Some(index) = self.producer(value) {
             self.nodes[index].pin = device;
@@ -180,7 +190,7 @@ impl Graph {
     /// Adds `node` of another graph, on `inputs` of this one, and returns its first result.
     ///
     /// # Errors
-    /// As [`Graph::push`].
+    /// The same errors as [`Graph::push`].
     pub fn push_node(&mut self, node: &Node, inputs: &[ValueId]) -> Result<ValueId, OpError> {
         let value = self.push(node.op.clone(), inputs)?;
         self.pin(value, node.pin);
@@ -195,9 +205,14 @@ impl Graph {
         }
     }
 
-    /// Was `value`, or what it is a view of, written over?
+    /// Was `value`, or its base, overwritten?
     pub fn is_overwritten(&self, value: ValueId) -> bool {
-        !self.overwritten.is_empty() && self.overwritten.contains(&self.base(value))
+        let is_noted = || {
+            let (word, bit) = place(self.base(value));
+            let word = self.overwritten.get(word);
+            word.is_some_and(|word| word & bit != 0)
+        };
+        !self.overwritten.is_empty() && is_noted()
     }
 
     /// The value whose memory `value` shows: itself, unless it is a view.
@@ -211,14 +226,14 @@ impl Graph {
         value
     }
 
-    /// The value that `value` was written over, if it was.
+    /// The value that `value` overwrites, if any.
     pub fn previous(&self, value: ValueId) -> Option<ValueId> {
         let node = self.node(value)?;
         let result = (value.0 - node.first.0) as usize;
         Some(node.inputs[node.op.def().overwrites(result)?])
     }
 
-    /// The input that `value` is the updated state of, or that it is itself.
+    /// The input whose updated state `value` is, or `value` itself if it is an input.
     pub fn state_root(&self, mut value: ValueId) -> Option<ValueId> {
         while let Some(previous) = self.previous(value) {
             value = previous;
@@ -229,7 +244,7 @@ impl Graph {
     /// The graph with its nodes in another order, given by their indices.
     ///
     /// # Errors
-    /// A node before what it reads, or behind what is written over that.
+    /// Fails for a node before its operands, or after a write over them.
     pub fn reordered(&self, order: &[usize]) -> Result<Self, OpError> {
         let mut out = Self::new();
         // Values that are not there yet are none of the new graph's.
@@ -277,7 +292,7 @@ impl Graph {
         self.inputs.len() + self.producers.len()
     }
 
-    /// No values at all?
+    /// Does the graph have no values?
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -311,19 +326,19 @@ impl Graph {
         })
     }
 
-    /// Appends what a composite node is made of and returns the results; `inputs` are its
-    /// operands in this graph.
+    /// Appends the parts of a composite node and returns the results; `inputs` are its operands in
+    /// this graph.
     ///
     /// # Errors
-    /// `op` is a primitive.
+    /// Fails if `op` is a primitive.
     pub fn expand(&mut self, op: &Op, inputs: &[ValueId]) -> Result<Results, OpError> {
         op.def().decompose(self, inputs)
     }
 
-    /// The graph with what composite nodes are made of in place of those that `chosen` tells.
+    /// The graph with the parts of composite nodes in place of those that `chosen` selects.
     ///
     /// # Errors
-    /// A chosen one is a primitive.
+    /// Fails if a chosen operation is a primitive.
     pub fn expanded(&self, chosen: impl Fn(&Node) -> bool) -> Result<Self, OpError> {
         let mut out = Self::new();
         let mut values: Vec<ValueId> = Vec::with_capacity(self.len());

@@ -2,9 +2,9 @@
 
 use std::hash::Hasher;
 
-/// Mixes words by folded multiplication: of the 128 bits of a product, the upper half is added to
-/// the lower one without carries, as [wyhash](https://github.com/wangyi-fudan/wyhash) does. Not for
-/// what an adversary chooses: what is found by it is compared.
+/// Mixes words by folded multiplication, as [wyhash](https://github.com/wangyi-fudan/wyhash) does.
+/// The upper half of a product of 128 bits is added to the lower one without carries. It does not
+/// protect against chosen keys; entries that are found are compared.
 #[derive(Clone, Default, Debug)]
 pub struct FoldingHasher(u64);
 

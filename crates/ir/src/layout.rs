@@ -1,4 +1,4 @@
-//! Where the elements of a tensor lie in its storage.
+//! Layouts of tensors in their storage.
 
 use smallvec::SmallVec;
 
@@ -9,8 +9,8 @@ use crate::Shape;
 pub struct Layout {
     /// Sizes of the dimensions.
     pub shape: Shape,
-    /// Step in the storage from one index to the next, for each dimension; 0 where a
-    /// dimension is broadcast.
+    /// Step in the storage from one index to the next, for each dimension; 0 for a broadcast
+    /// dimension.
     pub strides: SmallVec<[usize; 6]>,
     /// Position of the first element.
     pub offset: usize,
@@ -52,7 +52,7 @@ impl Layout {
         self.shape.elements()
     }
 
-    /// Are the elements one gapless row-major run (from `offset`)?
+    /// Are the elements contiguous in row-major order (from `offset`)?
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         let mut expected = 1;
@@ -65,7 +65,7 @@ impl Layout {
         true
     }
 
-    /// Are the elements of the last dimension neighbours? True for rank 0.
+    /// Are the elements of the last dimension contiguous? True for rank 0.
     pub fn has_dense_rows(&self) -> bool {
         match (self.shape.last(), self.strides.last()) {
             (Some(&size), Some(&stride)) => size <= 1 || stride == 1,
@@ -73,7 +73,7 @@ impl Layout {
         }
     }
 
-    /// One past the last element position that the view can reach; 0 if it is empty.
+    /// The end of the element positions that the view can reach; 0 if it is empty.
     pub fn end(&self) -> usize {
         if self.elements() == 0 {
             return 0;
@@ -129,8 +129,9 @@ impl Layout {
         out
     }
 
-    /// The same elements where each `piece` of them, as they lie without gaps, begins `step` elements behind the one before,
-    /// and the first at `offset`; `None` if a dimension leads out of a piece into the middle of others.
+    /// The same elements with gaps between pieces. Each `piece` of contiguous elements begins
+    /// `step` elements after the one before; the first begins at `offset`. `None` if a dimension
+    /// leads from one piece into the middle of others.
     pub fn spread(&self, piece: usize, step: usize, offset: usize) -> Option<Self> {
         let mut out = Self {
             offset,
@@ -148,7 +149,7 @@ impl Layout {
         (reach < piece && self.offset == 0).then_some(out)
     }
 
-    /// The same elements in another shape without moving them, if strides allow.
+    /// The same elements in another shape without copying, if strides allow it.
     pub fn reshape(&self, shape: &Shape) -> Option<Self> {
         if self.elements() == 0 {
             return Some(Self::contiguous(shape));
@@ -185,8 +186,8 @@ impl Layout {
         })
     }
 
-    /// The same walk over the elements with as few dimensions as possible: dimensions of
-    /// size 1 dropped, neighbours joined where every one of `views` allows it.
+    /// The same elements with as few dimensions as possible: dimensions of size 1 are dropped, and
+    /// neighbours are joined if every one of `views` allows it.
     pub fn collapse<const N: usize>(views: [&Self; N]) -> [Self; N] {
         let mut out = views.map(Self::start);
         Self::join(&views, &mut out);

@@ -1,9 +1,9 @@
-//! The operations, their types, and the graphs made of them.
+//! Operations, their types, and graphs of them.
 //!
-//! An [`Op`] is closed plain data: it can be hashed, compared, printed and cut into
-//! pieces. What differs from op to op lives in the op's own file under [`ops`] and is
-//! reached through one table, [`OpDef`]; everything else ([`Graph`], planner, backends)
-//! treats nodes uniformly. What others define are [`Composite`](ops::Composite)s.
+//! An [`Op`] is closed plain data: it can be hashed, compared, printed and split. The parts that
+//! differ from op to op live in the op's own file under [`ops`]. They are reached through one
+//! table, [`OpDef`]. Everything else ([`Graph`], planner, backends) treats nodes uniformly. Users
+//! define [`Composite`](ops::Composite)s.
 
 pub mod autodiff;
 mod build;

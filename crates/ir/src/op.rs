@@ -31,7 +31,7 @@ impl TensorType {
         self.shape.len()
     }
 
-    /// Bytes of the contiguous tensor. A type inside a [`Graph`] has been checked to have some.
+    /// Bytes of the contiguous tensor. Types in a [`Graph`] are checked to have a size.
     pub fn bytes(&self) -> usize {
         self.dtype.bytes_of(&self.shape).unwrap_or(usize::MAX)
     }
@@ -43,16 +43,16 @@ impl fmt::Display for TensorType {
     }
 }
 
-/// Types of an operation's results: nearly always one.
+/// Types of an operation's results: usually one.
 pub type ResultTypes = SmallVec<[TensorType; 1]>;
 
 /// The results of an operation in a [`Graph`].
 pub type Results = SmallVec<[ValueId; 1]>;
 
-/// The families of operations that device policies speak of.
+/// The families of operations in device policies.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum OpType {
-    /// Matrix products and what is made of them.
+    /// Matrix products, and operations composed of them.
     LinearAlgebra,
     /// Convolutions and pooling.
     Convolution,
@@ -62,19 +62,19 @@ pub enum OpType {
     Reduction,
     /// Softmax and the norms.
     Normalization,
-    /// Anything on complex numbers.
+    /// All operations on complex numbers.
     ComplexMath,
     /// Random numbers.
     Distribution,
-    /// A user's own kernel.
+    /// A user-defined kernel.
     CustomKernel,
     /// Communication between devices.
     DistributedOps,
 }
 
 impl OpType {
-    /// The family of an operation on these operands; `None` for what only moves data, which goes
-    /// with its neighbours.
+    /// The family of an operation on these operands. `None` for operations that only move data,
+    /// which go with their neighbours.
     pub fn of(signature: &Signature) -> Option<Self> {
         let op_type = signature.op.def().op_type()?;
         let mut dtypes = signature.types().map(|ty| ty.dtype);
@@ -85,16 +85,16 @@ impl OpType {
     }
 }
 
-/// How an operation treats memory.
+/// Effect of an operation on memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
     /// Computes its results from its operands and writes them to memory.
     Compute,
-    /// Only looks at its input in another [`Layout`].
+    /// Views its input in another [`Layout`].
     View,
 }
 
-/// An operation with the types of its operands: what a device says yes or no to.
+/// An operation with the types of its operands, for asking devices about support.
 #[derive(Clone, Copy, Debug)]
 pub struct Signature<'a> {
     /// The operation.
@@ -106,7 +106,7 @@ pub struct Signature<'a> {
 }
 
 impl<'a> Signature<'a> {
-    /// Type of the first result, for most operations the only one.
+    /// Type of the first result.
     pub fn output(&self) -> &'a TensorType {
         &self.outputs[0]
     }
@@ -122,94 +122,104 @@ pub trait Named {
     /// The operation's name.
     const NAME: &'static str;
 
-    /// Examples that every backend's kernel is held to. They cover each listed dtype and
-    /// the shapes where kernels go wrong: strided, broadcast, empty, size 1.
+    /// Examples for tests of every backend's kernel. They cover each listed dtype and critical
+    /// shapes: strided, broadcast, empty, size 1.
     fn cases() -> Vec<Case>;
 }
 
-/// What an operation's module defines.
+/// Definition of an operation, in its module.
 pub trait OpDef {
     /// Family of the operation on real numbers; `None` if it only moves data.
     fn op_type(&self) -> Option<OpType>;
 
-    /// PyTorch's name of the function that the operation computes, if it stands for several.
+    /// PyTorch's name of the computed function, if the operation has several.
     fn function(&self) -> Option<&'static str> {
         None
     }
 
-    /// Types of the results, of which there is at least one, or what is wrong with the operands.
+    /// Types of the results, at least one, or the error in the operands.
     ///
     /// # Errors
-    /// Operands that the operation is not defined for.
+    /// Fails for operands that the operation is not defined for.
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError>;
 
-    /// How the operation treats memory.
+    /// Treatment of memory by the operation.
     fn role(&self) -> Role {
         Role::Compute
     }
 
-    /// The operand that a result is written over, if it has no memory of its own. That operand is
-    /// a state: a graph input, or what another operation wrote over one. Nothing may read it
-    /// afterwards. The operation itself writes the same however often it runs, unless it
-    /// [reads](Self::reads_state) the old value: what follows from that is else computed before.
+    /// The operand that a result overwrites, if it has no memory of its own. The operand is a
+    /// state: a graph input, or a state that another operation wrote. Nothing may read it
+    /// afterwards. Repeated runs write the same, unless the operation [reads](Self::reads_state)
+    /// the old value. Otherwise, values that depend on it are computed first.
     fn overwrites(&self, _result: usize) -> Option<usize> {
         None
     }
 
-    /// Does what is [written over](Self::overwrites) a state follow from its old value?
+    /// Does the new value of a state follow from its old one?
     fn reads_state(&self, _result: usize) -> bool {
         false
     }
 
-    /// The operand whose elements a result has that is [written over](Self::overwrites) a state.
+    /// The operand whose elements a result that [overwrites](Self::overwrites) a state gets.
     fn source(&self, _result: usize) -> usize {
         1
     }
 
-    /// Multiply-accumulates (MACs) that the operation takes, where those and not the bytes are
-    /// what takes time.
+    /// Multiply-accumulates (MACs) of the operation, if they and not the bytes decide its time.
     fn macs(&self, _signature: &Signature) -> usize {
         0
     }
 
-    /// Bytes that the operation writes, where a result is a state of which it only writes a part.
+    /// Bytes that the operation writes, if it writes only a part of a state.
     fn written(&self, signature: &Signature) -> usize {
         let bytes = signature.outputs.iter().map(TensorType::bytes);
         bytes.fold(0, usize::saturating_add)
     }
 
-    /// For views: the input's layout seen through the operation; `None` where strides
-    /// cannot express it, so that a copy has to be made.
+    /// Bytes of an operand that the operation reads. Some operands are read only in part, where
+    /// others select.
+    fn read(&self, signature: &Signature, operand: usize) -> usize {
+        signature.inputs[operand].bytes()
+    }
+
+    /// For views: the input's layout seen through the operation; `None` if strides cannot express
+    /// it, so that a copy is needed.
     fn view(&self, _input: &Layout) -> Option<Layout> {
         None
     }
 
-    /// Do its results wait in the host's memory, as far as a device reaches that, rather than in the device's?
+    /// The operation that computes only the part of the result that a view shows, of type `ty`.
+    fn seen(&self, _view: &Op, _ty: &TensorType) -> Option<Op> {
+        None
+    }
+
+    /// Are its results kept in the host's memory, as far as a device reaches that, and not in the
+    /// device's?
     fn offloads(&self) -> bool {
         false
     }
 
-    /// Does it bring back what [waits in the host's memory](Self::offloads)? What does not wait there it leaves as it is.
+    /// Does it bring back [offloaded](Self::offloads) values?
     fn reloads(&self) -> bool {
         false
     }
 
-    /// Is the operation made of others?
+    /// Is the operation composed of others?
     fn is_composite(&self) -> bool {
         false
     }
 
-    /// The operations that a rule of [fusion](crate::fusion) puts this one in place of, in the order
-    /// of its decomposition; none for what users call by its own name.
+    /// The operations that a rule of [fusion](crate::fusion) replaces by this one, in the order of
+    /// its decomposition. Empty for operations that users call by name.
     fn replaces(&self) -> Vec<OpKind> {
         Vec::new()
     }
 
-    /// Appends what a composite operation is made of, and returns its results. This is the
-    /// operation's definition.
+    /// Appends the parts of a composite operation, and returns its results.
     ///
     /// # Errors
-    /// The operation is a primitive, or [`OpDef::infer`] refuses the operands.
+    /// Fails if the operation is a primitive, or if [`OpDef::infer`] rejects the operands.
     fn decompose(&self, _graph: &mut Graph, _inputs: &[ValueId]) -> Result<Results, OpError> {
         Err(OpError::new(
             "decompose",
@@ -219,12 +229,12 @@ pub trait OpDef {
     }
 
     /// The vector-Jacobian product: appends the gradients of the operands that need one, from those
-    /// of the results. They may have a shape that the operand was broadcast to, and be complex or of
-    /// another precision than it: [`Op::vjp`] sees to that. Of a composite operation it is, unless
-    /// said otherwise, that of its parts.
+    /// of the results. They may have the shape that the operand was broadcast to, or be complex or
+    /// of another precision: [`Op::vjp`] converts them. By default a composite operation uses that
+    /// of its parts.
     ///
     /// # Errors
-    /// The operation [has no gradient](not_differentiable).
+    /// Fails if the operation [has no gradient](not_differentiable).
     fn vjp(&self, graph: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
         match self.is_composite() {
             true => node.through_parts(graph, |g, inputs| self.decompose(g, inputs)),
@@ -233,10 +243,10 @@ pub trait OpDef {
     }
 }
 
-/// What there is to do with 8-bit floats where one computes.
+/// Advice for operations that compute and were given 8-bit floats.
 pub const FLOAT8_ADVICE: &str = "8-bit floats are only stored: cast them first, as to f32";
 
-/// Makes the closed set of operations from one line for each.
+/// Defines the closed set of operations, one on each line.
 macro_rules! ops {
     ($($module:ident::$name:ident),* $(,)?) => {
         /// An operation with its parameters: plain data.
@@ -259,7 +269,7 @@ macro_rules! ops {
                 match self { $(Self::$name(op) => op),* }
             }
 
-            /// Which operation it is.
+            /// Kind of the operation.
             pub fn kind(&self) -> OpKind {
                 match self { $(Self::$name(_) => OpKind::$name),* }
             }
@@ -286,6 +296,22 @@ macro_rules! ops {
     };
 }
 
+impl OpKind {
+    /// Is each element of the result a function of the operands' elements at its place?
+    pub fn is_elementwise(self) -> bool {
+        matches!(
+            self,
+            Self::Cast
+                | Self::Unary
+                | Self::Binary
+                | Self::Compare
+                | Self::Where
+                | Self::Activation
+                | Self::Ternary
+        )
+    }
+}
+
 ops! {
     // Making values
     full::Full, arange::Arange, random::Random,
@@ -297,11 +323,11 @@ ops! {
     unary::Unary, binary::Binary, compare::Compare, select::Where, activation::Activation,
     ternary::Ternary,
     // Reductions, scans and selections
-    reduce::Reduce, var_mean::VarMean, arg_reduce::ArgReduce, scan::Scan, top_k::TopK,
+    reduce::Reduce, var_mean::VarMean, arg_reduce::ArgReduce, scan::Scan, top_k::TopK, kth_value::KthValue,
     index_select::IndexSelect, gather::Gather, scatter::Scatter,
     // Linear algebra
-    matmul::Matmul, linear::Linear, embedding::Embedding, rope::Rope, attention::Attention,
-    attention_backward::AttentionBackward,
+    matmul::Matmul, linear::Linear, expert_linear::ExpertLinear, embedding::Embedding, rope::Rope, attention::Attention,
+    attention_backward::AttentionBackward, lstm::Lstm, lstm_backward::LstmBackward,
     // Factorisations
     cholesky::Cholesky, ldl::Ldl, ldl_solve::LdlSolve, lu::Lu, lu_pivots_to_permutation::LuPivotsToPermutation,
     determinant::Determinant, log_determinant::LogDeterminant, adjugate::Adjugate, qr::Qr, svd::Svd, pseudo_inverse::PseudoInverse, eigh::Eigh, eig::Eig, geqrf::Geqrf,
@@ -327,11 +353,10 @@ ops! {
 }
 
 impl Op {
-    /// [`OpDef::infer`], whose error says what to do where the operation is not defined for 8-bit
-    /// floats.
+    /// [`OpDef::infer`], whose error gives advice if the operation does not support 8-bit floats.
     ///
     /// # Errors
-    /// Operands that the operation is not defined for.
+    /// Fails for operands that the operation is not defined for.
     pub fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let def = self.def();
         def.infer(inputs).map_err(|e| {
@@ -350,7 +375,7 @@ impl Op {
         })
     }
 
-    /// The name of what the operation computes: that of its [function](OpDef::function), or else its own.
+    /// The name of the computation: that of its [function](OpDef::function), or else its own.
     pub fn function(&self) -> &'static str {
         self.def().function().unwrap_or_else(|| self.name())
     }

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 /// Lists up to this length are sorted in place.
 const SHORT: usize = 20;
 
-/// Sorts a list by its elements' keys; those of one key stay as they are to each other.
+/// Sorts a list by its elements' keys; elements of one key keep their order.
 pub fn sort_by_key<T, K: Ord>(list: &mut [T], key: impl Fn(&T) -> K) {
     sort_by(list, |a, b| key(a).cmp(&key(b)));
 }
@@ -35,7 +35,7 @@ pub fn sort_by<T>(list: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
     }
 }
 
-/// The numbers below `count` in the order of what they stand for, those that are equal as they are.
+/// The numbers below `count` in the order of `compare`; equal ones keep their order.
 pub fn order(count: usize, compare: &dyn Fn(usize, usize) -> Ordering) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     order.sort_by(|&a, &b| compare(a, b));

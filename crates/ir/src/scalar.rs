@@ -53,7 +53,7 @@ pub enum Scalar {
     Float(Param),
     /// A value for integer tensors; also 0 or 1 for booleans.
     Int(i64),
-    /// The same above `i64::MAX`.
+    /// An integer above `i64::MAX`.
     UInt(u64),
     /// Real and imaginary part.
     Complex(Param, Param),

@@ -13,7 +13,7 @@ pub struct Activation {
     pub kind: ActivationKind,
 }
 
-/// The share of the cube in what [`ActivationKind::GeluTanh`] has the hyperbolic tangent of.
+/// The factor of the cube in the hyperbolic tangent's argument in [`ActivationKind::GeluTanh`].
 const CUBIC: f64 = 0.044715;
 
 /// Activation functions, as PyTorch names them.

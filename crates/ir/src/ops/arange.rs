@@ -3,7 +3,7 @@ use smallvec::smallvec;
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::Case;
-use crate::{Graph, Named, OpDef, OpType, ResultTypes, Scalar};
+use crate::{Graph, Named, Op, OpDef, OpType, ResultTypes, Scalar};
 
 /// `start + i · step` for `i` from 0 up to `len`. No operands; result `[len]`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -16,6 +16,18 @@ pub struct Arange {
     pub len: usize,
     /// Type of the result.
     pub dtype: DType,
+}
+
+/// Floats up to this are whole numbers, each of them.
+const EXACT: f64 = (1_i64 << 53) as f64;
+
+impl Arange {
+    /// Are all elements exact whole numbers in double precision, so that they can be counted from any of them?
+    fn is_exact(&self) -> bool {
+        let (start, step) = (self.start.as_f64(), self.step.as_f64());
+        let farthest = start.abs() + step.abs() * self.len as f64;
+        self.dtype.is_int() || start.fract() == 0.0 && step.fract() == 0.0 && farthest < EXACT
+    }
 }
 
 impl OpDef for Arange {
@@ -33,6 +45,19 @@ impl OpDef for Arange {
             self.dtype,
         )?;
         Ok(smallvec![out])
+    }
+
+    fn seen(&self, view: &Op, ty: &TensorType) -> Option<Op> {
+        let Op::Slice(slice) = view else { return None };
+        let (start, step) = (self.start.as_i64(), self.step.as_i64());
+        let skipped = step.wrapping_mul(slice.start as i64);
+        let seen = Self {
+            start: start.wrapping_add(skipped).into(),
+            step: step.wrapping_mul(slice.step as i64).into(),
+            len: ty.shape.elements(),
+            dtype: self.dtype,
+        };
+        self.is_exact().then(|| seen.into())
     }
 
     fn vjp(&self, _: &mut Graph, _: &Differentiated) -> Result<Cotangents, OpError> {

@@ -3,17 +3,17 @@ use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Shape};
 
-/// Index of the largest or smallest element along a dimension, which is dropped. The first
-/// one where several are equal; NaN beats every number.
+/// Index of the largest or smallest element along a dimension, which is dropped. Equal elements
+/// give the first index; NaN counts as extreme.
 ///
 /// Results: if `values`, the element, of the operand's dtype; then its index, `i64`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ArgReduce {
-    /// The largest, not the smallest?
+    /// Is it the largest, not the smallest?
     pub largest: bool,
     /// The dimension.
     pub dim: usize,
-    /// Is the element a result as well, not its index alone?
+    /// Is the element a result, too, besides its index?
     pub values: bool,
 }
 

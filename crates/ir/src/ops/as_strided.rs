@@ -5,10 +5,10 @@ use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Case, Operand};
 use crate::{Graph, Layout, Named, OpDef, OpType, ResultTypes, Role, Scalar, Shape};
 
-/// A storage `[n]` seen through any layout inside it: how a strided tensor enters a graph.
+/// A storage `[n]` seen through any layout inside it: a strided tensor as a graph input.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct AsStrided {
-    /// Where the elements lie in the storage.
+    /// Layout of the elements in the storage.
     pub layout: Layout,
 }
 

@@ -19,19 +19,23 @@ use crate::{
 /// keys that a query sees, `[…, h, t]`, `f64` of `f64` queries, else `f32`: −∞ where it sees none.
 ///
 /// Query `i` sees keys `0 ..= i + past` if `causal`, else all keys. A causal run without
-/// `past` aligns the first query with the first key.
+/// `past` aligns the first query with the first key. With a `window` it sees only the last
+/// `window` of them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Attention {
     /// Multiplier of the scores.
     pub scale: Param,
     /// Only keys up to the query's own position?
     pub causal: bool,
-    /// `c · tanh(score / c)` where `c` is given (before the mask).
+    /// `c · tanh(score / c)` before the mask, if `c` is given.
     pub soft_cap: Option<Param>,
     /// Is `mask` among the operands?
     pub mask: bool,
     /// Is `past` among the operands? Needs `causal`.
     pub past: bool,
+    /// Number of keys that a query sees, its own position included. Needs `causal`, and without `past`
+    /// a key for each query.
+    pub window: Option<usize>,
     /// Is the logarithm of the weights' total a result, too?
     pub log_sum_exp: bool,
 }
@@ -42,8 +46,8 @@ impl OpDef for Attention {
     }
 
     fn macs(&self, s: &Signature) -> usize {
-        let keys = s.inputs[1].shape.iter().rev().nth(1).map_or(0, |&n| n);
-        keys * (s.inputs[0].shape.elements() + s.output().shape.elements())
+        let [t, keys] = [0, 1].map(|i| s.inputs[i].shape.iter().rev().nth(1).map_or(0, |&n| n));
+        self.window_of(t, keys) * (s.inputs[0].shape.elements() + s.output().shape.elements())
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
@@ -91,6 +95,11 @@ impl OpDef for Attention {
                 format!("a mask that broadcasts to {scores}"),
                 mask,
             )?;
+        }
+        if let Some(window) = self.window {
+            let fits = self.causal && window > 0 && (self.past || q.shape[r - 2] <= k.shape[r - 2]);
+            let expected = "a window of at least one key, with causal and a key for each query";
+            require(Self::NAME, fits, expected, format_args!("{window}, {got}"))?;
         }
         if self.past {
             let past = inputs[count - 1];
@@ -167,12 +176,12 @@ impl OpDef for Attention {
     }
 }
 
-/// What attention is made of, in the dtype that is computed in. Queries of one group share its keys:
+/// Parts of attention, in the dtype of the computation. Queries of one group share its keys:
 /// `[…, g, h / g, t, d]` with `[…, g, 1, s, d]`.
 pub(super) struct Scores {
     pub(super) q: ValueId,
     pub(super) k: ValueId,
-    /// Where a row may be one that no query sees, it is 0: it may hold anything, NaN included.
+    /// Values. A row that no query may see is 0, since it may hold anything, NaN included.
     pub(super) v: ValueId,
     /// `tanh(score / c)`, where scores are capped.
     pub(super) tanh: Option<ValueId>,
@@ -183,6 +192,14 @@ pub(super) struct Scores {
 }
 
 impl Attention {
+    /// The largest number of `keys` keys that `t` queries see.
+    pub fn window_of(&self, t: usize, keys: usize) -> usize {
+        let seen = self
+            .window
+            .map(|window| window.saturating_add(t).saturating_sub(1));
+        seen.map_or(keys, |seen| seen.min(keys))
+    }
+
     /// Scores of the operands of an attention.
     pub(super) fn scores(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<Scores, OpError> {
         let (q_ty, k_ty, v_ty) = (g.ty(inputs[0]), g.ty(inputs[1]), g.ty(inputs[2]));
@@ -229,10 +246,21 @@ impl Attention {
                 last = g.add(last, past)?;
                 newest = g.add(newest, past)?;
             }
-            let sees = g.compare(CompareOp::Le, keys, last)?;
+            let mut sees = g.compare(CompareOp::Le, keys, last)?;
+            let mut any = g.compare(CompareOp::Le, keys, newest)?;
+            if let Some(window) = self.window.filter(|&window| window < s) {
+                // The oldest query is the first one.
+                let oldest = g.constant(t as i64 - 1, DType::I32)?;
+                let oldest = g.sub(newest, oldest)?;
+                let window = g.constant(window as i64, DType::I32)?;
+                for (seen, position) in [(&mut sees, last), (&mut any, oldest)] {
+                    let before = g.sub(position, window)?;
+                    let is_near = g.compare(CompareOp::Lt, before, keys)?;
+                    *seen = g.binary(BinaryOp::And, *seen, is_near)?;
+                }
+            }
             let never = g.constant(f64::NEG_INFINITY, compute)?;
             masked = g.select(sees, masked, never)?;
-            let any = g.compare(CompareOp::Le, keys, newest)?;
             let any = g.reshape(any, [s, 1])?;
             let zero = g.constant(0.0, compute)?;
             v = g.select(any, v, zero)?;
@@ -277,6 +305,7 @@ impl Named for Attention {
             soft_cap: None,
             mask: false,
             past: false,
+            window: None,
             log_sum_exp: false,
         };
         let causal = Self {
@@ -295,13 +324,26 @@ impl Named for Attention {
             mask: true,
             ..plain.clone()
         };
+        let windowed = |window: usize, op: &Self| Self {
+            window: Some(window),
+            ..op.clone()
+        };
+        let (near, near_in_cache) = (windowed(3, &causal), windowed(4, &cached));
         let past = || Operand::new([1], DType::I32).fill(Fill::Ints(6, 7));
         for dtype in DType::FLOATS {
             // The totals of the weights as well.
             let q = Operand::new([2, 4, 3, 16], dtype);
             let k = Operand::new([2, 2, 11, 16], dtype);
             let inputs = [q, k.clone(), k];
-            for op in [&plain, &causal, &capped, &masked, &cached] {
+            for op in [
+                &plain,
+                &causal,
+                &capped,
+                &masked,
+                &cached,
+                &near,
+                &near_in_cache,
+            ] {
                 let mut inputs = inputs.to_vec();
                 let mask = Operand::new([3, 11], dtype).fill(Fill::Mask);
                 inputs.extend(op.mask.then_some(mask));
@@ -326,7 +368,9 @@ impl Named for Attention {
                         cases.push(Case::new(masked.clone(), inputs));
                     }
                     if s >= t + 6 {
-                        cases.push(Case::new(cached.clone(), [q, k, v, past()]));
+                        let inputs = [q, k, v, past()];
+                        cases.push(Case::new(cached.clone(), inputs.clone()));
+                        cases.push(Case::new(near_in_cache.clone(), inputs));
                     }
                 }
             }
@@ -343,7 +387,13 @@ impl Named for Attention {
                 cases.push(Case::new(cached.clone(), with(past())));
             }
             // Caches of several blocks, for few queries and for many, narrow and wide.
-            for (t, d, dv) in [(1, 64, 64), (3, 20, 33), (40, 40, 24), (70, 144, 16)] {
+            for (t, d, dv) in [
+                (1, 64, 64),
+                (3, 20, 33),
+                (40, 40, 24),
+                (70, 144, 16),
+                (70, 64, 64),
+            ] {
                 let past = Operand::new([1], DType::I32).fill(Fill::Ints(500, 501));
                 let inputs = [
                     Operand::new([4, t, d], dtype),
@@ -351,7 +401,10 @@ impl Named for Attention {
                     Operand::new([2, 600, dv], DType::F16),
                     past,
                 ];
-                cases.push(Case::new(cached.clone(), inputs));
+                cases.push(Case::new(cached.clone(), inputs.clone()));
+                for window in [1, 100, 333, 1000] {
+                    cases.push(Case::new(windowed(window, &cached), inputs.clone()));
+                }
             }
             // The same in blocks, for one query and for many.
             for (t, d, dv) in [(1, 64, 32), (5, 32, 64), (70, 160, 96)] {
@@ -363,12 +416,15 @@ impl Named for Attention {
                     Operand::new([2, 400, dv], blocks),
                     past,
                 ];
-                cases.push(Case::new(cached.clone(), inputs));
+                cases.push(Case::new(cached.clone(), inputs.clone()));
+                cases.push(Case::new(windowed(90, &cached), inputs));
             }
             for arrange in ARRANGEMENTS {
                 let x =
                     |heads: usize, t: usize| Operand::new([2, heads, t, 8], dtype).arrange(arrange);
-                cases.push(Case::new(causal.clone(), [x(4, 3), x(2, 5), x(2, 5)]));
+                let inputs = [x(4, 3), x(2, 5), x(2, 5)];
+                cases.push(Case::new(causal.clone(), inputs.clone()));
+                cases.push(Case::new(windowed(2, &causal), inputs));
             }
             for op in [&plain, &causal] {
                 let none = Operand::new([2, 0, 8], dtype);

@@ -11,10 +11,11 @@ use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, Signature, ValueI
 /// the gradient of its result `y`; `delta`, like `totals`: `Σ d_y · y` over the last dimension, less the gradient of
 /// `totals`, if that has one; then the attention's `mask` and `past`, where it has them.
 ///
-/// Results: the gradients of `q`, `k` and `v`, of their types. Those of queries that see no key are 0.
+/// Results: the gradients of `q`, `k` and `v`, of their types. Queries that see no key have gradients
+/// of 0.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct AttentionBackward {
-    /// The attention. Whether it gives totals makes no difference.
+    /// The attention. It does not depend on whether the attention returns totals.
     pub attention: Attention,
 }
 
@@ -137,6 +138,7 @@ impl Named for AttentionBackward {
             soft_cap: None,
             mask: false,
             past: false,
+            window: None,
             log_sum_exp: true,
         };
         let causal = Attention {
@@ -154,6 +156,14 @@ impl Named for AttentionBackward {
         let masked = Attention {
             mask: true,
             ..plain.clone()
+        };
+        let near = Attention {
+            window: Some(4),
+            ..causal.clone()
+        };
+        let near_in_cache = Attention {
+            window: Some(3),
+            ..cached.clone()
         };
         // Totals of about what there are of weights, so that these are not all large.
         let totals = |shape: &[usize], dtype: DType, keys: usize| {
@@ -182,7 +192,15 @@ impl Named for AttentionBackward {
                 let q = Operand::new([2, 4, 5, 16], dtype);
                 let k = Operand::new([2, 2, 11, 16], cache);
                 let v = Operand::new([2, 2, 11, 12], cache);
-                for op in [&plain, &causal, &capped, &masked, &cached] {
+                for op in [
+                    &plain,
+                    &causal,
+                    &capped,
+                    &masked,
+                    &cached,
+                    &near,
+                    &near_in_cache,
+                ] {
                     let mut inputs = operands(&q, &k, &v);
                     let mask = Operand::new([5, 11], dtype).fill(Fill::Mask);
                     let past = Operand::new([1], DType::I32).fill(Fill::Ints(3, 4));

@@ -8,14 +8,15 @@ use crate::{Graph, Named, Op, OpDef, OpKind, OpType, Param, ResultTypes, Results
 
 /// The gradients of a [`BatchNormTrain`].
 ///
-/// Operands: the norm's `x` `[n, c, …]`, floating point; `ct`, the gradient of its result, of `x`'s type; the variance and
-/// the mean of the batch, `[c]`, at least in single precision; the norm's `weight`; a gradient that is added to `ct`, if
-/// there is one; the positive part of what the norm became, if it was taken: where it is 0, the gradient is. Both have
-/// `x`'s type. Where the norm alone became positive, its bias is enough for that. Results: the gradient of `x`, of its type, and those of weight and bias, of the weight's; then, if that is
-/// asked, the gradient of what the positive part was taken of.
+/// Operands: the norm's `x` `[n, c, …]`, floating point. `ct`, the gradient of its result, of `x`'s type. The variance
+/// and the mean of the batch, `[c]`, at least in single precision. The norm's `weight`. A gradient that is added to
+/// `ct`, if there is one. The positive part after the norm, if there is one: if it is 0, so is the gradient. Both
+/// have `x`'s type. If the norm alone became positive, its bias is enough for that. Results: the gradient of `x`,
+/// of its type, and those of weight and bias, of the weight's. Then, on request, the gradient of the positive
+/// part's operand.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct BatchNormBackward {
-    /// What was added to the variance.
+    /// Number added to the variance.
     pub eps: Param,
     /// Is there another gradient of the norm's result?
     pub sums: bool,
@@ -23,12 +24,12 @@ pub struct BatchNormBackward {
     pub relu: bool,
     /// Is the norm's bias given, in place of that?
     pub by_bias: bool,
-    /// Is the gradient of what that was taken of wanted, too?
+    /// Is the gradient of the positive part's operand a result, too?
     pub also: bool,
 }
 
 impl BatchNormBackward {
-    /// The gradient of what the norm became.
+    /// The gradient of the norm's result.
     fn of_result(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<ValueId, OpError> {
         let mut ct = inputs[1];
         if self.sums {
@@ -157,7 +158,8 @@ impl OpDef for BatchNormBackward {
     }
 }
 
-/// The gradients with the choice of what is positive before, and the sum of gradients before that, as far as there are such.
+/// The gradients, with the choice of positive elements before them. The sum of gradients before that joins, if there
+/// is one.
 pub(crate) fn batch_norm_backward(f: &Finder, at: usize) -> Vec<Match> {
     let Op::BatchNormBackward(op) = f.op(at) else {
         return Vec::new();
@@ -220,7 +222,8 @@ fn with_relu(f: &Finder, op: &BatchNormBackward, found: &Match) -> Option<Match>
     Some(found)
 }
 
-/// The bias of the norm that `y` is the positive part of, if it is that of the gradients with these operands.
+/// The bias of the norm whose positive part `y` is, if that norm belongs to the gradients with these
+/// operands.
 fn bias_of(f: &Finder, y: ValueId, inputs: &[ValueId]) -> Option<ValueId> {
     let relu = f.producer(y)?;
     let is_relu = matches!(f.op(relu), Op::Activation(op) if op.kind == ActivationKind::Relu);

@@ -194,7 +194,7 @@ impl OpDef for BatchNormTrain {
     }
 }
 
-/// The norm with the sum that it is an operand of and the positive part of that, as far as there are such.
+/// The norm, with the sum behind it and the positive part of the sum, if there are any.
 pub(crate) fn batch_norm_train(f: &Finder, at: usize) -> Vec<Match> {
     let Op::BatchNormTrain(op) = f.op(at) else {
         return Vec::new();

@@ -5,7 +5,7 @@ use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand, SHAPES};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, broadcast_shapes, special};
 
-/// A function of two operands of one dtype, broadcast against each other.
+/// A binary function of operands of one dtype, broadcast against each other.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Binary {
     /// The function.
@@ -32,11 +32,11 @@ macro_rules! functions {
             /// `a - b ⌊a / b⌋`, with `b`'s sign; an integer division by zero is the caller's
             /// mistake.
             Remainder,
-            /// `aᵇ`; of integers with a negative `b`: 0, or ±1 where `a` is ±1.
+            /// `aᵇ`; integers with a negative `b` give 0, or ±1 where `a` is ±1.
             Pow,
-            /// The larger; NaN where one is NaN.
+            /// The larger one; NaN if one is NaN.
             Maximum,
-            /// The smaller; NaN where one is NaN.
+            /// The smaller one; NaN if one is NaN.
             Minimum,
             /// Bitwise and; logical for `bool`.
             And,
@@ -44,16 +44,17 @@ macro_rules! functions {
             Or,
             /// Bitwise exclusive or; logical for `bool`.
             Xor,
-            /// `a · 2ᵇ` of integers: 0 where `b` is negative, or no less than the number of bits.
+            /// `a · 2ᵇ` for integers: 0 if `b` is negative or at least the number of bits.
             ShiftLeft,
-            /// `⌊a / 2ᵇ⌋` of integers: 0, or −1 of a negative `a`, where `b` is negative, or no less
-            /// than the number of bits.
+            /// `⌊a / 2ᵇ⌋` for integers: 0, or −1 for a negative `a`, if `b` is negative or at least
+            /// the number of bits.
             ShiftRight,
             /// Greatest common divisor of integers.
             Gcd,
-            /// The next number from `a` towards `b`, in single or double precision.
+            /// The next representable number after `a` in the direction of `b`, in single or double
+            /// precision.
             NextAfter,
-            /// `a + bi`: a complex number of two reals.
+            /// `a + bi`: a complex number from two real numbers.
             Complex,
             $($(#[$doc])+ $name,)+
         }
@@ -92,7 +93,7 @@ macro_rules! functions {
             }
         }
 
-        /// As [`for_each_function`](crate::for_each_function), of functions in [`BinaryOp`].
+        /// The same as [`for_each_function`](crate::for_each_function), of functions in [`BinaryOp`].
         #[macro_export]
         macro_rules! for_each_binary_function {
             ($d table:ident) => { $d table! { $($name),+ } };
@@ -104,13 +105,13 @@ functions! {
     $
     /// The angle of the point at `b` to the right and `a` up, from −π to π.
     Atan2 = "atan2", f64::atan2;
-    /// The remainder of a division that is cut towards zero.
+    /// The remainder of a division that is truncated towards zero.
     Fmod = "fmod", |a, b| a % b;
     /// `√(a² + b²)`.
     Hypot = "hypot", f64::hypot;
     /// `a` with the sign of `b`.
     CopySign = "copysign", f64::copysign;
-    /// `a · 2ᵇ` of a whole `b`.
+    /// `a · 2ᵇ` for an integer `b`.
     Ldexp = "ldexp", |a, b| libm::scalbn(a, b.clamp(-3000.0, 3000.0) as i32);
     /// The regularised lower incomplete gamma function.
     GammaInc = "gammainc", special::gammainc;
@@ -176,8 +177,8 @@ impl BinaryOp {
         }
     }
 
-    /// Where examples are taken from: quotients are compared where rounding cannot cross an integer,
-    /// powers where they are finite.
+    /// Ranges of examples. Quotients are compared where rounding cannot cross an integer. Powers are
+    /// compared where they are finite.
     fn domain(self, dtype: DType) -> [Fill; 2] {
         let usual = Operand::new([], dtype).fill;
         match self {

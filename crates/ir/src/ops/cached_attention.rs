@@ -12,11 +12,11 @@ use crate::{
 /// [`Attention`] of new tokens to a cache and to themselves: queries and keys are rotated by
 /// [`Rope`], keys and values written to the cache by [`UpdateSlice`], and the whole is attended to.
 ///
-/// Operands: `q` `[…, h, t, d]`, `k` `[…, g, t, d]` and `v` `[…, g, t, dv]` before rotation;
-/// `keys` `[…, g, s, d]` and `values` `[…, g, s, dv]`, states; `positions` `i32` `[t]`; `factors`
-/// `f32` where `factors` says so; `start`, one `i32`: where keys and values are written, and the
-/// attention's `past` if it has one; then the `mask` if the attention has one. Results: what
-/// attention gives, the keys and the values, the latter two over their operands.
+/// Operands: `q` `[…, h, t, d]`, `k` `[…, g, t, d]` and `v` `[…, g, t, dv]` before rotation; `keys`
+/// `[…, g, s, d]` and `values` `[…, g, s, dv]`, states; `positions` `i32` `[t]`; `factors` `f32`
+/// where `factors` says so; `start`, one `i32`: where keys and values are written, and the
+/// attention's `past` if it has one; then the `mask` if the attention has one. Results: the
+/// attention's result, the keys and the values, the latter two over their operands.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CachedAttention {
     /// The rotation.
@@ -237,6 +237,7 @@ impl Named for CachedAttention {
                 soft_cap: None,
                 mask,
                 past: true,
+                window: None,
                 log_sum_exp: false,
             },
         };
@@ -281,6 +282,12 @@ impl Named for CachedAttention {
         let halves = op(RopeLayout::Halves, false, false);
         for dtype in [DType::F64, DType::F16, DType::BF16] {
             cases.push(case(&halves, dtype, DType::F16, [4, 2, 1, 40, 32, 32], 7));
+        }
+        let mut windowed = halves.clone();
+        windowed.attention.window = Some(50);
+        for sizes in [[8, 2, 1, 600, 64, 64], [2, 2, 5, 83, 16, 24]] {
+            let past = sizes[3] as i64 - 20;
+            cases.push(case(&windowed, DType::F32, DType::F16, sizes, past));
         }
         let masked = op(RopeLayout::Halves, true, true);
         cases.push(case(

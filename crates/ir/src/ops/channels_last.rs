@@ -4,8 +4,9 @@ use crate::{Graph, Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, Signa
 
 /// An operation on images whose channels are last: `[n, h, w, c]` in place of `[n, c, h, w]`.
 ///
-/// Operands and results are those of the operation, but that [images](ChannelsLast::is_image) among them are so. Devices
-/// whose kernels do better then have one for it; [`crate::channels_last`] puts it in place of the operation.
+/// Operands and results are those of the operation, but that [images](ChannelsLast::is_image) among
+/// them are so. Devices with faster kernels for this layout have one for it;
+/// [`crate::channels_last`] replaces the operation.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ChannelsLast {
     /// The operation.
@@ -109,7 +110,7 @@ impl OpDef for ChannelsLast {
 impl Named for ChannelsLast {
     const NAME: &'static str = "channels_last";
 
-    /// Of the operations that are on images, the cases that are.
+    /// The cases on images, of the operations on images.
     fn cases() -> Vec<Case> {
         let kinds = [
             OpKind::Conv2d,

@@ -6,14 +6,14 @@ use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Case, Fill};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 
-/// The Cholesky factor `L` of each positive definite matrix `A = L·Lᴴ` `[…, n, n]`, of which only the
-/// lower triangle is read.
+/// The Cholesky factor `L` of each positive definite matrix `A = L·Lᴴ` `[…, n, n]`. Only the lower
+/// triangle is read.
 ///
 /// Results: the lower triangular factors `[…, n, n]`; `i32` `[…]`, 0 or the order of the first leading
-/// minor that is not positive. The factor of such a matrix is of no use.
+/// minor that is not positive. The factor of such a matrix is meaningless.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Cholesky {
-    /// Is a matrix that is not positive definite a mistake?
+    /// Is a matrix that is not positive definite an error?
     pub check: bool,
 }
 

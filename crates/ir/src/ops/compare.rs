@@ -8,11 +8,11 @@ use crate::{Graph, Named, OpDef, OpType, ResultTypes, broadcast_shapes};
 /// A comparison of two operands of one dtype, broadcast against each other. Result `bool`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Compare {
-    /// Which comparison.
+    /// Comparison.
     pub op: CompareOp,
 }
 
-/// Comparisons; every one but `Ne` is false where an operand is NaN.
+/// Comparisons; all but `Ne` are false if an operand is NaN.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CompareOp {
     /// `a == b`.

@@ -54,8 +54,8 @@ impl OpDef for Concat {
     }
 }
 
-/// The sum of tensors that lie behind each other along a dimension, with zeros around each: what gradients of the parts of
-/// a tensor are. Found by the last addition.
+/// The sum of tensors that lie behind each other along a dimension, with zeros around each. Gradients of the parts of a
+/// tensor are such sums.
 pub(crate) fn sum_of_parts(f: &Finder, at: usize) -> Vec<Match> {
     find(f, at).into_iter().collect()
 }

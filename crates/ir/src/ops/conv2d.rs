@@ -18,7 +18,7 @@ pub struct Conv2d {
     pub padding: [usize; 2],
     /// Distance between the elements of a window.
     pub dilation: [usize; 2],
-    /// Groups of channels that do not see each other.
+    /// Number of groups of channels that are convolved separately.
     pub groups: usize,
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn windows(
     Some(padded.checked_sub(reach)?.checked_div(stride)? + 1)
 }
 
-/// What convolutions ask of their operands: rank 4, one float dtype, a bias of `channels`.
+/// Checks a convolution's operands: rank 4, one float dtype, a bias of `channels`.
 pub(crate) fn require_conv(
     op: &'static str,
     inputs: &[&TensorType],

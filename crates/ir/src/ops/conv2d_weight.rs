@@ -60,8 +60,8 @@ impl OpDef for Conv2dWeight {
         true
     }
 
-    /// A convolution of the operand by the result's gradient, whose batch and channels change places, and stride
-    /// and dilation with them.
+    /// A convolution of the operand by the result's gradient. Batch and channels change places, and so do stride
+    /// and dilation.
     fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {
         let groups = self.conv.groups;
         let mut by_group = |v: ValueId, order: [usize; 5]| {

@@ -13,15 +13,15 @@ use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 /// `h' = (h - 1) stride - 2 padding + dilation (kh - 1) + output_padding + 1`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ConvTranspose2d {
-    /// Distance between the windows that inputs are spread to.
+    /// Distance between the windows of neighbouring inputs.
     pub stride: [usize; 2],
     /// Rows and columns cut from each side of the result.
     pub padding: [usize; 2],
-    /// Rows and columns added at the end of the result; less than stride or dilation.
+    /// Rows and columns added at the end of the result; fewer than stride or dilation.
     pub output_padding: [usize; 2],
     /// Distance between the elements of a window.
     pub dilation: [usize; 2],
-    /// Groups of channels that do not see each other.
+    /// Number of groups of channels that are convolved separately.
     pub groups: usize,
 }
 

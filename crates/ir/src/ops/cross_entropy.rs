@@ -5,16 +5,16 @@ use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, Shape, ValueId};
 
-/// `-log softmax(x)` of a class along a dimension; 0 where the class is the one to be ignored.
+/// `-log softmax(x)` of a class along a dimension; 0 for the ignored class.
 ///
 /// Operands: `x`, floating point; the class, `i64`, of `x`'s shape without that dimension. The
-/// result is of that shape and at least of single precision. Another class than there is is the
-/// caller's mistake, found at run time.
+/// result is of that shape and at least of single precision. An unknown class is the caller's
+/// mistake, found at run time.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CrossEntropy {
     /// The dimension of the classes.
     pub dim: usize,
-    /// The class that does not count.
+    /// The class that is left out.
     pub ignore_index: i64,
 }
 

@@ -9,14 +9,14 @@ use crate::{Graph, Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, Shape
 /// The gradient of a [`CrossEntropy`]'s `x`: `ct · (softmax(x) - is_class)`, and 0 where the class is the one to be
 /// ignored.
 ///
-/// Operands: `x` and the class, as the loss has them; `ct`, the gradient of the loss, of its type. Results: the gradient,
-/// of `x`'s type, and behind it the loss, if that is asked. Another class than there is has a gradient without any class, and
-/// as the loss has it it is the caller's mistake.
+/// Operands: `x` and the class, as the loss has them; `ct`, the gradient of the loss, of its type. Results: the
+/// gradient, of `x`'s type, and after it the loss, on request. A class out of range has a gradient without any
+/// class. If the loss is a result, such a class is the caller's mistake.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CrossEntropyBackward {
     /// The loss.
     pub loss: CrossEntropy,
-    /// Is the loss itself wanted as well, out of one pass over `x`?
+    /// Is the loss also a result, from the same pass over `x`?
     pub also_loss: bool,
 }
 

@@ -6,8 +6,8 @@ use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, Shape, ValueId};
 
-/// The mean of a [`CrossEntropy`] over the classes that count, NaN where none does: one operation, as small losses are
-/// sooner recorded so.
+/// The mean of a [`CrossEntropy`] over the classes that count, NaN if there are none. It is one
+/// operation, because small losses are recorded faster so.
 ///
 /// Operands: `x` and the class, as the loss has them. The result is of rank 0 and of the loss's dtype.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -17,7 +17,7 @@ pub struct CrossEntropyMean {
 }
 
 impl CrossEntropyMean {
-    /// How many classes count, as a number of this dtype.
+    /// Number of counted classes, as a number of this dtype.
     fn count(&self, g: &mut Graph, class: ValueId, dtype: DType) -> Result<ValueId, OpError> {
         let ignored = g.constant(self.loss.ignore_index, DType::I64)?;
         let counts = g.compare(CompareOp::Ne, class, ignored)?;

@@ -8,37 +8,37 @@ use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Operand};
 use crate::{FoldingHasher, Graph, Named, OpDef, OpKind, OpType, ResultTypes, Results, ValueId};
 
-/// A composite operation that is defined outside of this crate: a type of its parameters, plain
-/// data, with the operations that it is made of.
+/// A composite operation from another crate: a type of its parameters, plain data, with the
+/// operations that it is composed of.
 ///
-/// It runs on every device, as its parts, or by a [kernel](Composite::kernel) that it brings. A backend
-/// that has one of its own lists [`Custom`] in its table and recognises it by
-/// [`Custom::downcast_ref`]; a [rule](crate::fusion::Rule) of the runtime's can put it in place of those
-/// parts.
+/// It runs on every device, as its parts, or by its own [kernel](Composite::kernel). A backend with
+/// its own kernel lists [`Custom`] in its table and recognises it by [`Custom::downcast_ref`]. A
+/// runtime's [rule](crate::fusion::Rule) can put it in place of those parts.
 pub trait Composite: Parameters + fmt::Debug + Send + Sync {
     /// The operation's name.
     fn name(&self) -> &'static str;
 
-    /// Appends what the operation is made of, and returns its results, of which there is at least
-    /// one. The types of the operands decide alone what that is.
+    /// Appends the parts of the operation, and returns its results, at least one. Only the types of
+    /// the operands decide the parts.
     ///
     /// # Errors
-    /// Operands that the operation is not defined for.
+    /// Fails for operands that the operation is not defined for.
     fn decompose(&self, graph: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError>;
 
-    /// The gradients of the operands that need one, see [`OpDef::vjp`]: those of the parts, unless there is
-    /// something better.
+    /// The gradients of the operands that need one, see [`OpDef::vjp`]. By default they are those
+    /// of the parts.
     ///
     /// # Errors
-    /// A part has no gradient.
+    /// Fails if a part has no gradient.
     fn vjp(&self, graph: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
         node.through_parts(graph, |g, inputs| self.decompose(g, inputs))
     }
 
-    /// A kernel that a GPU which compiles this language runs in place of the parts, on operands of
-    /// these types; `None` where there is none for them.
+    /// A kernel in this language that a GPU runs in place of the parts, on operands of these types;
+    /// `None` if there is none.
     ///
-    /// Where it cannot be compiled, or fails, the operation goes down the chain, to its parts.
+    /// If it cannot be compiled, or fails, the operation falls back to the next device, or to its
+    /// parts.
     fn kernel(
         &self,
         _language: KernelLanguage,
@@ -53,15 +53,15 @@ pub trait Composite: Parameters + fmt::Debug + Send + Sync {
         Some(OpType::CustomKernel)
     }
 
-    /// The operations that a rule puts this one in place of, see [`OpDef::replaces`].
+    /// The operations that a rule replaces by this one, see [`OpDef::replaces`].
     fn replaces(&self) -> Vec<OpKind> {
         Vec::new()
     }
 }
 
-/// What is the same in all plain data: it can be compared and hashed.
+/// Common traits of plain data: it can be compared and hashed.
 pub trait Parameters: Any {
-    /// Are these the same parameters of the same operation?
+    /// Are both the same operation with the same parameters?
     fn is_same(&self, other: &dyn Any) -> bool;
 
     /// A hash of them.
@@ -98,8 +98,7 @@ impl Custom {
         }
     }
 
-    /// The same whose kernel is to be looked after: where it writes outside of its results is found,
-    /// and told as a mistake of the caller's. It is slower.
+    /// Guards the kernel: writes outside its results are reported as a mistake of the caller.
     pub fn guarded(self) -> Self {
         Self {
             is_guarded: true,
@@ -107,7 +106,7 @@ impl Custom {
         }
     }
 
-    /// Is its kernel looked after?
+    /// Is its kernel guarded?
     pub fn is_guarded(&self) -> bool {
         self.is_guarded
     }
@@ -127,13 +126,13 @@ impl Custom {
         self.op.name()
     }
 
-    /// Its parameters, if it is a `T`.
+    /// Its parameters, if they are a `T`.
     pub fn downcast_ref<T: Composite>(&self) -> Option<&T> {
         let any: &dyn Any = &*self.op;
         any.downcast_ref()
     }
 
-    /// A graph of it alone.
+    /// A graph of this operation alone.
     fn alone(&self, inputs: &[&TensorType]) -> Result<(Graph, Results), OpError> {
         let mut graph = Graph::new();
         let operands = inputs.iter().map(|&ty| graph.input(ty.clone()));
@@ -216,7 +215,7 @@ impl Named for Custom {
     }
 }
 
-/// What conformance tries: the sum and the scaled sum of two tensors.
+/// The operation that conformance tries: the sum and the scaled sum of two tensors.
 #[derive(PartialEq, Eq, Hash, Debug)]
 struct ScaledSum {
     scale: i32,

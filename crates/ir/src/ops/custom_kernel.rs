@@ -1,4 +1,4 @@
-//! Kernels that others write for their operations.
+//! User-defined kernels for user-defined operations.
 
 use std::borrow::Cow;
 
@@ -13,11 +13,11 @@ pub enum KernelLanguage {
     Cuda,
 }
 
-/// The text of a kernel, and how it is launched.
+/// The text of a kernel, and its launch.
 ///
 /// The text is functions (`FUNCTION float f(float x) { … }`) and then, between `KERNEL_BEGIN` and
-/// `KERNEL_END`, what a work-item does. It may be written in what the three languages have in common,
-/// or in one of them. There are
+/// `KERNEL_END`, the code of a work-item. It uses the common subset of the three languages, or one
+/// of them. There are
 ///
 /// | name | what it is |
 /// | --- | --- |
@@ -34,13 +34,13 @@ pub enum KernelLanguage {
 pub struct CustomKernel {
     /// The text.
     pub text: Cow<'static, str>,
-    /// Work-items of a group; devices have room for 256 at least.
+    /// Work-items of a group; every device supports at least 256.
     pub group: u32,
     /// Groups in each dimension.
     pub groups: [usize; 3],
-    /// Macros: what it is specialised by. Each value is another kernel to be compiled.
+    /// Macros for its compilation.
     pub definitions: Vec<(&'static str, String)>,
-    /// Parameters that are a `uint`.
+    /// Parameters of type `uint`.
     pub words: Vec<(&'static str, u32)>,
 }
 
@@ -48,7 +48,7 @@ impl CustomKernel {
     /// Work-items of a group of [`CustomKernel::for_each`].
     const GROUP: u32 = 64;
 
-    /// A work-item for each of `items`. The last group may have more: what it does is inside
+    /// One work-item for each of `items`. The last group may have more: the kernel's work is inside
     /// `if (ITEM < p.items) { … }`.
     pub fn for_each(text: impl Into<Cow<'static, str>>, items: usize) -> Self {
         let groups = items.div_ceil(Self::GROUP as usize);
@@ -56,7 +56,7 @@ impl CustomKernel {
         Self::new(text, Self::GROUP, [groups, 1, 1]).word("items", items as u32)
     }
 
-    /// So many groups in each dimension, of so many work-items each.
+    /// A kernel of `groups` groups in each dimension, each of `group` work-items.
     pub fn new(text: impl Into<Cow<'static, str>>, group: u32, groups: [usize; 3]) -> Self {
         Self {
             text: text.into(),
@@ -67,13 +67,13 @@ impl CustomKernel {
         }
     }
 
-    /// The same with a macro.
+    /// Defines a macro.
     pub fn define(mut self, name: &'static str, value: impl ToString) -> Self {
         self.definitions.push((name, value.to_string()));
         self
     }
 
-    /// The same with a parameter.
+    /// Adds a parameter.
     pub fn word(mut self, name: &'static str, value: u32) -> Self {
         self.words.push((name, value));
         self

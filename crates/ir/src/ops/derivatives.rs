@@ -1,4 +1,5 @@
-//! Gradients of functions of elements. Formulas are those of PyTorch's `derivatives.yaml`, also for ties.
+//! Gradients of elementwise functions. Formulas are those of PyTorch's `derivatives.yaml`, also for
+//! ties.
 
 use std::f64::consts::{FRAC_2_SQRT_PI, LN_2, LN_10, TAU};
 
@@ -370,7 +371,7 @@ impl BinaryOp {
             | Self::ChebyshevV
             | Self::ChebyshevW
             | Self::LaguerreL
-            | Self::LegendreP => none("a polynomial that PyTorch has no derivative of either"),
+            | Self::LegendreP => none("a polynomial, which has no derivative in PyTorch either"),
         }
     }
 }

@@ -6,14 +6,13 @@ use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Case, Fill};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 
-/// Eigenvalues and eigenvectors of each Hermitian matrix `[…, n, n]`, of which only the lower triangle
-/// is read. The phases of vectors are as those of [`Svd`].
+/// Eigenvalues and eigenvectors of each Hermitian matrix `[…, n, n]`. Only the lower triangle is read.
 ///
 /// Results: the real values `[…, n]`, smallest first; orthonormal vectors as columns `[…, n, n]`, if
 /// wanted.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Eigh {
-    /// Are the vectors wanted?
+    /// Are the vectors requested?
     pub vectors: bool,
 }
 

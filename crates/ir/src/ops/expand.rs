@@ -5,7 +5,7 @@ use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Operand};
 use crate::{Graph, Layout, Named, OpDef, OpType, ResultTypes, Role, Shape};
 
-/// Broadcast to a shape: `torch.broadcast_to`.
+/// Broadcasts to a shape: `torch.broadcast_to`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Expand {
     /// Shape of the result.

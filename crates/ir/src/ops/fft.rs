@@ -5,19 +5,19 @@ use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Operand};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Shape, Signature};
 
-/// Which discrete Fourier transform.
+/// Kinds of discrete Fourier transforms.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FftKind {
     /// `y[k] = Σ x[j]·e^(−2πi·jk/n)` of complex numbers.
     Forward,
     /// `y[k] = Σ x[j]·e^(+2πi·jk/n)` of complex numbers.
     Inverse,
-    /// The first `n/2 + 1` results of [`FftKind::Forward`] of real numbers, which say all.
+    /// The first `n/2 + 1` results of [`FftKind::Forward`] of real numbers, which determine the
+    /// others.
     RealToComplex,
-    /// The `n` real results of [`FftKind::Inverse`] of what such `n/2 + 1` numbers stand for. Imaginary
-    /// parts of the first, and for even `n` of the last, are not looked at.
+    /// The `n` real results of [`FftKind::Inverse`], from the `n/2 + 1` numbers that determine it.
     ComplexToReal {
-        /// How many.
+        /// Number of the results.
         n: usize,
     },
 }
@@ -27,7 +27,7 @@ pub enum FftKind {
 pub struct Fft {
     /// The dimension.
     pub dim: usize,
-    /// Which transform.
+    /// Kind of the transform.
     pub kind: FftKind,
 }
 

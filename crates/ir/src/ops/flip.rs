@@ -8,7 +8,7 @@ use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, Scalar, ValueId};
 /// Some dimensions in reverse order: `torch.flip`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Flip {
-    /// The dimensions, in rising order.
+    /// The dimensions, in ascending order.
     pub dims: SmallVec<[usize; 6]>,
 }
 

@@ -10,25 +10,25 @@ use crate::{Graph, Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, Shape
 /// The shape that stands for any in a [`Foreach::body`].
 pub(super) const ANY: [usize; 1] = [2];
 
-/// The same elementwise operations on each of several groups of tensors, such as an optimiser's update of
-/// all parameters, as PyTorch's `_foreach_` functions.
+/// The same elementwise operations on each of several groups of tensors, as in PyTorch's `_foreach_`
+/// functions. An example is an optimiser's update of all parameters.
 ///
 /// Operands: those of each group, one group after the other, then those that all groups read. A group's are
 /// of one shape, or numbers of rank 0. Results: those of each group, one group after the other, of the
 /// group's shape.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Foreach {
-    /// What is done to a group. Inputs of one dimension stand for tensors of the group's shape, those of none
+    /// Operations on a group. Inputs of one dimension stand for tensors of the group's shape, those of none
     /// for numbers. Outputs by [`Assign`] are written over their states.
     pub body: Arc<Graph>,
-    /// How many of the body's inputs each group has for itself.
+    /// Number of the body's inputs that differ between groups.
     pub own: usize,
-    /// How many groups.
+    /// Number of groups.
     pub count: usize,
 }
 
 impl Foreach {
-    /// The operand that an input of the body is in a group.
+    /// The operand of a group for an input of the body.
     pub fn operand(&self, group: usize, input: usize) -> usize {
         match input < self.own {
             true => group * self.own + input,
@@ -41,7 +41,7 @@ impl Foreach {
         self.body.inputs()[input].rank() == 0
     }
 
-    /// The input of the body that its output of this index is written over.
+    /// The input of the body that the output with this index overwrites.
     pub fn state(&self, output: usize) -> Option<usize> {
         let value = *self.body.outputs().get(output)?;
         self.body.previous(value).map(ValueId::index)
@@ -56,7 +56,12 @@ impl Foreach {
         let (body, own) = (&self.body, self.own);
         let all = body.inputs().len();
         let is_sound = own <= all && self.count > 0 && !body.outputs().is_empty();
-        require(name, is_sound, "a group or more, with results", self.count)?;
+        require(
+            name,
+            is_sound,
+            "at least one group, with results",
+            self.count,
+        )?;
         let count = self.count * own + all - own;
         let expected = format_args!("{count} operands");
         require(name, inputs.len() == count, expected, inputs.len())?;
@@ -89,7 +94,7 @@ impl Foreach {
     }
 }
 
-/// Appends what `body` does to operands.
+/// Appends the operations of `body` on operands.
 pub(super) fn instantiate(
     g: &mut Graph,
     body: &Graph,

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use smallvec::{SmallVec, smallvec};
 
 use super::foreach::instantiate;
-use super::groups::{Group, chain, each, hidden, is_elementwise};
+use super::groups::{Group, chain, each, hidden};
 use super::*;
 use crate::case::{ARRANGEMENTS, Arrange, Case, Operand};
 use crate::fusion::{Finder, Match};
@@ -16,8 +16,8 @@ use crate::{Graph, Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, Role,
 /// Operands are those of [`Foreach`]. The result has the groups' numbers, `[count]`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ForeachReduce {
-    /// What is done to each group: elementwise operations, then a [`Reduce`] of all dimensions, then operations
-    /// on its result alone, which is the only output.
+    /// Operations on each group: elementwise ones, then a [`Reduce`] of all dimensions, then ones on its result
+    /// alone. The last result is the only output.
     pub each: Foreach,
 }
 
@@ -87,7 +87,7 @@ impl OpDef for ForeachReduce {
     }
 }
 
-/// Numbers of tensors, found by what joins them.
+/// Reductions of several tensors, found by their common readers.
 pub(crate) fn foreach_reduce(f: &Finder, at: usize) -> Vec<Match> {
     find(f, at).into_iter().collect()
 }
@@ -125,7 +125,7 @@ fn find(f: &Finder, at: usize) -> Option<Match> {
     })
 }
 
-/// What `number` is reduced by, and the views that it is seen through behind that.
+/// The reduction that gives `number`, and the views between them.
 fn group(f: &Finder, number: ValueId) -> Option<(Group, Vec<usize>)> {
     let (mut value, mut views) = (number, Vec::new());
     let producer = |value| f.only_reader(value).and(f.producer(value));
@@ -148,7 +148,7 @@ fn group(f: &Finder, number: ValueId) -> Option<(Group, Vec<usize>)> {
                 return Some((group??, views));
             }
             // Of one operand, and constants.
-            op if is_elementwise(op) && f.ty(value).rank() == 0 => {
+            op if op.kind().is_elementwise() && f.ty(value).rank() == 0 => {
                 let is_constant = |x: &ValueId| {
                     let made = f.producer(*x);
                     made.is_some_and(|made| f.op(made).kind() == OpKind::Full)

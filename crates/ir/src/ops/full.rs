@@ -3,7 +3,7 @@ use smallvec::smallvec;
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::Case;
-use crate::{Graph, Named, OpDef, OpType, ResultTypes, Scalar, Shape};
+use crate::{Graph, Named, Op, OpDef, OpType, ResultTypes, Scalar, Shape};
 
 /// A tensor of one value. No operands.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -26,6 +26,11 @@ impl OpDef for Full {
         let out = TensorType::new(self.shape.clone(), self.dtype);
         require_scalar(Self::NAME, &out)?;
         Ok(smallvec![out])
+    }
+
+    fn seen(&self, _: &Op, ty: &TensorType) -> Option<Op> {
+        let shape = ty.shape.clone();
+        Some(Self { shape, ..*self }.into())
     }
 
     fn vjp(&self, _: &mut Graph, _: &Differentiated) -> Result<Cotangents, OpError> {

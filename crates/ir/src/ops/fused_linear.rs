@@ -9,7 +9,7 @@ use crate::{
     ValueId,
 };
 
-/// Products of the same rows ([`Linear`]), with the norm before them and what is done to their
+/// Products of the same rows ([`Linear`]), with the norm before them and the operations on their
 /// results.
 ///
 /// Operands: `x` `[…, k]`, floating point; the norm's weight `[k]` where the prologue has one;
@@ -18,13 +18,13 @@ use crate::{
 /// product's `[…, nᵢ]`; of `x`'s dtype.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FusedLinear {
-    /// What is done to the rows first.
+    /// Operation on the rows before the products.
     pub norm: Option<Prologue>,
-    /// How many products.
+    /// Number of products.
     pub count: usize,
-    /// Has each product a bias?
+    /// Does each product have a bias?
     pub bias: bool,
-    /// What is done to the results.
+    /// Operation on the results.
     pub epilogue: Option<Epilogue>,
 }
 
@@ -33,11 +33,11 @@ pub struct FusedLinear {
 pub struct Prologue {
     /// The norm.
     pub norm: RmsNorm,
-    /// Has it a weight?
+    /// Does it have a weight?
     pub weight: bool,
 }
 
-/// What is done to the results of products.
+/// Operations on the results of products.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Epilogue {
     /// `y + other`, of one product; `other` has its type.
@@ -212,7 +212,7 @@ pub(crate) fn fused_linear(f: &Finder, at: usize) -> Vec<Match> {
     }
 }
 
-/// What comes before products: a norm, or nothing.
+/// Operation before products: a norm, or nothing.
 struct Before {
     nodes: SmallVec<[usize; 1]>,
     prologue: Option<Prologue>,

@@ -5,23 +5,23 @@ use crate::case::{ARRANGEMENTS, Case, Operand};
 use crate::fusion::{Finder, Match};
 use crate::{Graph, Named, Op, OpDef, OpKind, OpType, Param, ResultTypes, Results, ValueId};
 
-/// A [`LayerNorm`] or an [`RmsNorm`] with the residual before it and a conversion behind it.
+/// A [`LayerNorm`] or an [`RmsNorm`] with the residual before it and a conversion after it.
 ///
-/// Operands: `x`, floating point; if it `adds`, what is added to it, of its shape and any floating-point dtype; optionally
+/// Operands: `x`, floating point. If it `adds`, the summand, of `x`'s shape and any floating-point dtype. Optionally
 /// the norm's `weight`, then its `bias`. Results: the sum, of `x`'s type, if there is one; the norm of it, in `dtype`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FusedNorm {
-    /// Number of dimensions, from the last, that are normalised together; of an RMS norm one.
+    /// Number of last dimensions that are normalised together; 1 for an RMS norm.
     pub dims: usize,
     /// Added to the variance, or to the mean square.
     pub eps: Param,
     /// Is it a layer norm, which subtracts the mean?
     pub is_centred: bool,
-    /// Is something added before?
+    /// Is there a summand?
     pub adds: bool,
-    /// Is that of another dtype than `x`?
+    /// Has the summand another dtype than `x`?
     pub converts: bool,
-    /// The norm's dtype, floating point, if that is another one than `x`'s.
+    /// The norm's dtype, floating point, if it differs from `x`'s.
     pub dtype: Option<DType>,
 }
 

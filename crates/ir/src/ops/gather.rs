@@ -7,9 +7,9 @@ use crate::{Graph, Named, OpDef, OpType, ResultTypes};
 
 /// `out[i][j][k] = x[i][index[i][j][k]][k]` for `dim` 1: `torch.gather`.
 ///
-/// Operands: `x`; `index`, of `i64` or `i32`, of `x`'s rank and nowhere larger than `x`
-/// except in `dim`. An index outside the dimension is the caller's mistake, found at run time, or
-/// by the shapes where the dimension has no elements.
+/// Operands: `x`; `index`, of `i64` or `i32`, of `x`'s rank and nowhere larger than `x` except in
+/// `dim`. An index outside the dimension is the caller's mistake, found at run time. A dimension
+/// without elements shows in the shapes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Gather {
     /// The dimension that is indexed.

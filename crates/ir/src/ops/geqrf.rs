@@ -35,7 +35,7 @@ impl OpDef for Geqrf {
     fn vjp(&self, _: &mut Graph, _: &Differentiated) -> Result<Cotangents, OpError> {
         Err(not_differentiable(
             Self::NAME,
-            "PyTorch has none of it either (qr has one)",
+            "PyTorch has no gradient of it either (qr has one)",
         ))
     }
 }

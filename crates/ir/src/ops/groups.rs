@@ -16,21 +16,7 @@ use crate::{Graph, Node, Op, OpKind, Role, Shape, ValueId};
 const MAX_PARTS: usize = 64;
 const MAX_OPERANDS: usize = 16;
 
-/// Is it an operation on each element?
-pub(super) fn is_elementwise(op: &Op) -> bool {
-    matches!(
-        op.kind(),
-        OpKind::Cast
-            | OpKind::Unary
-            | OpKind::Binary
-            | OpKind::Compare
-            | OpKind::Where
-            | OpKind::Activation
-            | OpKind::Ternary
-    )
-}
-
-/// Has it the elements of its operand as they are, as what writes over states record of what they write?
+/// Has it the elements of its operand as they are, as records of writes over states do?
 fn is_same(f: &Finder, at: usize) -> bool {
     let moves = matches!(f.op(at).kind(), OpKind::Expand | OpKind::Contiguous);
     moves && f.ty(f.operands(at)[0]) == f.ty(f.result(at))
@@ -38,10 +24,10 @@ fn is_same(f: &Finder, at: usize) -> bool {
 
 /// Is it an operation on each element, or none at all?
 fn is_part(f: &Finder, at: usize) -> bool {
-    is_elementwise(f.op(at)) || is_same(f, at)
+    f.op(at).kind().is_elementwise() || is_same(f, at)
 }
 
-/// What an operand of a group is.
+/// Kinds of operands of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Found {
     /// A tensor of the group's shape.
@@ -52,7 +38,7 @@ enum Found {
     Constant(usize),
 }
 
-/// What an operand of an elementwise operation on tensors of `shape` is; `None` if it is broadcast otherwise.
+/// Kind of an operand of an elementwise operation on tensors of `shape`; `None` if it is broadcast otherwise.
 fn operand(f: &Finder, value: ValueId, shape: &Shape) -> Option<Found> {
     let mut root = value;
     // One number is what it is a view of.
@@ -87,8 +73,8 @@ fn is_scaled(f: &Finder, at: usize) -> bool {
     is_product && f.operands(at).iter().any(is_number)
 }
 
-/// `ends` and the nodes before them on elements of the shape that they read, which nobody else needs or which are
-/// cheap, in order.
+/// `ends` and the nodes before them, in order. The nodes before read elements of the same shape, and are cheap or
+/// needed by no other node.
 pub(super) fn chain(f: &Finder, ends: &[usize]) -> Vec<usize> {
     let nodes = chain_by(f, ends, is_scaled);
     let own = hidden(f, &nodes, ends);
@@ -139,7 +125,7 @@ fn chain_by(
     nodes
 }
 
-/// Those of `nodes`, which end with `ends`, that nobody else needs.
+/// The nodes of `nodes`, which end with `ends`, that no other node needs.
 pub(super) fn hidden(f: &Finder, nodes: &[usize], ends: &[usize]) -> Vec<usize> {
     let mut hidden: Vec<usize> = Vec::new();
     for &at in nodes.iter().rev() {
@@ -155,7 +141,7 @@ pub(super) fn hidden(f: &Finder, nodes: &[usize], ends: &[usize]) -> Vec<usize> 
 
 /// Nodes that can become a group of [`Foreach`].
 pub(super) struct Group {
-    /// All nodes, in order.
+    /// The nodes, in order.
     pub(super) nodes: Vec<usize>,
     /// The shape of its tensors.
     shape: Shape,
@@ -165,7 +151,7 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Of nodes on tensors of `shape`, in order, that give results.
+    /// A group of nodes on tensors of `shape`, in order, that give results.
     pub(super) fn new(
         f: &Finder,
         shape: &Shape,
@@ -194,7 +180,7 @@ impl Group {
         })
     }
 
-    /// What is done, with operands in this order.
+    /// Graph of the operations, with operands in this order.
     pub(super) fn body(&self, f: &Finder, operands: &[ValueId]) -> Option<Graph> {
         let mut body = Graph::new();
         let mut values: HashMap<Found, ValueId> = HashMap::new();
@@ -318,9 +304,9 @@ pub(crate) fn foreach_cast(f: &Finder, at: usize) -> Vec<Match> {
     found.cloned().collect()
 }
 
-/// All conversions that can be made together without being made earlier or later than something else asks for: those of
-/// states, which are there from the beginning, and those of what is computed that nobody reads before all of it is, such
-/// as gradients that are clipped.
+/// All conversions that can be made together, without being made earlier or later than others need them. Conversions of
+/// states can, since states are there from the beginning. So can conversions of computed values that are read only when
+/// all are there, such as clipped gradients.
 fn conversions(f: &Finder) -> Vec<Match> {
     let mut kinds: BTreeMap<(bool, &str, &str), Vec<usize>> = BTreeMap::new();
     for (at, node) in f.graph().nodes().iter().enumerate() {
@@ -371,7 +357,7 @@ fn is_dense(f: &Finder, mut value: ValueId) -> bool {
     false
 }
 
-/// Nodes of one kind, each a group of its own.
+/// Nodes of one kind, each its own group.
 fn together_as_they_are(f: &Finder, nodes: &[usize]) -> Option<Match> {
     let group = |&at: &usize| {
         let result = f.result(at);
@@ -491,7 +477,7 @@ fn of_kind(f: &Finder, mut groups: Vec<Group>) -> Option<Match> {
     })
 }
 
-/// What is done to groups of one body, with the operands.
+/// The operations on groups of one body, with the operands.
 pub(super) fn each(f: &Finder, groups: &[Group]) -> Option<(Foreach, SmallVec<[ValueId; 8]>)> {
     let first = groups.first()?;
     let is_shared = |&k: &usize| {

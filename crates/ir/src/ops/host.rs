@@ -10,25 +10,26 @@ use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::{Case, Operand};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes};
 
-/// A function of the host's that others define, on elements in its memory: a type of its parameters,
-/// plain data. It gives the same for the same operands, whenever and however often it is called.
+/// A user-defined function on the host, on elements in its memory: a type of its parameters, plain
+/// data. It must return the same for the same operands, at every call.
 ///
-/// The processor runs it; on other devices it goes down the chain to that. What can be made of
+/// The CPU runs it; on other devices it falls back to the CPU. A function that can be composed of
 /// operations is better a [`Composite`], which runs everywhere.
 pub trait HostFunction: Parameters + fmt::Debug + Send + Sync {
     /// The operation's name.
     fn name(&self) -> &'static str;
 
-    /// Types of the results, of which there is at least one.
+    /// Types of the results, at least one.
     ///
     /// # Errors
-    /// Operands that the function is not defined for.
+    /// Fails for operands that the function is not defined for.
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError>;
 
     /// Computes the results, whose elements are 0 before.
     ///
     /// # Errors
-    /// A mistake of the caller that shows only in the elements: what and where.
+    /// Fails for a mistake of the caller that shows only in the elements. The error gives its
+    /// place.
     fn call(&self, inputs: &[HostArray], outputs: &mut [HostArrayMut]) -> Result<(), String>;
 }
 
@@ -42,10 +43,10 @@ pub struct HostArray<'a> {
 }
 
 impl<'a> HostArray<'a> {
-    /// The elements as numbers of Rust. `bool` is read as `u8`.
+    /// The elements as a Rust type. `bool` is read as `u8`.
     ///
     /// # Errors
-    /// Numbers of another size than the elements.
+    /// Fails if the size of the numbers differs from the size of the elements.
     pub fn data<T: AnyBitPattern>(&self) -> Result<&'a [T], String> {
         bytemuck::try_cast_slice(self.bytes).map_err(|_| unfit::<T>(self.ty))
     }
@@ -61,10 +62,10 @@ pub struct HostArrayMut<'a> {
 }
 
 impl HostArrayMut<'_> {
-    /// The elements as numbers of Rust. `bool` is 0 or 1 in `u8`.
+    /// The elements as a Rust type. `bool` is 0 or 1 in `u8`.
     ///
     /// # Errors
-    /// Numbers of another size than the elements.
+    /// Fails if the size of the numbers differs from the size of the elements.
     pub fn data<T: AnyBitPattern + NoUninit>(&mut self) -> Result<&mut [T], String> {
         bytemuck::try_cast_slice_mut(self.bytes).map_err(|_| unfit::<T>(self.ty))
     }
@@ -92,7 +93,7 @@ impl Host {
     /// [`HostFunction::call`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     pub fn call(&self, inputs: &[HostArray], outputs: &mut [HostArrayMut]) -> Result<(), String> {
         let named = |mistake| format!("{}: {mistake}", self.name());
         self.0.call(inputs, outputs).map_err(named)
@@ -128,7 +129,7 @@ impl OpDef for Host {
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let results = self.0.infer(inputs)?;
         let scalars = results.iter().all(|ty| !ty.dtype.is_block());
-        let expected = "results of scalar elements, one at least";
+        let expected = "at least one result, with scalar elements";
         require(
             self.name(),
             scalars && !results.is_empty(),
@@ -156,7 +157,7 @@ impl Named for Host {
     }
 }
 
-/// What conformance tries: all elements sorted, and how many are above 0.
+/// The function that conformance tries: all elements sorted, and the number of elements above 0.
 #[derive(PartialEq, Eq, Hash, Debug)]
 struct SortedAndCount {
     descending: bool,

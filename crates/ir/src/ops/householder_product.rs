@@ -6,9 +6,9 @@ use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Arrange, Case, Operand};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, Signature, ValueId};
 
-/// The first `n` columns of the product of the reflections `1 − τ·v·vᴴ` whose vectors are below the
-/// diagonal of each matrix `[…, m, n]`, `n ≤ m`, and whose factors are `τ` `[…, k]`, `k ≤ n`: what
-/// [`Geqrf`] gives becomes `Q`.
+/// The first `n` columns of the product of the reflections `1 − τ·v·vᴴ`. Their vectors are below
+/// the diagonal of each matrix `[…, m, n]`, `n ≤ m`. Their factors are `τ` `[…, k]`, `k ≤ n`.
+/// With the results of [`Geqrf`] this is `Q`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct HouseholderProduct;
 

@@ -6,19 +6,19 @@ use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::{Case, Fill};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 
-/// `P·A·Pᵀ = L·D·Lᵀ` of each symmetric matrix `[…, n, n]`, of which only the lower triangle is read,
-/// with pivots of Bunch and Kaufman, as LAPACK's `sytrf` gives it; of Hermitian ones `L·D·Lᴴ`, as
-/// `hetrf`.
+/// `P·A·Pᵀ = L·D·Lᵀ` of each symmetric matrix `[…, n, n]`, with pivots of Bunch and Kaufman, as in
+/// LAPACK's `sytrf`. For Hermitian matrices it is `L·D·Lᴴ`, as in `hetrf`. Only the lower triangle
+/// is read.
 ///
-/// Results: `L`, but for its diagonal of 1, and the blocks of 1 × 1 and 2 × 2 that `D` is made of in
-/// the lower triangle of one `[…, n, n]`, above it 0; `i32` `[…, n]`, the row, from 1, that each row
-/// was exchanged with, and for both rows of a block of 2 × 2 the negative of that which the second
-/// was; `i32` `[…]`, 0 or which block, from 1, is the first that is 0.
+/// Results: `L` and `D` in one `[…, n, n]`, with 0 above. `L` comes without its diagonal of 1; `D`
+/// has blocks of 1 × 1 and 2 × 2. Then the pivots, `i32` `[…, n]`: the row, from 1, that each row
+/// was exchanged with. Both rows of a block of 2 × 2 have the negative of the second one's row. Then
+/// `i32` `[…]`: the number, from 1, of the first block that is 0, or 0.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Ldl {
     /// Are the matrices Hermitian? Real ones are if they are symmetric.
     pub hermitian: bool,
-    /// Is a block of 0 a mistake?
+    /// Is a zero block an error?
     pub check: bool,
 }
 
@@ -44,7 +44,7 @@ impl OpDef for Ldl {
     fn vjp(&self, _: &mut Graph, _: &Differentiated) -> Result<Cotangents, OpError> {
         Err(not_differentiable(
             Self::NAME,
-            "PyTorch has none of it either",
+            "PyTorch has no gradient of it either",
         ))
     }
 }

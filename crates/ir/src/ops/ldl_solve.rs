@@ -6,8 +6,8 @@ use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::{Arrange, Case, Fill, Operand};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 
-/// Solves `A·X = B` with the factors `[…, n, n]` and pivots `[…, n]` that [`Ldl`] gives of each `A`,
-/// and `B` `[…, n, k]` of the same leading dimensions. A pivot that is no row is the caller's mistake.
+/// Solves `A·X = B` with the factors `[…, n, n]` and pivots `[…, n]` of [`Ldl`]. `B` is `[…, n, k]`
+/// with the same leading dimensions. A pivot that is no row is the caller's mistake.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LdlSolve {
     /// Are the factors of Hermitian matrices?
@@ -42,7 +42,7 @@ impl OpDef for LdlSolve {
     fn vjp(&self, _: &mut Graph, _: &Differentiated) -> Result<Cotangents, OpError> {
         Err(not_differentiable(
             Self::NAME,
-            "PyTorch has none of it either",
+            "PyTorch has no gradient of it either",
         ))
     }
 }

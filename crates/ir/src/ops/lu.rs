@@ -6,15 +6,15 @@ use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Case, Fill};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 
-/// `P·A = L·U` of each matrix `[…, m, n]`, rows being exchanged so that each pivot is the largest of
-/// its column (of complex numbers by the sum of the parts' moduli, as LAPACK's `getrf`).
+/// `P·A = L·U` of each matrix `[…, m, n]`. Rows are exchanged so that each pivot is the largest of
+/// its column. Complex numbers are compared by the sum of the parts' moduli, as in LAPACK's `getrf`.
 ///
 /// Results: `L`, but for its diagonal of 1, and `U` in one `[…, m, n]`; `i32` `[…, k]`, where `k` is
 /// the smaller size, the row, from 1, that each row was exchanged with; `i32` `[…]`, 0 or which pivot,
 /// from 1, is the first that is 0.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Lu {
-    /// Is a pivot of 0 a mistake?
+    /// Is a zero pivot an error?
     pub check: bool,
 }
 

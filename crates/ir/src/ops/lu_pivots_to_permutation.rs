@@ -5,9 +5,10 @@ use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::{Case, Fill, Operand};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes};
 
-/// What exchanging rows one after the other comes to: from the rows, counted from 1, that each row in
-/// turn is exchanged with, `i32` `[…, k]` as [`Lu`] gives them, the row that each of `rows` rows then
-/// is, counted from 0, `i64` `[…, rows]`.
+/// The permutation that results from exchanging rows one after the other. The operand is `i32`
+/// `[…, k]` as [`Lu`] gives it: the row, from 1, that each row in turn is exchanged with. The result
+/// is `i64` `[…, rows]`: for each of `rows` places, the number, from 0, of the row that is there in
+/// the end.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LuPivotsToPermutation {
     /// Rows of the matrices, at least `k`.

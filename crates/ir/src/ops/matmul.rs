@@ -64,13 +64,13 @@ impl OpDef for Matmul {
     }
 }
 
-/// How many matrices there are.
+/// Number of matrices.
 fn batch(g: &Graph, x: ValueId) -> usize {
     let shape = &g.ty(x).shape;
     shape[..shape.len() - 2].iter().product()
 }
 
-/// Matrices as one, side by side (0) or one below the other (1): what all of them share gets its gradient by one
+/// Matrices as one, side by side (0) or one below the other (1). A common factor gets its gradient by one
 /// product, whose sums are rounded once.
 fn side_by_side(g: &mut Graph, x: ValueId, dim: usize) -> Result<ValueId, OpError> {
     let shape = &g.ty(x).shape;

@@ -1,4 +1,4 @@
-//! What operations on batches of matrices have in common.
+//! Common parts of operations on batches of matrices.
 
 use super::{
     CompareOp, Gather, Lu, LuPivotsToPermutation, ReduceOp, SolveTriangular, Triangle, require,

@@ -20,7 +20,7 @@ pub struct MaxPool2dBackward {
     pub padding: [usize; 2],
     /// Distance between the elements of a window.
     pub dilation: [usize; 2],
-    /// Sides of what has windows: h and w.
+    /// Sides of the operand with windows: h and w.
     pub sides: [usize; 2],
 }
 

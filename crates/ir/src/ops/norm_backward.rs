@@ -14,9 +14,9 @@ use crate::{Graph, Named, Op, OpDef, OpKind, OpType, Param, ResultTypes, Results
 /// is a layer norm with a weight. Behind them, if that is asked, the first one in another dtype.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct NormBackward {
-    /// Number of dimensions, from the last, that were normalised together.
+    /// Number of last dimensions that were normalised together.
     pub dims: usize,
-    /// What was added to the variance, or to the mean square.
+    /// Number added to the variance, or to the mean square.
     pub eps: Param,
     /// Is it a layer norm, which subtracts the mean?
     pub is_centred: bool,
@@ -170,8 +170,8 @@ impl OpDef for NormBackward {
     }
 }
 
-/// The gradients with what is done to the first of them, the sum that it is an operand of and a conversion of that, and
-/// with the conversion of `ct` before, as far as there are such.
+/// The gradients, with the neighbours that can be fused. These are the conversion of `ct` before, and the
+/// operations on the first gradient behind. The sum behind that and its conversion join, too.
 pub(crate) fn norm_backward(f: &Finder, at: usize) -> Vec<Match> {
     let Op::NormBackward(op) = f.op(at) else {
         return Vec::new();

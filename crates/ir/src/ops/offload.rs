@@ -4,10 +4,10 @@ use super::*;
 use crate::case::{Case, elementwise};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId};
 
-/// The same elements in the host's memory, as far as the device reaches that, where they wait until a
-/// [`Reload`](super::Reload) brings them back: so they take none of the device's own.
+/// The same elements in the host's memory, as far as the device reaches it, until a
+/// [`Reload`](super::Reload) brings them back. Meanwhile they take none of the device's memory.
 ///
-/// A device without a kernel leaves the value where it is.
+/// A device without a kernel keeps the value in place.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Offload;
 

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 /// One value added around a tensor.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Pad {
-    /// For each dimension, how many indices are added before and after.
+    /// The numbers of indices added before and after each dimension.
     pub padding: SmallVec<[(usize, usize); 6]>,
     /// The value of the new elements.
     pub value: Scalar,

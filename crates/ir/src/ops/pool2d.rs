@@ -16,7 +16,7 @@ use crate::{Graph, Named, OpDef, OpType, ResultTypes};
 /// all padding.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Pool2d {
-    /// What becomes of a window.
+    /// Kind of the pool.
     pub kind: PoolKind,
     /// Size of a window.
     pub kernel: [usize; 2],
@@ -26,22 +26,23 @@ pub struct Pool2d {
     pub padding: [usize; 2],
     /// Distance between the elements of a window.
     pub dilation: [usize; 2],
-    /// Is it a result, too, where the maximum is, and how is that told? There is no such place of an average.
+    /// Are indices of maxima a result, too, and in which form?
     pub indices: Option<PoolIndices>,
 }
 
-/// How it is told where the maximum of a window is.
+/// Form of the index of a window's maximum.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PoolIndices {
     /// In its plane of the operand: `row · w + column`, `i64`.
     Plane,
-    /// In its window, of fewer than 256 elements without gaps: `row · width + column`, `u8`. It takes less memory, and is
-    /// all that gradients need.
+    /// In its window, of fewer than 256 elements without gaps: `row · width + column`, `u8`. It
+    /// takes less memory, and gradients need no more.
     Window,
 }
 
 impl PoolIndices {
-    /// Those of the least memory for windows of `kernel` elements, `dilation` apart.
+    /// The dtype of places with the least memory, for windows of `kernel` elements, `dilation`
+    /// apart.
     pub fn narrowest(kernel: [usize; 2], dilation: [usize; 2]) -> Self {
         let elements = kernel[0].saturating_mul(kernel[1]);
         match elements <= usize::from(u8::MAX) && dilation == [1; 2] {
@@ -59,10 +60,10 @@ impl PoolIndices {
     }
 }
 
-/// What becomes of a window.
+/// Reduction of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PoolKind {
-    /// Its largest element; NaN where one is NaN.
+    /// Its largest element; NaN if one is NaN.
     Max,
     /// Its mean.
     Average,

@@ -11,8 +11,8 @@ use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, Signature, ValueI
 /// Operands: the matrices; two real bounds for each, `[…, 1]`. Singular values not above
 /// `max(first, second · largest)` count as 0.
 ///
-/// The gradient is that of matrices that keep their rank (Golub and Pereyra, 1973). It needs no singular
-/// vectors, whose own gradients are of no use where singular values are equal or 0.
+/// The gradient assumes that the rank does not change (Golub and Pereyra, 1973). It needs no
+/// singular vectors, whose own gradients are useless if singular values are equal or 0.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct PseudoInverse;
 

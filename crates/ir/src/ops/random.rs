@@ -5,15 +5,15 @@ use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::{Arrange, Case, Fill, Operand};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Shape};
 
-/// Random numbers that depend only on a key and the element's index, so that every device
-/// draws the same.
+/// Random numbers that depend only on a key and the element's index, so every device draws the same
+/// numbers.
 ///
-/// The operand is the key, `i64[2]`: a seed, and an offset, which counts the blocks of four real
-/// numbers of the seed's stream that come before the first element. It is data, so that a
-/// computation that draws anew in every run is one graph.
+/// The operand is the key, `i64[2]`: a seed and an offset. The offset counts the blocks of four
+/// real numbers of the seed's stream before the first element. The key is data, so a computation
+/// that draws new numbers in every run is one graph.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Random {
-    /// What is drawn.
+    /// Distribution of the numbers.
     pub distribution: Distribution,
     /// Shape of the result.
     pub shape: Shape,
@@ -24,7 +24,7 @@ pub struct Random {
 /// Distributions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Distribution {
-    /// Even in `[0, 1)`, on a grid that the dtype holds exactly.
+    /// Uniform in `[0, 1)`, on a grid that the dtype holds exactly.
     Uniform,
     /// Normal with mean 0 and variance 1; complex numbers have variance ½ in each part.
     Normal,
@@ -52,7 +52,7 @@ pub fn philox(counter: u64, key: u64) -> [u32; 4] {
 }
 
 impl Random {
-    /// Random bits of an even number: as many as its dtype's significand holds, so that 1 is never reached, and at most a
+    /// Random bits of a uniform number: those of its dtype's significand, so that 1 is never reached, and at most a
     /// word's 32.
     pub fn bits(&self) -> u32 {
         match self.dtype {

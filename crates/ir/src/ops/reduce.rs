@@ -3,15 +3,16 @@ use smallvec::smallvec;
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::{Graph, Named, OpDef, OpType, ResultTypes, Scalar, Shape, ValueId};
+use crate::ops::scan::products_before;
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Shape, ValueId};
 use smallvec::SmallVec;
 
-/// Elements combined over some dimensions.
+/// Elements reduced over some dimensions.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Reduce {
-    /// How two elements are combined.
+    /// Combination of two elements.
     pub op: ReduceOp,
-    /// The dimensions, in rising order.
+    /// The dimensions, in ascending order.
     pub dims: SmallVec<[usize; 6]>,
     /// Keep the reduced dimensions with size 1?
     pub keepdim: bool,
@@ -20,13 +21,13 @@ pub struct Reduce {
 /// Reductions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ReduceOp {
-    /// Sum; of integers and booleans an `i64`, as in PyTorch.
+    /// Sum; an `i64` for integers and booleans, as in PyTorch.
     Sum,
-    /// Product; of integers and booleans an `i64`.
+    /// Product; an `i64` for integers and booleans.
     Prod,
-    /// Largest element; NaN where one is NaN. Of `bool`: any.
+    /// Largest element; NaN if one is NaN. For `bool`: any.
     Max,
-    /// Smallest element; NaN where one is NaN. Of `bool`: all.
+    /// Smallest element; NaN if one is NaN. For `bool`: all.
     Min,
 }
 
@@ -80,9 +81,9 @@ impl Reduce {
         let size: usize = self.dims.iter().map(|&d| shape[d]).product();
         let rows = moved[..shape.len() - self.dims.len()].iter().product();
         let lines = g.reshape(permuted, [rows, size])?;
-        let before = products_before(g, lines)?;
+        let before = products_before(g, lines, 1)?;
         let reversed = g.flip(lines, 1)?;
-        let behind = products_before(g, reversed)?;
+        let behind = products_before(g, reversed, 1)?;
         let behind = g.flip(behind, 1)?;
         let product = g.mul(before, behind)?;
         let product = g.reshape(product, moved)?;
@@ -92,17 +93,6 @@ impl Reduce {
         }
         g.permute(product, &back)
     }
-}
-
-/// The product of all elements before each one of a line.
-fn products_before(g: &mut Graph, lines: ValueId) -> Result<ValueId, OpError> {
-    let size = g.ty(lines).shape[1];
-    let padding = [(0, 0), (usize::from(size > 0), 0)].into_iter().collect();
-    let value = Scalar::Int(1);
-    let shifted = g.push(Pad { padding, value }, &[lines])?;
-    let shifted = g.slice(shifted, 1, 0, size)?;
-    let op = ScanOp::Prod;
-    g.push(Scan { op, dim: 1 }, &[shifted])
 }
 
 impl OpDef for Reduce {

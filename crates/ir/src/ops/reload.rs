@@ -4,9 +4,9 @@ use super::*;
 use crate::case::{Case, elementwise};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId};
 
-/// The same elements in the device's memory, of what an [`Offload`](super::Offload) put into the host's.
+/// The same elements in the device's memory, from an [`Offload`](super::Offload) in the host's.
 ///
-/// A device without a kernel reads the value where it is.
+/// A device without a kernel reads the value in place.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Reload;
 

@@ -6,25 +6,25 @@ use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
 use crate::ops::{BinaryOp, Concat};
 use crate::{Graph, Named, OpDef, OpType, Param, ResultTypes, Results, ValueId};
 
-/// Rotary position embedding: pairs of features turned by an angle that grows with the
-/// token's position ([RoFormer](https://arxiv.org/abs/2104.09864)).
+/// Rotary position embedding: pairs of features rotated by an angle that grows with the token's
+/// position ([RoFormer](https://arxiv.org/abs/2104.09864)).
 ///
 /// Operands: `x` `[…, t, d]`, floating point; `positions` `[t]`, `i32`; optionally `factors`
-/// `[dims / 2]`, `f32`, by which each frequency is divided (Llama 3's long-context scaling,
-/// see [`RopeScaling::llama3_factors`]). Only the first `dims` features turn.
+/// `[dims / 2]`, `f32`, by which each frequency is divided (Llama 3's long-context scaling, see
+/// [`RopeScaling::llama3_factors`]). Only the first `dims` features are rotated.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Rope {
-    /// How many features turn; even.
+    /// Number of rotated features; even.
     pub dims: usize,
-    /// Which features form pairs.
+    /// Layout of the pairs of features.
     pub layout: RopeLayout,
     /// Base of the frequencies `base^(-2i / dims)`.
     pub base: Param,
-    /// How positions beyond the training context are handled.
+    /// Treatment of positions beyond the training context.
     pub scaling: RopeScaling,
 }
 
-/// Which features form the pair `i`.
+/// Features of the pair `i`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RopeLayout {
     /// `2i` and `2i + 1` (Llama's GGUF files; ggml's `NORMAL`).
@@ -59,7 +59,7 @@ pub enum RopeScaling {
 }
 
 impl RopeScaling {
-    /// Angles as they are.
+    /// No scaling.
     pub const NONE: Self = Self::Linear { factor: Param(1.0) };
 
     /// Llama 3.1's divisors of the `dims / 2` frequencies (`rope_type: llama3` in its
@@ -86,9 +86,9 @@ impl RopeScaling {
 }
 
 impl Rope {
-    /// The definition in numbers, for fused kernels: the angle of each of the `dims / 2`
-    /// pairs per position, before division by `factors`, as `(scaled, unscaled weight)`
-    /// folded into one frequency, and the multiplier of sine and cosine.
+    /// The embedding in numbers, for fused kernels: one frequency for each of the `dims / 2` pairs,
+    /// and the multiplier of sine and cosine. The frequency is the angle per position, before
+    /// division by `factors`. It combines the scaled and the unscaled part.
     ///
     /// With `factors`, frequency `i` is divided by `factors[i]`.
     pub fn frequencies(&self, factors: Option<&[f32]>) -> (Vec<f64>, f64) {

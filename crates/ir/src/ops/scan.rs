@@ -1,15 +1,15 @@
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
 use crate::ops::ReduceOp;
-use crate::{Graph, Named, OpDef, OpType, ResultTypes, Shape, ValueId};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Scalar, Shape, ValueId};
 
 /// Each element combined with all before it along a dimension.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Scan {
-    /// How two elements are combined.
+    /// Combination of two elements.
     pub op: ScanOp,
     /// The dimension.
     pub dim: usize,
@@ -18,9 +18,9 @@ pub struct Scan {
 /// Scans.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ScanOp {
-    /// Sum; of integers and booleans an `i64`.
+    /// Sum; an `i64` for integers and booleans.
     Sum,
-    /// Product; of integers and booleans an `i64`.
+    /// Product; an `i64` for integers and booleans.
     Prod,
     /// Largest element; NaN from the first one on.
     Max,
@@ -63,6 +63,47 @@ impl Scan {
         let sums = g.push(Self { op, dim: self.dim }, &[reversed])?;
         g.flip(sums, self.dim)
     }
+
+    /// The gradient of `x` from `ct`, that of its products: `Π_{i<k} x_i · Σ_{j≥k} ct_j Π_{k<i≤j} x_i`. The sums grow
+    /// to twice their length in each step ([Hillis and Steele 1986](https://doi.org/10.1145/7902.7903)). Nothing is
+    /// divided, so derivatives of every order are right at zeros.
+    fn of_products(&self, g: &mut Graph, x: ValueId, ct: ValueId) -> Result<ValueId, OpError> {
+        let (dim, size) = (self.dim, g.ty(x).shape[self.dim]);
+        let dtype = compute_dtype(g.ty(ct).dtype);
+        let x = g.conj(x)?;
+        let (x, mut sums) = (g.cast(x, dtype)?, g.cast(ct, dtype)?);
+        let before = products_before(g, x, dim)?;
+        // Products of the elements behind each one, as many as a sum has.
+        let mut products = g.slice(x, dim, size.min(1), size)?;
+        let mut length = 1;
+        while length < size {
+            let behind = g.slice(sums, dim, length, size)?;
+            let more = g.mul(products, behind)?;
+            let more = g.pad(more, dim, 0, length)?;
+            sums = g.add(sums, more)?;
+            let left = size - length;
+            if length < left {
+                let near = g.slice(products, dim, 0, left - length)?;
+                let far = g.slice(products, dim, length, left)?;
+                products = g.mul(near, far)?;
+            }
+            length *= 2;
+        }
+        g.mul(before, sums)
+    }
+}
+
+/// The product of all elements before each one along a dimension.
+pub(super) fn products_before(g: &mut Graph, x: ValueId, dim: usize) -> Result<ValueId, OpError> {
+    let size = g.ty(x).shape[dim];
+    let mut padding: SmallVec<[(usize, usize); 6]> = SmallVec::new();
+    padding.resize(g.ty(x).rank(), (0, 0));
+    padding[dim].0 = usize::from(size > 0);
+    let value = Scalar::Int(1);
+    let shifted = g.push(Pad { padding, value }, &[x])?;
+    let shifted = g.slice(shifted, dim, 0, size)?;
+    let op = ScanOp::Prod;
+    g.push(Scan { op, dim }, &[shifted])
 }
 
 impl OpDef for Scan {
@@ -95,33 +136,7 @@ impl OpDef for Scan {
         let dtype = g.ty(ct).dtype;
         node.each(g, |g, _| match self.op {
             ScanOp::Sum => self.backwards(g, ct),
-            ScanOp::Prod => {
-                // Up to the first 0 the product is divided by an element; that one itself has the product
-                // without it; behind it there is nothing but zeros.
-                let zero = g.constant(0, dtype)?;
-                let one = g.constant(1, dtype)?;
-                let is_zero = g.compare(CompareOp::Eq, x, zero)?;
-                let op = ScanOp::Sum;
-                let zeros = g.push(Self { op, ..self.clone() }, &[is_zero])?;
-                let [none, first] = [g.constant(0, DType::I64)?, g.constant(1, DType::I64)?];
-                let is_before = g.compare(CompareOp::Eq, zeros, none)?;
-                let is_first = g.compare(CompareOp::Eq, zeros, first)?;
-                let is_first = g.binary(BinaryOp::And, is_first, is_zero)?;
-                let total = |g: &mut Graph, product| {
-                    let product = g.conj(product)?;
-                    let weighted = g.mul(ct, product)?;
-                    self.backwards(g, weighted)
-                };
-                let divisor = g.select(is_zero, one, x)?;
-                let divisor = g.conj(divisor)?;
-                let before = total(g, y)?;
-                let before = g.div(before, divisor)?;
-                let others = g.select(is_first, one, x)?;
-                let others = g.push(self.clone(), &[others])?;
-                let at_first = total(g, others)?;
-                let rest = g.select(is_first, at_first, zero)?;
-                g.select(is_before, before, rest)
-            }
+            ScanOp::Prod => self.of_products(g, x, ct),
             // To the last of equal ones, as with `torch.cummax`.
             ScanOp::Max | ScanOp::Min => {
                 let shape = g.ty(x).shape.clone();

@@ -9,17 +9,17 @@ use crate::{Graph, Named, OpDef, OpType, ResultTypes};
 /// A copy of `x` in which `out[i][index[i][j][k]][k]` (for `dim` 1) is set to, or combined
 /// with, `source[i][j][k]`: `torch.scatter` and `torch.scatter_reduce`.
 ///
-/// Operands: `x`; `index`, as for [`Gather`](super::Gather); `source` of `index`'s shape and
-/// `x`'s dtype. Where `Set` meets one place several times, the last in row-major order stays.
+/// Operands: `x`; `index`, as for [`Gather`](super::Gather); `source` of `index`'s shape and `x`'s
+/// dtype. If `Set` meets an index several times, the last element in row-major order counts.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Scatter {
     /// The dimension that is indexed.
     pub dim: usize,
-    /// What happens to the element there.
+    /// Operation on the existing element.
     pub mode: ScatterMode,
 }
 
-/// What [`Scatter`] does to an element.
+/// Operations of [`Scatter`] on an element.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ScatterMode {
     /// Replaces it.
@@ -28,9 +28,9 @@ pub enum ScatterMode {
     Add,
     /// Multiplies it.
     Prod,
-    /// Leaves it where it is larger; NaN where one is NaN.
+    /// The larger one; NaN if one is NaN.
     Max,
-    /// Leaves it where it is smaller; NaN where one is NaN.
+    /// The smaller one; NaN if one is NaN.
     Min,
 }
 

@@ -5,7 +5,7 @@ use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Operand};
 use crate::{Graph, Layout, Named, OpDef, OpType, ResultTypes, Role};
 
-/// Every `step`-th index of one dimension, from `start` up to but without `end`.
+/// Every `step`-th index of one dimension, from `start` to `end`, exclusive.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Slice {
     /// The dimension.

@@ -12,7 +12,7 @@ use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 pub struct SolveTriangular {
     /// Is it the upper triangle, not the lower one?
     pub upper: bool,
-    /// Is the diagonal taken to be 1?
+    /// Does the diagonal count as 1?
     pub unitriangular: bool,
 }
 

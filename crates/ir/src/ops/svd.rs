@@ -6,31 +6,31 @@ use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Case, Fill};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature, ValueId};
 
-/// Which vectors are wanted beside values.
+/// Vectors to compute besides the values.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SvdVectors {
-    /// None.
+    /// No vectors.
     No,
-    /// As many as there are values.
+    /// One for each value.
     Reduced,
-    /// Two whole bases.
+    /// Two complete bases.
     Full,
 }
 
-/// `A = U·diag(S)·Vᴴ` of each matrix `[…, m, n]`. The first element of each column of `U` whose
-/// modulus is at least half of the column's largest is real and positive, which settles signs where
-/// values differ.
+/// `A = U·diag(S)·Vᴴ` of each matrix `[…, m, n]`. In each column of `U` one element is real and
+/// positive, which fixes signs if values differ. It is the first whose absolute value is at least
+/// half of the column's largest.
 ///
 /// Results: `U` `[…, m, k]`, if wanted; the real values `S` `[…, k]`, largest first, `k` being the
 /// smaller size; `Vᴴ` `[…, k, n]`, if wanted. Full ones are `[…, m, m]` and `[…, n, n]`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Svd {
-    /// Which vectors are wanted.
+    /// Vectors to compute.
     pub vectors: SvdVectors,
 }
 
-/// The gradient of matrices from those of their vectors and values. That of a loss which depends on the
-/// phases of vectors is of no use, as in PyTorch.
+/// The gradient of matrices from those of their vectors and values. If the loss depends on the phases
+/// of vectors, the gradient is of no use, as in PyTorch.
 fn gradient(
     g: &mut Graph,
     [u, s, vh]: [ValueId; 3],

@@ -15,7 +15,7 @@ pub struct Ternary {
 /// Functions of three elements.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TernaryOp {
-    /// `min(max(a, b), c)` of real numbers; NaN where one is NaN.
+    /// `min(max(a, b), c)` for real numbers; NaN if one is NaN.
     Clamp,
     /// `a + c (b - a)` of floats, computed from the nearer end, so that both ends are met.
     Lerp,

@@ -11,11 +11,11 @@ use crate::{Graph, Named, OpDef, OpType, ResultTypes};
 /// Results: the elements, of the operand's dtype, and their indices, `i64`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TopK {
-    /// How many, at most the dimension's size.
+    /// Number of elements, at most the dimension's size.
     pub k: usize,
     /// The dimension.
     pub dim: usize,
-    /// The largest, not the smallest?
+    /// Is it the largest, not the smallest?
     pub largest: bool,
 }
 

@@ -9,9 +9,10 @@ use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId};
 /// `torch.triu`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Triangle {
-    /// The upper triangle, not the lower one?
+    /// Is it the upper triangle, not the lower one?
     pub upper: bool,
-    /// The diagonal at its edge, which belongs to it: so many columns to the right of the main one.
+    /// The diagonal at its edge, which belongs to it. It is counted in columns to the right of the
+    /// main one.
     pub diagonal: i64,
 }
 

@@ -5,7 +5,7 @@ use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Case, Fill, Operand, elementwise};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, special};
 
-/// A function of each element.
+/// An elementwise function.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Unary {
     /// The function.
@@ -16,13 +16,13 @@ pub struct Unary {
 /// defines for all of them.
 macro_rules! functions {
     ($d:tt $($(#[$doc:meta])+ $name:ident = $symbol:literal, $definition:expr;)+) => {
-        /// Functions of one element. Those of floating point follow IEEE 754: out of their domain
-        /// they give NaN or an infinity.
+        /// Functions of one element. Functions of floating point follow IEEE 754: outside their
+        /// domain they give NaN or an infinity.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum UnaryOp {
             /// `-x`; integers wrap.
             Neg,
-            /// `|x|`; of a complex number its length, a real.
+            /// `|x|`; for a complex number its magnitude, a real number.
             Abs,
             /// −1, 0 or 1; NaN gives 0, as in PyTorch.
             Sign,
@@ -46,15 +46,15 @@ macro_rules! functions {
             Tanh,
             /// Error function.
             Erf,
-            /// Largest integer not above.
+            /// Largest integer at or below.
             Floor,
-            /// Smallest integer not below.
+            /// Smallest integer at or above.
             Ceil,
             /// Nearest integer, halves to even.
             Round,
             /// Integer part.
             Trunc,
-            /// Is it NaN? Result `bool`.
+            /// Is the element NaN? Result `bool`.
             IsNan,
             /// Logical not of a `bool`.
             Not,
@@ -106,7 +106,7 @@ macro_rules! functions {
             }
         }
 
-        /// Hands the functions that one line defines to a macro, which makes a table of its own
+        /// Passes the functions that one line defines to a macro. The macro makes its own table
         /// from their names in [`UnaryOp`].
         #[macro_export]
         macro_rules! for_each_function {
@@ -218,7 +218,7 @@ impl UnaryOp {
         }
     }
 
-    /// Where examples are taken from, of a function that is not defined for all floats.
+    /// Range of examples, for a function that is not defined for all floats.
     fn domain(self) -> Option<(f64, f64)> {
         match self {
             Self::Log | Self::Log2 | Self::Log10 | Self::Sqrt | Self::Rsqrt => Some((0.01, 9.0)),

@@ -7,25 +7,25 @@ use crate::case::{ARRANGEMENTS, Arrange, Case, Fill, Operand};
 use crate::ops::CompareOp;
 use crate::{Graph, Named, OpDef, OpType, Param, ResultTypes, Results, ValueId};
 
-/// Variance `Σ(x - mean)² / max(0, n - correction)` and mean over some dimensions of a
-/// floating-point tensor, `torch.var_mean`, or the root of the variance and the mean, `torch.std_mean`. Both
+/// Variance and mean over some dimensions of a floating-point tensor, `torch.var_mean`; or the root of the
+/// variance and the mean, `torch.std_mean`. The variance is `Σ(x - mean)² / max(0, n - correction)`. Both
 /// results are at least of single precision.
 ///
 /// Squares are not limited by the range of single precision: a root is finite where its square is not.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct VarMean {
-    /// The dimensions, in rising order.
+    /// The dimensions, in ascending order.
     pub dims: SmallVec<[usize; 6]>,
     /// Keep the reduced dimensions with size 1?
     pub keepdim: bool,
-    /// What a number of elements is less by in the divisor.
+    /// Number that is subtracted from the number of elements in the divisor.
     pub correction: Param,
     /// Is the first result the standard deviation, the variance's root?
     pub root: bool,
 }
 
 impl VarMean {
-    /// What sums of squares of `n` elements are divided by.
+    /// The divisor of a sum of squares of `n` elements.
     pub fn divisor(&self, n: usize) -> f64 {
         (n as f64 - self.correction.0).max(0.0)
     }

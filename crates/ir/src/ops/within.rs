@@ -11,14 +11,14 @@ use crate::{Graph, Named, OpDef, OpType, Param, ResultTypes, Results, ValueId};
 pub struct Within {
     /// The least element that is inside.
     pub low: Param,
-    /// The largest element that is inside.
+    /// The largest element within the range.
     pub high: Param,
     /// Is NaN inside?
     pub nan: bool,
 }
 
 impl Within {
-    /// What messages call the range.
+    /// Name of the range in messages.
     pub fn range(&self) -> String {
         let (low, high) = (self.low.0, self.high.0);
         let nan = if self.nan { ", or NaN" } else { "" };

@@ -35,7 +35,7 @@ fn hankel_p0(z: f64) -> f64 {
     numerator / denominator
 }
 
-/// That of the odd part, over `5 / x`.
+/// The odd part, over `5 / x`.
 fn hankel_q0(z: f64) -> f64 {
     let numerator = polynomial(
         z,
@@ -152,7 +152,7 @@ pub fn bessel_y0(x: f64) -> f64 {
     wave * sqrt(2.0 / PI) / sqrt(x)
 }
 
-/// As [`hankel_p0`], of order 1.
+/// The same as [`hankel_p0`], of order 1.
 fn hankel_p1(z: f64) -> f64 {
     let numerator = polynomial(
         z,
@@ -181,7 +181,7 @@ fn hankel_p1(z: f64) -> f64 {
     numerator / denominator
 }
 
-/// As [`hankel_q0`], of order 1.
+/// The same as [`hankel_q0`], of order 1.
 fn hankel_q1(z: f64) -> f64 {
     let numerator = polynomial(
         z,
@@ -315,7 +315,7 @@ fn i0_series(x: f64) -> f64 {
     sum
 }
 
-/// That of order 1.
+/// The series of order 1.
 fn i1_series(x: f64) -> f64 {
     let z = 0.25 * x * x;
     let mut k = 0.0;
@@ -349,7 +349,7 @@ pub fn i0e(x: f64) -> f64 {
     if a <= 20.0 {
         return exp(-a) * i0_series(a);
     }
-    i_expansion(0.0, a) / sqrt(2.0 * PI * a)
+    i_expansion(0.0, a) / (sqrt(2.0 * PI) * sqrt(a))
 }
 
 /// `e^-|x|` times the modified Bessel function of the first kind of order 1.
@@ -358,7 +358,7 @@ pub fn i1e(x: f64) -> f64 {
     if a <= 20.0 {
         return exp(-a) * i1_series(x);
     }
-    let value = i_expansion(4.0, a) / sqrt(2.0 * PI * a);
+    let value = i_expansion(4.0, a) / (sqrt(2.0 * PI) * sqrt(a));
     if x < 0.0 {
         return -value;
     }
@@ -381,9 +381,13 @@ fn k0_series(x: f64) -> f64 {
     sum - (log(0.5 * x) + 0.5772156649015329) * i0_series(x)
 }
 
-/// `eˣ` times the modified Bessel function of the second kind of order 0, or of order 1 (`order`), for
-/// `x` from 2 on, by Temme's continued fraction (Temme 1975, doi 10.1016/0021-9991(75)90082-0).
+/// `eˣ` times the modified Bessel function of the second kind, for `x` from 2 on. `order` is 0 or 1.
+/// It is Temme's continued fraction (Temme 1975, doi 10.1016/0021-9991(75)90082-0).
 fn k_fraction(order: f64, x: f64) -> f64 {
+    // The fraction is 1 to all digits, and its terms would overflow.
+    if x > 1e17 {
+        return sqrt(0.5 * PI) / sqrt(x);
+    }
     let mut b = 2.0 * (1.0 + x);
     let mut d = 1.0 / b;
     let mut h = d;
@@ -411,7 +415,7 @@ fn k_fraction(order: f64, x: f64) -> f64 {
         change = q * step;
         sum += change;
     }
-    let k0 = sqrt(PI / (2.0 * x)) / sum;
+    let k0 = sqrt(0.5 * PI) / sqrt(x) / sum;
     if order == 0.0 {
         return k0;
     }

@@ -2,8 +2,8 @@
 
 use super::c::*;
 
-/// The floor of the exact quotient, which rounding `a / b` first might carry across a whole number;
-/// what Python's `//` is of floats, but of 0 as a divisor the quotient. NaN for an infinite `a`.
+/// The floor of the exact quotient, which rounding `a / b` first might carry across a whole number.
+/// It is Python's `//` of floats. If the divisor is 0, it is the quotient.
 pub fn floor_divide(a: f64, b: f64) -> f64 {
     if b == 0.0 {
         return a / b;

@@ -237,7 +237,7 @@ fn upper_gamma_fraction(a: f64, x: f64) -> f64 {
     fraction * gamma_density(a, x)
 }
 
-/// `Γ(a, x) / Γ(a)` of `a` and `x` above 0 and finite. Which expansion converges is decided as in
+/// `Γ(a, x) / Γ(a)` of `a` and `x` above 0 and finite. The expansion is chosen as in
 /// [Cephes](https://www.netlib.org/cephes/)' `igamc`.
 fn upper_gamma(a: f64, x: f64) -> f64 {
     if x > 1.1 {
@@ -256,8 +256,8 @@ fn upper_gamma(a: f64, x: f64) -> f64 {
     upper_gamma_series(a, x)
 }
 
-/// The regularised upper incomplete gamma function `Γ(a, x) / Γ(a)`. Where one of the numbers decides
-/// it, the other may be NaN, as in PyTorch.
+/// The regularised upper incomplete gamma function `Γ(a, x) / Γ(a)`. If one of the numbers decides
+/// the result, the other may be NaN, as in PyTorch.
 pub fn gammaincc(a: f64, x: f64) -> f64 {
     if a < 0.0 || x < 0.0 || a == 0.0 && (x == 0.0 || isnan(x)) {
         return f64::NAN;
@@ -277,8 +277,8 @@ pub fn gammaincc(a: f64, x: f64) -> f64 {
     upper_gamma(a, x)
 }
 
-/// The regularised lower incomplete gamma function `γ(a, x) / Γ(a)`. Where one of the numbers decides
-/// it, the other may be NaN, as in PyTorch.
+/// The regularised lower incomplete gamma function `γ(a, x) / Γ(a)`. If one of the numbers decides
+/// the result, the other may be NaN, as in PyTorch.
 pub fn gammainc(a: f64, x: f64) -> f64 {
     if a < 0.0 || x < 0.0 || a == 0.0 && (x == 0.0 || isnan(x)) {
         return f64::NAN;

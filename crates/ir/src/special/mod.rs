@@ -1,11 +1,11 @@
-//! Special functions, for every device: what these files say in Rust, processors compute in double
-//! precision, and kernels of GPUs in their own.
+//! Special functions, for every device. Processors compute these Rust files in double precision,
+//! and kernels of GPUs in their own.
 //!
 //! So that GPUs' languages can say it too, it is a small part of Rust. A file has functions of `f64`
 //! alone, each below those that it calls. They are made of `let`, assignments, `if` and `while` that
 //! have no value, `return`, an expression at the end; of functions of the C library by their names
 //! there; of `polynomial` of a name and a list of numbers. Numbers have a point or an exponent.
-//! There is no recursion. What is tried in a loop ends also for NaN and infinities.
+//! There is no recursion. Searches in loops end also for NaN and infinities.
 
 mod bessel;
 mod division;

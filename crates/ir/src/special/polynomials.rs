@@ -1,10 +1,10 @@
 //! Orthogonal polynomials of degree `n`, which is cut to a whole number; 0 where it is below 0.
-//! Those of Chebyshev between −1 and 1 are trigonometric functions, which are exact also where `n` is
-//! large. The others are computed degree by degree, and NaN of one above 100,000.
+//! Chebyshev's polynomials between −1 and 1 are trigonometric functions, which are exact also for
+//! large `n`. The others are computed degree by degree, and NaN of one above 100,000.
 
 use super::c::*;
 
-/// `n` cut to a whole number; other numbers than those of degrees stay what they are.
+/// `n` cut to a whole number; numbers that are no degrees stay.
 fn degree(n: f64) -> f64 {
     if n < 0.0 {
         return -floor(-n);
