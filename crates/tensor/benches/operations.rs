@@ -3,12 +3,11 @@
 //! `cargo bench -p rustorch-tensor --bench operations -- [DEVICE] [THREADS [MIB…]] [DTYPE] [NAME…] [told]`
 //!
 //! Without sizes the table is that of the GPUs: an operation runs several times in one program,
-//! each time on memory of its own, so that neither caches nor what it costs to start a program
-//! count.
+//! each time on memory of its own. So neither caches nor the start of a program count.
 //!
-//! With sizes (1 and 256 MiB of `f32`, unless another DTYPE is named) an operation runs by itself,
-//! again and again on the same operands, and what is around it counts as well. A `matmul` has as
-//! many rows and columns as a size says, 256 to 2048:
+//! With sizes, an operation runs by itself, again and again on the same operands. The default sizes
+//! are 1 and 256 MiB of `f32`; a DTYPE may be named. The work around it counts as well. A `matmul`
+//! has as many rows and columns as a size says, 256 to 2048:
 //!
 //! | column | what is timed |
 //! | --- | --- |
@@ -18,9 +17,9 @@
 //!
 //! `scripts/peer-torch.py` prints the same rows for PyTorch.
 //!
-//! With `told`, the table holds the times that `explain` tells to the clock: of an operation that
-//! runs several times in one program, what a timed run tells of one, and what it takes by itself in
-//! a program of its own, whose runs on the same operands are queued behind each other.
+//! With `told`, the table compares the times that `explain` reports with the clock. The operation
+//! runs several times in one program, of which a timed run reports one launch. It also runs by
+//! itself in a program of its own, whose runs on the same operands are queued.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -273,8 +272,8 @@ impl Probe for Told {
     }
 }
 
-/// Prints what the operation takes by itself, on operands of `mib` MiB or as large as those of
-/// GPUs, and what a run tells that it takes.
+/// Prints the operation's time by itself, and the time that a run reports. Operands are `mib` MiB,
+/// or as large as those of GPUs.
 fn told(device: &dyn Backend, subject: &Subject, mib: Option<usize>) {
     let size = subject.dtype.size().expect("elements of bytes");
     let types = match mib {

@@ -1,6 +1,7 @@
-//! What operations on small tensors cost besides their kernels, computed one by one:
-//! `cargo bench -p rustorch-tensor --bench overhead -- [WORDS]`, which leaves out what does not have
-//! the words in its name.
+//! Cost of operations on small tensors besides their kernels, computed one by one: `cargo bench -p
+//! rustorch-tensor --bench overhead -- [WORDS]`. Only rows with the words in their names run. `cargo
+//! bench -p rustorch-tensor --bench overhead -- [WORDS]`, which leaves out what does not have the
+//! words in its name.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -63,8 +64,8 @@ fn sums(x: &Tensor, y: &Tensor, count: u32) -> RusTorchResult<Tensor> {
     Ok(sum)
 }
 
-/// Rounds in runtimes that have seen nothing yet, of `runs` runs that differ in their operands'
-/// size, with `steps` operations in each.
+/// Rounds in fresh runtimes. A round has `runs` runs with operands of different sizes, and `steps`
+/// operations in each.
 fn measure_new(
     what: &str,
     runs: u32,

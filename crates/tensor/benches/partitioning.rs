@@ -2,8 +2,8 @@
 //!
 //! `cargo bench -p rustorch-tensor --bench partitioning -- DEVICE DEVICE… [THREADS]`
 //!
-//! Measures the devices, then runs each graph on each of them and as it is planned, in turns of two
-//! runs, of which the second one is timed; the median counts. Beside it stands what the graph should take.
+//! Measures the devices, then runs each graph on each of them and as it is planned. Turns have two runs,
+//! of which the second one is timed; the median counts. The expected time of the graph stands beside it.
 //! Inputs are new in every run, weights are not.
 
 use std::time::{Duration, Instant};

@@ -22,7 +22,7 @@ use rustorch_tensor::{
     with_runtime,
 };
 
-/// What a call gives: all of it is computed.
+/// Results of a call; all are computed.
 type Results = RusTorchResult<Vec<Tensor>>;
 
 /// Time for which a call is repeated.

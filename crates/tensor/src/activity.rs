@@ -1,22 +1,21 @@
-//! What a runtime did besides computing.
+//! A runtime's activity besides computing: conversions and copies.
 
 use std::fmt;
 
 use rustorch_runtime::{Moved, Runtime};
 
-/// Conversions and copies of a runtime, as it counted them.
+/// Conversions and copies of a runtime, by its counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Activity {
     /// Tensors that were written in another element type; see
     /// [`MemoryManager::conversions`](rustorch_runtime::MemoryManager::conversions).
     pub conversions: u64,
-    /// What was copied between devices, the host being one. Memory that devices share is not
-    /// copied.
+    /// Copies between devices, including the host. Memory that devices share is not copied.
     pub copied: Moved,
 }
 
 impl Activity {
-    /// All of it so far.
+    /// The whole activity so far.
     pub fn of(runtime: &Runtime) -> Self {
         let memory = runtime.memory();
         Self {
@@ -25,7 +24,7 @@ impl Activity {
         }
     }
 
-    /// What came after `earlier`.
+    /// The activity since `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             conversions: self.conversions.saturating_sub(earlier.conversions),

@@ -11,16 +11,19 @@ use crate::precision::{lower, with_lower};
 use crate::{Tensor, is_grad_enabled};
 
 thread_local! {
-    /// Parameters in the lower precision, each with what it is of; while something is recorded.
+    /// Parameters in the lower precision, each beside its original; while something is recorded.
     static CASTS: RefCell<Vec<(Tensor, Tensor)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Calls `f`, in which products, convolutions and attention of `f32` and halves are recorded in `dtype`, a half; and
-/// softmax, norms, losses, sums, powers and exponentials of halves in `f32`. All else stays as it is: by PyTorch's lists
-/// for CUDA, on every device. Operands are converted as they are needed, a parameter once; gradients come in the dtypes
-/// of the tensors, and are computed as the operations were. `None` is no conversion, inside of another `autocast`.
+/// Calls `f` with automatic mixed precision. Products, convolutions and attention of `f32` and
+/// halves are recorded in `dtype`, a half. Softmax, norms, losses, sums, powers and exponentials of
+/// halves are recorded in `f32`. Other operations are unchanged. The lists are PyTorch's for CUDA,
+/// on every device. Operands are converted when they are needed, a parameter only once. Gradients
+/// have the dtypes of the tensors, and are computed in the dtypes of the operations. `None`
+/// switches conversion off inside another `autocast`.
 ///
-/// Integers, `f64` and complex numbers stay what they are. It is for forward and loss; the backward pass needs none.
+/// Integers, `f64` and complex numbers keep their dtypes. Use it for the forward pass and the loss;
+/// the backward pass needs none.
 ///
 /// ```
 /// use rustorch_ir::DType;
@@ -40,7 +43,7 @@ thread_local! {
 /// ```
 ///
 /// # Errors
-/// Another dtype; those of `f`.
+/// Fails for an unsupported dtype. Also the errors of `f`.
 pub fn autocast<T>(
     dtype: impl Into<Option<DType>>,
     f: impl FnOnce() -> RusTorchResult<T>,

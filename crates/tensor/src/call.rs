@@ -1,8 +1,8 @@
-//! Who called the library: the method and the line by which the user did.
+//! The caller of the library: the method and the line of the user's call.
 //!
-//! Operations are computed later, where nothing tells any more where they were asked for. So the
-//! first function of the library that a thread enters notes it ([`rustorch_macros::track_calls`]),
-//! those that it calls leave that as it is, and what they record, or refuse, takes it along.
+//! Operations are computed later, when the location of the user's call is no longer known. So the
+//! first library function that a thread enters notes it ([`rustorch_macros::track_calls`]). Inner
+//! functions do not change it, and recorded operations and errors keep it.
 
 use std::cell::Cell;
 use std::panic::Location;
@@ -28,7 +28,7 @@ pub fn enter(method: &'static str) -> Entered {
     entered_by(Call { method, location })
 }
 
-/// Notes that `method` was called by a part of Rust that does not tell its own caller.
+/// Notes a call of `method` by a part of Rust that hides its own caller.
 pub(crate) fn enter_unseen(method: &'static str) -> Entered {
     let location = None;
     entered_by(Call { method, location })
@@ -52,7 +52,7 @@ impl Drop for Entered {
     }
 }
 
-/// Calls a function of the user's that the library was given: what it calls is called by the user.
+/// Calls a user's closure: library calls inside it count as the user's.
 pub fn user<R>(f: impl FnOnce() -> R) -> R {
     /// Puts the call back, also when the function panics.
     struct Within(Option<Call>);

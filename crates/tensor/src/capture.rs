@@ -1,7 +1,6 @@
-//! From tensors to the graph that computes them.
+//! Builds the graph that computes some tensors.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
@@ -15,30 +14,30 @@ use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 use crate::history::{ByKey, Held, History};
 use crate::leaves::{input_type, made_of};
+use crate::recording::is_recording;
 use crate::value::{Pending, State, Value, View};
 
 /// The graph of some tensors.
 pub(crate) struct Capture<'a> {
     /// Its inputs are the placeholders, then the [leaves](Leaves); its outputs are `results`.
     pub(crate) outline: Outline<'a>,
-    /// Which inputs are written over, and when that was recorded.
+    /// The overwritten inputs, with the times of recording.
     pub(crate) written: Vec<(usize, Moment)>,
-    /// The asked-for values, and behind them what else is kept: states after an update, which cost
-    /// nothing to keep, and values that there are handles on.
+    /// The asked-for values, and other kept values behind them. These are states after an update,
+    /// which cost nothing to keep, and values with live handles.
     pub(crate) results: Vec<Value>,
-    /// What is in the memory of others: overwritten states, and views of what is kept. In an
-    /// order that can be followed.
+    /// Values in the memory of others: overwritten states, and views of kept values.
     pub(crate) shown: Vec<(Value, Arc<Pending>)>,
 }
 
-/// What a history begins with.
+/// The inputs of a history.
 #[derive(Default)]
 pub(crate) struct Leaves {
     /// Types of the graph's inputs.
     inputs: SmallVec<[TensorType; 2]>,
     /// The storages of tensors in memory, which are the last inputs.
     pub(crate) storages: SmallVec<[Storage; 4]>,
-    /// What is made first: views of inputs, and numbers that are part of the graph.
+    /// The first nodes: views of inputs, and numbers that are part of the graph.
     made: Vec<Made>,
     values: Values,
 }
@@ -60,7 +59,7 @@ impl<'a> Capture<'a> {
     /// The graph that computes `outputs` again and again from placeholders and tensors in memory.
     ///
     /// # Errors
-    /// An operand that was written over since.
+    /// Fails for an operand that was overwritten.
     pub(crate) fn trace(
         history: &'a History,
         leaves: &'a Leaves,
@@ -69,17 +68,17 @@ impl<'a> Capture<'a> {
         Self::new(history, leaves, outputs, None)
     }
 
-    /// The graph that computes `outputs` once, and what else of their history somebody has a
-    /// handle on.
+    /// The graph that computes `outputs` once, and other values of their history, which are `held`.
     ///
     /// # Errors
-    /// As [`Capture::trace`].
+    /// The same errors as [`Capture::trace`].
     pub(crate) fn once(
         history: &'a History,
         leaves: &'a Leaves,
         outputs: &[&Value],
+        held: Held,
     ) -> RusTorchResult<Self> {
-        Self::new(history, leaves, outputs, Some(history.held(outputs)))
+        Self::new(history, leaves, outputs, Some(held))
     }
 
     fn new(
@@ -151,11 +150,22 @@ impl<'a> Capture<'a> {
     }
 }
 
+/// The way to a value that cannot be read while it is recorded.
+fn in_place_of_reading() -> &'static str {
+    match is_recording() {
+        true => {
+            "a step is recorded here: read the loss that TrainStep::step gives, \
+             and choose by where_ in place of a branch"
+        }
+        false => "make it an output of the trace, and read what Trace::run gives",
+    }
+}
+
 impl Leaves {
-    /// Those of a history whose `placeholders` are the first inputs. Numbers are part of the graph.
+    /// The inputs of a history whose first inputs are `placeholders`. Numbers are part of the graph.
     ///
     /// # Errors
-    /// A placeholder that is not among `placeholders`.
+    /// Fails for a placeholder that is not among `placeholders`.
     pub(crate) fn of_trace(history: &History, placeholders: &[&Tensor]) -> RusTorchResult<Self> {
         let mut leaves = Self::default();
         for tensor in placeholders {
@@ -168,18 +178,18 @@ impl Leaves {
         Ok(leaves)
     }
 
-    /// Those of a history without placeholders. Numbers are storages of `runtime`.
+    /// The inputs of a history without placeholders. Numbers are storages of `runtime`.
     ///
     /// # Errors
-    /// A placeholder.
+    /// Fails for a placeholder.
     pub(crate) fn of(history: &History, runtime: &Runtime) -> RusTorchResult<Self> {
         let mut leaves = Self::default();
         leaves.add(history, Some(runtime))?;
         Ok(leaves)
     }
 
-    /// Makes each storage one input, and each value in it a view of that input. Numbers become
-    /// storages of a runtime, or constants.
+    /// Makes each storage one input, and each value in it a view of that input; values that are apart have their own
+    /// where they run once. Numbers become storages of a runtime, or constants.
     fn add(&mut self, history: &History, numbers: Option<&Runtime>) -> RusTorchResult<()> {
         let mut views: SmallVec<[(&Value, Arc<View>); 4]> = SmallVec::new();
         let mut constants: SmallVec<[(&Value, Scalar); 4]> = SmallVec::new();
@@ -195,28 +205,40 @@ impl Leaves {
                 (State::Placeholder | State::Pending(_), _) => require(
                     "eval",
                     self.values.contains_key(&value.key()),
-                    "values: a placeholder has one only in the trace that it was passed to",
+                    format_args!(
+                        "values: a placeholder has one only in the trace that it was passed to ({})",
+                        in_place_of_reading()
+                    ),
                     format_args!("a placeholder {}", value.ty()),
                 )?,
             }
         }
         // States, and then values that are their whole storage, give their input its shape: what is
         // written over has to be an input, and most need no view at all.
+        let is_state = |value: &Value| history.overwritten.contains_key(&value.key());
         sort_by_key(&mut views, |(value, view)| {
-            let is_state = history.overwritten.contains_key(&value.key());
-            (!is_state, !view.is_whole(value.ty().dtype))
+            (!is_state(value), !view.is_whole(value.ty().dtype))
         });
+        // A trace is planned once, whatever its operands are.
+        let parts = numbers.is_some();
         let mut inputs = Inputs::default();
+        let mut states = self.inputs.len()..self.inputs.len();
+        let mut found: SmallVec<[ValueId; 4]> = SmallVec::with_capacity(views.len());
         for (value, view) in &views {
-            let dtype = value.ty().dtype;
-            if let Entry::Vacant(entry) = inputs.entry((view.storage.id(), dtype)) {
-                let ty = input_type(value.ty(), view.is_whole(dtype), view.storage.bytes());
-                entry.insert(self.input(ty));
-                self.storages.push(view.storage.clone());
+            let key = (view.storage.id(), value.ty().dtype);
+            let known = inputs.get(&key).copied();
+            let is_apart = parts && view.is_apart;
+            let shared = known.filter(|input| !is_apart || states.contains(&input.index()));
+            let input = shared.unwrap_or_else(|| self.leaf(value.ty(), view));
+            if !is_apart && known.is_none() {
+                inputs.insert(key, input);
             }
+            if is_state(value) {
+                states.end = self.inputs.len();
+            }
+            found.push(input);
         }
-        for (value, view) in &views {
-            let input = inputs[&(view.storage.id(), value.ty().dtype)];
+        for ((value, view), input) in views.iter().zip(found) {
             let layout = (!view.is_whole(value.ty().dtype)).then_some(&view.layout);
             let mut seen = input;
             for op in made_of(&self.inputs[input.index()], value.ty(), layout) {
@@ -237,7 +259,17 @@ impl Leaves {
         Ok(())
     }
 
-    /// Adds an input. All come before what is made.
+    /// Adds the input of a type's elements in memory.
+    fn leaf(&mut self, ty: &TensorType, view: &View) -> ValueId {
+        self.storages.push(view.storage.clone());
+        self.input(input_type(
+            ty,
+            view.is_whole(ty.dtype),
+            view.storage.bytes(),
+        ))
+    }
+
+    /// Adds an input. All inputs come before computed values.
     fn input(&mut self, ty: TensorType) -> ValueId {
         self.inputs.push(ty);
         ValueId(self.inputs.len() as u32 - 1)

@@ -1,4 +1,4 @@
-//! Gradients for less memory: `torch.utils.checkpoint`.
+//! Gradients with less memory: `torch.utils.checkpoint`.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::precision::{lower, with_lower};
 use crate::random::{default_generator, fork_rng};
 use crate::{Tensor, call, is_grad_enabled};
 
-/// What `f` gives for `inputs`, of which no value between is kept for gradients: a backward pass calls `f`
-/// again, and goes back through what it records then. Random numbers are the same both times.
+/// The result of `f` for `inputs`, without intermediate values for gradients. A backward pass calls `f` again,
+/// and goes back through the operations that it records then. Random numbers are the same both times.
 ///
 /// `f` may read tensors other than `inputs`, parameters above all, which get their gradients as well.
 ///
@@ -30,7 +30,7 @@ use crate::{Tensor, call, is_grad_enabled};
 /// ```
 ///
 /// # Errors
-/// Those of `f`, also in the backward pass.
+/// The errors of `f`, also in the backward pass.
 #[track_calls]
 pub fn checkpoint(
     f: impl Fn(&[&Tensor]) -> RusTorchResult<Tensor> + Send + Sync + 'static,
@@ -45,13 +45,13 @@ pub fn checkpoint(
     Ok(result)
 }
 
-/// What `functions`, each of the result of the one before, make of `input`, where a backward pass finds
-/// about `budget` bytes of values between: as many of the last functions as that is enough for keep theirs,
-/// and those before are [checkpoints](checkpoint). The first ones are computed again, one after the other,
-/// when the last ones have been gone back through and need no memory any more. The results of the functions
-/// are kept whatever the budget; 0 makes checkpoints of all.
+/// Applies `functions` to `input`, one after the other. A backward pass keeps about `budget` bytes
+/// of intermediate values. The last functions keep theirs, as many as fit, and those before are
+/// [checkpoints](checkpoint). The first ones are recomputed one by one, after the last ones are
+/// done. The results of the functions are always kept; a budget of 0 makes every function a
+/// checkpoint.
 ///
-/// The bytes are those of all values that gradients are recorded for. A backward pass that is computed
+/// The bytes count all values that gradients are recorded for. A backward pass that is computed
 /// together with the loss often keeps fewer.
 ///
 /// ```
@@ -69,7 +69,7 @@ pub fn checkpoint(
 /// ```
 ///
 /// # Errors
-/// Those of the functions, also in the backward pass.
+/// The errors of the functions, also in the backward pass.
 #[track_calls]
 pub fn checkpoint_budget<F>(
     functions: impl IntoIterator<Item = F>,

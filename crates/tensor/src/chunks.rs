@@ -1,5 +1,5 @@
-//! Less memory for a recorded computation: a cross entropy with the product before it, and their gradients, by chunks of
-//! rows, so that there is never a whole table of logits.
+//! Less memory for a recorded computation: a cross entropy with the product before it, and their gradients, in
+//! chunks of rows. The whole table of logits never exists.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,7 +12,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::rewriting::Rewriting;
 
-/// How results of chunks are added up.
+/// Operation that adds up results of chunks.
 const ADD: Binary = Binary { op: BinaryOp::Add };
 
 /// A table of logits, or of their gradients, as a value of the graph has it.
@@ -24,25 +24,25 @@ enum Table {
     Columns,
 }
 
-/// What a chunk has in the place of an operand.
+/// A chunk's replacement of an operand.
 #[derive(Clone, Copy)]
 enum Part {
     /// Its own table.
     Table(ValueId),
-    /// All of it.
+    /// The whole value.
     Whole(ValueId),
     /// Its rows, which come first, in one dimension.
     Rows(ValueId),
-    /// Its columns of a matrix.
+    /// Its columns, as a matrix.
     Columns(ValueId),
 }
 
-/// What the results of chunks are together.
+/// The combination of the chunks' results.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Together {
-    /// A table that there never is as a whole.
+    /// A table that never exists as a whole.
     Table(Table),
-    /// One behind the other.
+    /// Chunks are concatenated in order.
     Joined,
     /// Their sum.
     Summed,
@@ -59,7 +59,7 @@ struct ByChunk {
 
 /// The nodes that compute or read the largest table of logits of a graph.
 pub(crate) struct Chunking {
-    /// The graph, in which means of cross entropies are what they are made of.
+    /// The graph, with means of cross entropies replaced by their parts.
     graph: Graph,
     /// For its nodes, those of the graph as it was given.
     origins: Vec<usize>,
@@ -72,11 +72,11 @@ pub(crate) struct Chunking {
 }
 
 impl Chunking {
-    /// Of a graph whose logits come of a product, and are read by cross entropies, their gradients and the products that
-    /// follow from these alone; `None` if there are none such.
+    /// The graph's logits come from a product. Only cross entropies, their gradients and dependent products
+    /// read them; `None` if there are none such.
     ///
     /// # Errors
-    /// Those of [`Graph::push`].
+    /// The errors of [`Graph::push`].
     pub(crate) fn of(graph: &Graph) -> Result<Option<Self>, OpError> {
         let mut expanded = Rewriting::new(graph)?;
         for (at, node) in graph.nodes().iter().enumerate() {
@@ -115,8 +115,8 @@ impl Chunking {
         }))
     }
 
-    /// Is it worth having so many chunks rather than half of them? What that saves are bytes that would else be saved by
-    /// computing something again, which moves about three times as many; it costs adding up so many more sums.
+    /// Is it worth having this number of chunks rather than half of it? The saved bytes would otherwise be
+    /// saved by recomputation, which moves about three times as many; it costs adding up so many more sums.
     pub(crate) fn is_worth(&self, chunks: usize) -> bool {
         let added = self
             .nodes
@@ -131,10 +131,10 @@ impl Chunking {
         chunks <= self.rows && 3 * (self.bytes / chunks) >= costs
     }
 
-    /// The graph with so many chunks, and for its nodes those of the graph as it was given that they are of.
+    /// The graph with this number of chunks, and for each of its nodes the original node.
     ///
     /// # Errors
-    /// Those of [`Graph::push`].
+    /// The errors of [`Graph::push`].
     pub(crate) fn by_chunks(&self, chunks: usize) -> Result<(Graph, Vec<usize>), OpError> {
         let mut out = Rewriting::new(&self.graph)?;
         let of_chunks: BTreeSet<usize> = self.nodes.iter().map(|node| node.at).collect();
@@ -155,7 +155,7 @@ impl Chunking {
         Ok((graph, origins))
     }
 
-    /// Appends the chunks, one behind the other, and what comes of them together.
+    /// Appends the chunks, one behind the other, and the nodes that join their results.
     fn emit(&self, chunks: usize, out: &mut Rewriting) -> Result<(), OpError> {
         let size = self.rows.div_ceil(chunks.max(1)).max(1);
         let mut joined: HashMap<usize, Vec<ValueId>> = HashMap::new();
@@ -271,7 +271,7 @@ fn slice(dim: usize, start: usize, end: usize) -> Slice {
     }
 }
 
-/// What sums of results of a type are made in: halves in single precision.
+/// The dtype for sums of results of a type: halves in single precision.
 fn summed(ty: &TensorType) -> TensorType {
     let dtype = match ty.dtype {
         DType::F16 | DType::BF16 => DType::F32,
@@ -431,7 +431,7 @@ impl<'a> Region<'a> {
         })
     }
 
-    /// Finds what the chunks read and is computed behind the product; `None` if that follows from a chunk, or writes over
+    /// Finds nodes behind the product that the chunks read. `None` if one follows from a chunk, or writes over
     /// something.
     fn find_before(&mut self, product: usize) -> Option<()> {
         let of_chunks: BTreeSet<usize> = self.nodes.iter().map(|node| node.at).collect();
@@ -469,7 +469,7 @@ mod tests {
     const ROWS: usize = 480;
     const CLASSES: usize = 1000;
 
-    /// A product of `[2, 24, 8]` in a dtype, the mean of its rows' losses, and the gradients of what is multiplied.
+    /// A product of `[2, 24, 8]` in a dtype, the mean of its rows' losses, and the gradients of the factors.
     fn head(dtype: DType, has_bias: bool) -> Result<(Graph, ValueId), OpError> {
         let mut g = Graph::new();
         let x = g.input(TensorType::new([2, ROWS / 2, 8], DType::F32))?;

@@ -1,4 +1,4 @@
-//! What a runtime does whose devices have no element type in common, to compare with.
+//! A runtime whose devices have no common dtype, for comparison.
 
 use std::collections::HashMap;
 
@@ -7,12 +7,12 @@ use rustorch_ir::{DType, Graph, OpError, ValueId};
 use rustorch_runtime::DeviceType;
 use smallvec::SmallVec;
 
-/// `graph`, whose nodes run on `devices`, with casts put in wherever a computed `f32` value goes
-/// from one device to another: to `dtype` where it comes from, and back where it goes to. Nodes
-/// are pinned to their devices. Inputs, states and views of those are read as they are.
+/// `graph` with its nodes on `devices`, and casts for every computed `f32` value that goes from one device to
+/// another: to `dtype` where it comes from, and back where it goes to. Nodes are pinned to their devices.
+/// Inputs, states and views of those are read as they are.
 ///
 /// # Errors
-/// Those of [`Graph::push`].
+/// The errors of [`Graph::push`].
 pub(crate) fn converting(
     graph: &Graph,
     devices: &[DeviceType],

@@ -19,7 +19,9 @@ impl Tensor {
     /// The elements `data`, in row-major order, as a tensor of `shape`.
     ///
     /// # Errors
-    /// Another number of elements than the shape has; the host is out of memory.
+    /// Fails unless the number of elements matches the shape, or if the host is out of memory.
+    #[doc(alias = "from_numpy")]
+    #[doc(alias = "frombuffer")]
     pub fn from_slice<T: Element>(data: &[T], shape: impl IntoShape) -> RusTorchResult<Self> {
         const NAME: &str = "from_slice";
         let ty = type_of(NAME, data, &shape.into_shape()[..])?;
@@ -35,7 +37,10 @@ impl Tensor {
     /// [`Tensor::from_slice`] of a vector, whose memory becomes the tensor's.
     ///
     /// # Errors
-    /// Another number of elements than the shape has.
+    /// Fails unless the number of elements matches the shape.
+    #[doc(alias = "from_numpy")]
+    #[doc(alias = "frombuffer")]
+    #[doc(alias = "from_blob")]
     pub fn from_vec<T: Element>(data: Vec<T>, shape: impl IntoShape) -> RusTorchResult<Self> {
         let ty = type_of("from_vec", &data, &shape.into_shape()[..])?;
         let buffer = HostBuffer::borrowed(Elements(data));
@@ -43,11 +48,11 @@ impl Tensor {
         Self::created(T::DTYPE, view)
     }
 
-    /// A tensor of a whole storage: its bytes are the elements in row-major order. This is
-    /// how weights in a block format come in.
+    /// A tensor of a whole storage, whose bytes are the elements in row-major order. Weights in a
+    /// block format are made this way.
     ///
     /// # Errors
-    /// The storage does not hold exactly the bytes of this shape and dtype.
+    /// Fails if the storage does not hold exactly the bytes of this shape and dtype.
     pub fn from_storage(
         storage: Storage,
         shape: impl IntoShape,
@@ -67,10 +72,10 @@ impl Tensor {
         Self::created(dtype, View::whole(storage, &ty.shape))
     }
 
-    /// The elements that `element` gives for each index, in row-major order.
+    /// A tensor whose elements `element` computes from each index, in row-major order.
     ///
     /// # Errors
-    /// A shape that no memory could hold.
+    /// Fails for a shape too large for memory.
     pub fn from_fn<T: Element>(
         shape: impl IntoShape,
         mut element: impl FnMut(&[usize]) -> T,
@@ -98,7 +103,8 @@ impl Tensor {
     /// One number as a tensor of rank 0.
     ///
     /// # Errors
-    /// A block format.
+    /// Fails for a block format.
+    #[doc(alias = "scalar_tensor")]
     pub fn scalar(value: impl Number, dtype: DType) -> RusTorchResult<Self> {
         Self::full([], value, dtype)
     }
@@ -106,7 +112,7 @@ impl Tensor {
     /// A tensor of one value.
     ///
     /// # Errors
-    /// A shape that no memory could hold; a value that is not in the dtype's range; a block format.
+    /// Fails for a shape too large for memory, a value out of the dtype's range, or a block format.
     pub fn full(shape: impl IntoShape, value: impl Number, dtype: DType) -> RusTorchResult<Self> {
         Self::filled("full", &shape.into_shape()[..], value.to_number(), dtype)
     }
@@ -137,7 +143,7 @@ impl Tensor {
     /// A tensor of zeros.
     ///
     /// # Errors
-    /// As [`Tensor::full`].
+    /// The same errors as [`Tensor::full`].
     pub fn zeros(shape: impl IntoShape, dtype: DType) -> RusTorchResult<Self> {
         Self::filled("zeros", &shape.into_shape()[..], Scalar::Int(0), dtype)
     }
@@ -145,15 +151,15 @@ impl Tensor {
     /// A tensor of ones.
     ///
     /// # Errors
-    /// As [`Tensor::full`].
+    /// The same errors as [`Tensor::full`].
     pub fn ones(shape: impl IntoShape, dtype: DType) -> RusTorchResult<Self> {
         Self::filled("ones", &shape.into_shape()[..], Scalar::Int(1), dtype)
     }
 
-    /// A tensor whose elements are for others to write: zeros, as there are no undefined ones here.
+    /// A tensor to be overwritten: zeros, since memory is never uninitialised here.
     ///
     /// # Errors
-    /// As [`Tensor::full`].
+    /// The same errors as [`Tensor::full`].
     pub fn empty(shape: impl IntoShape, dtype: DType) -> RusTorchResult<Self> {
         Self::filled("empty", &shape.into_shape()[..], Scalar::Int(0), dtype)
     }
@@ -161,7 +167,7 @@ impl Tensor {
     /// One value in this tensor's shape and dtype.
     ///
     /// # Errors
-    /// A block format.
+    /// Fails for a block format.
     pub fn full_like(&self, value: impl Number) -> RusTorchResult<Self> {
         Self::filled("full_like", self.shape(), value.to_number(), self.dtype())
     }
@@ -169,7 +175,7 @@ impl Tensor {
     /// [`Tensor::full_like`] in another dtype.
     ///
     /// # Errors
-    /// As [`Tensor::full`].
+    /// The same errors as [`Tensor::full`].
     pub fn full_like_with(&self, value: impl Number, dtype: DType) -> RusTorchResult<Self> {
         Self::filled("full_like", self.shape(), value.to_number(), dtype)
     }
@@ -177,7 +183,7 @@ impl Tensor {
     /// One value, a number or a tensor of rank 0, in this tensor's shape and dtype.
     ///
     /// # Errors
-    /// A value of a higher rank; a number that is not in the dtype's range; a block format.
+    /// Fails for a value of a higher rank, a number out of the dtype's range, or a block format.
     pub fn fill(&self, value: impl AsOperand) -> RusTorchResult<Self> {
         const NAME: &str = "fill";
         match value.as_operand()? {
@@ -195,7 +201,7 @@ impl Tensor {
     /// Zeros in this tensor's shape and dtype.
     ///
     /// # Errors
-    /// A block format.
+    /// Fails for a block format.
     pub fn zeros_like(&self) -> RusTorchResult<Self> {
         self.full_like(0)
     }
@@ -203,7 +209,7 @@ impl Tensor {
     /// Ones in this tensor's shape and dtype.
     ///
     /// # Errors
-    /// A block format.
+    /// Fails for a block format.
     pub fn ones_like(&self) -> RusTorchResult<Self> {
         self.full_like(1)
     }
@@ -211,7 +217,7 @@ impl Tensor {
     /// [`Tensor::empty`] in this tensor's shape and dtype.
     ///
     /// # Errors
-    /// A block format.
+    /// Fails for a block format.
     pub fn empty_like(&self) -> RusTorchResult<Self> {
         Self::empty(self.shape(), self.dtype())
     }
@@ -219,7 +225,7 @@ impl Tensor {
     /// [`Tensor::zeros_like`] in another dtype.
     ///
     /// # Errors
-    /// A block format.
+    /// Fails for a block format.
     pub fn zeros_like_with(&self, dtype: DType) -> RusTorchResult<Self> {
         self.full_like_with(0, dtype)
     }
@@ -227,7 +233,7 @@ impl Tensor {
     /// [`Tensor::ones_like`] in another dtype.
     ///
     /// # Errors
-    /// A block format.
+    /// Fails for a block format.
     pub fn ones_like_with(&self, dtype: DType) -> RusTorchResult<Self> {
         self.full_like_with(1, dtype)
     }
@@ -235,7 +241,7 @@ impl Tensor {
     /// [`Tensor::empty_like`] in another dtype.
     ///
     /// # Errors
-    /// A block format.
+    /// Fails for a block format.
     pub fn empty_like_with(&self, dtype: DType) -> RusTorchResult<Self> {
         Self::empty(self.shape(), dtype)
     }
@@ -243,7 +249,7 @@ impl Tensor {
     /// One value in another shape, in this tensor's dtype.
     ///
     /// # Errors
-    /// As [`Tensor::full`].
+    /// The same errors as [`Tensor::full`].
     pub fn new_full(&self, shape: impl IntoShape, value: impl Number) -> RusTorchResult<Self> {
         Self::filled(
             "new_full",
@@ -256,7 +262,7 @@ impl Tensor {
     /// Zeros in another shape, in this tensor's dtype.
     ///
     /// # Errors
-    /// As [`Tensor::full`].
+    /// The same errors as [`Tensor::full`].
     pub fn new_zeros(&self, shape: impl IntoShape) -> RusTorchResult<Self> {
         self.new_full(shape, 0)
     }
@@ -264,7 +270,7 @@ impl Tensor {
     /// Ones in another shape, in this tensor's dtype.
     ///
     /// # Errors
-    /// As [`Tensor::full`].
+    /// The same errors as [`Tensor::full`].
     pub fn new_ones(&self, shape: impl IntoShape) -> RusTorchResult<Self> {
         self.new_full(shape, 1)
     }
@@ -272,7 +278,7 @@ impl Tensor {
     /// [`Tensor::empty`] in another shape, in this tensor's dtype.
     ///
     /// # Errors
-    /// As [`Tensor::full`].
+    /// The same errors as [`Tensor::full`].
     pub fn new_empty(&self, shape: impl IntoShape) -> RusTorchResult<Self> {
         self.new_full(shape, 0)
     }
@@ -280,7 +286,8 @@ impl Tensor {
     /// Elements in another shape, converted to this tensor's dtype.
     ///
     /// # Errors
-    /// As [`Tensor::from_slice`]; a dtype that they are not converted to.
+    /// The same errors as [`Tensor::from_slice`]. Also fails for a dtype that the numbers cannot be
+    /// converted to.
     pub fn new_tensor<T: Element>(
         &self,
         data: &[T],
@@ -292,8 +299,9 @@ impl Tensor {
     /// `start`, `start + step`, … up to but without `end`, of shape `[⌈(end - start) / step⌉]`.
     ///
     /// # Errors
-    /// A step of 0, or one that leads away from `end`; bounds that are not finite; a dtype
-    /// that is neither integer nor float.
+    /// Fails for a step of 0, or for one that leads away from `end`. Also fails for bounds that are
+    /// not finite, or a dtype that is neither integer nor float.
+    #[doc(alias = "range")]
     pub fn arange(
         start: impl Number,
         end: impl Number,
@@ -315,11 +323,11 @@ impl Tensor {
         Self::apply("arange", arange, &[])
     }
 
-    /// `steps` numbers, evenly from `start` to `end`, both included. They are rounded to the dtype,
-    /// integers cut, the ends first.
+    /// `steps` numbers, evenly from `start` to `end`, both included. Elements are rounded to the
+    /// dtype, or truncated for integers, the ends first.
     ///
     /// # Errors
-    /// Booleans or a block format; a complex end of real numbers.
+    /// Fails for booleans, a block format, or a complex end with a real dtype.
     pub fn linspace(
         start: impl Number,
         end: impl Number,
@@ -338,7 +346,7 @@ impl Tensor {
     /// `base` to the power of each number of [`Tensor::linspace`]; PyTorch's default base is 10.
     ///
     /// # Errors
-    /// As [`Tensor::linspace`].
+    /// The same errors as [`Tensor::linspace`].
     pub fn logspace(
         start: impl Number,
         end: impl Number,
@@ -406,7 +414,7 @@ impl Tensor {
     /// The `n` × `n` identity matrix.
     ///
     /// # Errors
-    /// A matrix that no memory could hold; a block format.
+    /// Fails for a matrix too large for memory, or a block format.
     pub fn eye(n: usize, dtype: DType) -> RusTorchResult<Self> {
         Self::eye_of([n, n], dtype)
     }
@@ -414,7 +422,7 @@ impl Tensor {
     /// A matrix `[n, m]` with ones on its diagonal, 0 elsewhere: PyTorch's `eye(n, m)`.
     ///
     /// # Errors
-    /// As [`Tensor::eye`].
+    /// The same errors as [`Tensor::eye`].
     pub fn eye_of([n, m]: [usize; 2], dtype: DType) -> RusTorchResult<Self> {
         let line = |n: usize| Self::arange(0, n as i64, 1, DType::I64);
         line(n)?.unsqueeze(1)?.eq(&line(m)?)?.cast("eye", dtype)

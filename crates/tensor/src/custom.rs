@@ -1,4 +1,4 @@
-//! Operations that others define.
+//! Operations that users define.
 
 use rustorch_ir::ops::{Composite, Custom, Host, HostFunction, KernelLanguage};
 use rustorch_ir::{DType, Op, OpError, TensorType};
@@ -9,19 +9,19 @@ use crate::devices::{runtime, with_runtime};
 use crate::error::RusTorchResult;
 use crate::{Tensor, eval_all};
 
-/// What [`Tensor::check_kernels`] found on a device.
+/// The result of [`Tensor::check_kernels`] on a device.
 #[derive(Clone, PartialEq, Debug)]
 pub struct KernelCheck {
     /// The device.
     pub device: DeviceType,
-    /// The largest difference between an element of a result and what it is by definition.
+    /// The largest difference between an element of a result and its definition.
     pub largest_difference: f64,
 }
 
 #[track_calls]
 impl Tensor {
-    /// The `N` results of a composite operation that is defined elsewhere. It runs on every device,
-    /// as what it is made of, or by a kernel of its own where a backend has one.
+    /// The `N` results of a user-defined composite operation. It runs on every device, as its
+    /// parts, or by its own kernel where a backend has one.
     ///
     /// ```
     /// use rustorch_ir::ops::Composite;
@@ -52,7 +52,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// Operands that the operation refuses; another number of results than `N`.
+    /// Fails if the operation rejects the operands, or has another number of results than `N`.
     pub fn custom<const N: usize>(
         composite: impl Composite,
         inputs: &[&Self],
@@ -60,7 +60,7 @@ impl Tensor {
         Self::apply_all(composite.name(), Custom::new(composite), inputs)
     }
 
-    /// The `N` results of a function of the host's that is defined elsewhere. The processor runs it.
+    /// The `N` results of a user-defined function on the host. The CPU runs it.
     ///
     /// ```
     /// use rustorch_ir::ops::{HostArray, HostArrayMut, HostFunction};
@@ -95,7 +95,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// Operands that the function refuses; another number of results than `N`.
+    /// Fails if the function rejects the operands, or has another number of results than `N`.
     pub fn host_function<const N: usize>(
         function: impl HostFunction,
         inputs: &[&Self],
@@ -103,14 +103,17 @@ impl Tensor {
         Self::apply_all(function.name(), Host::new(function), inputs)
     }
 
-    /// Runs the kernels that a composite operation brings, on every device of the current
-    /// [`runtime`](crate::runtime()) that has one for such operands, and holds them to what the
-    /// operation is made of, within PyTorch's tolerances for the dtype. Writes outside of the results
-    /// are found (by `STORE` all, by pointer up to 4096 bytes away), reads are not. Empty where no device has a kernel.
+    /// Runs the kernels of a composite operation and compares them with its definition, within
+    /// PyTorch's tolerances for the dtype. It uses every device of the current
+    /// [`runtime`](crate::runtime()) that has a kernel for such operands. Writes outside the
+    /// results are found: all of those by `STORE`, and those by pointer up to 4096 bytes away.
+    /// Reads are not. Empty where no device has a kernel.
     ///
     /// # Errors
-    /// Operands that the operation refuses; another number of results than `N`; a kernel that cannot be compiled, with the line; one that
-    /// fails, writes outside of its results, or gives another result, with the element.
+    /// Fails if the operation rejects the operands, or has another number of results than `N`. Also
+    /// fails for a kernel that does not compile; the error names the line. Also fails for a kernel
+    /// that fails, writes outside its results, or gives another result; the error names the
+    /// element.
     pub fn check_kernels<const N: usize>(
         composite: impl Composite,
         inputs: &[&Self],
@@ -208,7 +211,7 @@ fn difference(
     Ok(differences.into_iter().fold(0.0, f64::max))
 }
 
-/// A type in which differences of a dtype can be told.
+/// A type in which differences of a dtype are exact.
 fn wide_of(dtype: DType) -> DType {
     match dtype {
         dtype if dtype.is_complex() => DType::Complex128,

@@ -1,4 +1,4 @@
-//! Which devices there are, and which of them compute.
+//! The machine's devices, and those in use.
 
 use std::cell::RefCell;
 use std::panic::resume_unwind;
@@ -12,15 +12,15 @@ use crate::preferences::prefer;
 /// Set to anything but `0` or `false`, it leaves all devices out but the processor.
 const DISABLE_GPU: &str = "RUSTORCH_DISABLE_GPU";
 
-/// What was found on this machine.
+/// The devices found on this machine.
 pub struct Discovered {
     /// The devices.
     pub backends: Vec<Arc<dyn Backend>>,
-    /// The kinds of which there are none, with the reasons.
+    /// Missing kinds of devices, with the reasons.
     pub absent: Vec<Absent>,
 }
 
-/// What devices are opened with.
+/// Options for opening devices.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeviceOptions {
     threads: usize,
@@ -29,7 +29,7 @@ pub struct DeviceOptions {
 }
 
 impl DeviceOptions {
-    /// The processor works with `threads` threads, 0 for as many as it has physical cores.
+    /// Number of CPU threads; 0 stands for the number of physical cores.
     pub fn new(threads: usize) -> Self {
         Self {
             threads,
@@ -38,7 +38,7 @@ impl DeviceOptions {
         }
     }
 
-    /// Core ML computes in this precision, on these units.
+    /// Precision and compute units of Core ML.
     #[cfg(feature = "coreml")]
     #[must_use]
     pub fn with_coreml(self, coreml: rustorch_coreml::Options) -> Self {
@@ -124,9 +124,9 @@ fn opencl() -> Found {
     left_out("opencl")
 }
 
-/// Looks for every device of this machine.
+/// Finds all devices of this machine.
 ///
-/// With `RUSTORCH_DISABLE_GPU` set, the processor is all there is.
+/// With `RUSTORCH_DISABLE_GPU` set, it finds the CPU only.
 pub fn discover(options: DeviceOptions) -> Discovered {
     find(options, is_set(std::env::var(DISABLE_GPU).ok().as_deref()))
 }
@@ -145,7 +145,7 @@ fn find(options: DeviceOptions, gpus_disabled: bool) -> Discovered {
     found
 }
 
-/// What is found of each kind. Opening a device takes a while, so all are opened at once.
+/// The findings for each kind. Opening a device takes a while, so all are opened at once.
 fn find_kinds(options: DeviceOptions, gpus_disabled: bool) -> Vec<Found> {
     let find = |(name, devices): Kind| match gpus_disabled {
         true => Err(Absent::new(
@@ -162,7 +162,7 @@ fn find_kinds(options: DeviceOptions, gpus_disabled: bool) -> Vec<Found> {
     })
 }
 
-/// The processor and the reference, which are on every machine: no library is looked for.
+/// The CPU and the reference, which every machine has: no library is searched for.
 pub fn host(threads: usize) -> Vec<Arc<dyn Backend>> {
     vec![
         Arc::new(rustorch_cpu::Cpu::new(threads)),
@@ -171,11 +171,11 @@ pub fn host(threads: usize) -> Vec<Arc<dyn Backend>> {
 }
 
 /// Does a variable of this value switch something on?
-fn is_set(value: Option<&str>) -> bool {
+pub(crate) fn is_set(value: Option<&str>) -> bool {
     !matches!(value, None | Some("" | "0" | "false"))
 }
 
-/// The devices that [`discover`] finds; the processor works with `threads` threads.
+/// The devices that [`discover`] finds; the CPU works with `threads` threads.
 pub fn backends(threads: usize) -> Vec<Arc<dyn Backend>> {
     discover(DeviceOptions::new(threads)).backends
 }
@@ -183,7 +183,7 @@ pub fn backends(threads: usize) -> Vec<Arc<dyn Backend>> {
 /// The runtime of all devices.
 struct Global {
     runtime: Runtime,
-    /// What the features ask for.
+    /// The devices that the features select.
     routing: Routing,
     absent: Vec<Absent>,
 }
@@ -220,8 +220,8 @@ thread_local! {
     static CHOSEN: RefCell<Vec<(Runtime, Routing)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The runtime that this thread's tensors are computed by: that of the innermost
-/// [`with_runtime`], else one of all [`backends`], made when it is first needed.
+/// The runtime of this thread's tensors: that of the innermost [`with_runtime`], else a default one
+/// with all [`backends`], made when it is first needed.
 pub fn runtime() -> Runtime {
     current().0
 }
@@ -232,8 +232,8 @@ pub(crate) fn current() -> (Runtime, Routing) {
     chosen.unwrap_or_else(|| (global().clone(), global_routing()))
 }
 
-/// Calls `f`; what it evaluates on this thread is computed by `runtime`, on the devices that
-/// `routing` names.
+/// Calls `f`. Tensors that it evaluates on this thread are computed by `runtime`, on the devices
+/// that `routing` names.
 pub fn with_runtime<R>(runtime: &Runtime, routing: Routing, f: impl FnOnce() -> R) -> R {
     /// Ends the choice even if `f` panics.
     struct Restore;

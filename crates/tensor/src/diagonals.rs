@@ -1,6 +1,6 @@
 //! Diagonals and triangles of matrices.
 
-use rustorch_ir::ops::{Compare, CompareOp, Triangle, Where};
+use rustorch_ir::ops::{Compare, CompareOp, Contiguous, Triangle, Where};
 use rustorch_ir::{DType, OpError};
 use rustorch_macros::track_calls;
 
@@ -8,7 +8,7 @@ use crate::Tensor;
 use crate::dims::Integer;
 use crate::error::{RusTorchResult, require, with_room};
 
-/// Where a diagonal begins, and how long it is.
+/// Start and length of a diagonal.
 struct Diagonal {
     row: usize,
     column: usize,
@@ -29,7 +29,7 @@ impl Diagonal {
     }
 }
 
-/// Which places of a matrix are on the diagonal `offset` to the right of the main one.
+/// A mask of the diagonal `offset` to the right of the main one.
 fn places(
     name: &'static str,
     [rows, columns]: [usize; 2],
@@ -58,20 +58,20 @@ impl Tensor {
         Ok(sizes.ok_or_else(|| OpError::new(name, "rank 2 or more", self.ty()))?)
     }
 
-    /// The lower triangle of each matrix of the last two dimensions, up to the diagonal that is
-    /// `diagonal` to the right of the main one; 0 above.
+    /// The lower triangle of each matrix of the last two dimensions. It ends at the diagonal that
+    /// is `diagonal` to the right of the main one; other elements are 0.
     ///
     /// # Errors
-    /// Rank below 2; a block format.
+    /// Fails for rank below 2, or a block format.
     pub fn tril(&self, diagonal: impl Integer) -> RusTorchResult<Self> {
         self.triangle_of("tril", false, diagonal.to_isize())
     }
 
-    /// The upper triangle of each matrix of the last two dimensions, from the diagonal that is
-    /// `diagonal` to the right of the main one on; 0 below.
+    /// The upper triangle of each matrix of the last two dimensions. It begins at the diagonal that
+    /// is `diagonal` to the right of the main one; other elements are 0.
     ///
     /// # Errors
-    /// Rank below 2; a block format.
+    /// Fails for rank below 2, or a block format.
     pub fn triu(&self, diagonal: impl Integer) -> RusTorchResult<Self> {
         self.triangle_of("triu", true, diagonal.to_isize())
     }
@@ -92,7 +92,7 @@ impl Tensor {
     /// row.
     ///
     /// # Errors
-    /// A matrix whose places no memory could hold.
+    /// Fails for a matrix whose indices are too large for memory.
     pub fn tril_indices(rows: usize, columns: usize, offset: impl Integer) -> RusTorchResult<Self> {
         let offset = offset.to_isize();
         let count = lower_places(rows, columns, offset as i128);
@@ -106,7 +106,7 @@ impl Tensor {
     /// row.
     ///
     /// # Errors
-    /// A matrix whose places no memory could hold.
+    /// Fails for a matrix whose indices are too large for memory.
     pub fn triu_indices(rows: usize, columns: usize, offset: impl Integer) -> RusTorchResult<Self> {
         let offset = offset.to_isize();
         let below = lower_places(rows, columns, offset as i128 - 1);
@@ -137,11 +137,11 @@ impl Tensor {
         Self::from_vec(all, [2, count])
     }
 
-    /// The diagonal of a matrix of two dimensions, `offset` to the right of the main one, as a
-    /// new last dimension in their place. A view.
+    /// The diagonal of a matrix of two dimensions, `offset` to the right of the main one. The
+    /// diagonal becomes a new last dimension. A view.
     ///
     /// # Errors
-    /// There are no such dimensions, or they are the same; a block format.
+    /// Fails if a dimension does not exist, or both are the same, or for a block format.
     pub fn diagonal(
         &self,
         offset: impl Integer,
@@ -181,11 +181,12 @@ impl Tensor {
         })
     }
 
-    /// Matrices of two new dimensions `dim1` and `dim2` whose diagonals, `offset` to the right of
-    /// the main one, are the last dimension; 0 elsewhere.
+    /// Matrices of two new dimensions `dim1` and `dim2`. Their diagonals, `offset` to the right of the main
+    /// one, are the last dimension; 0 elsewhere.
     ///
     /// # Errors
-    /// Rank 0; there are no such dimensions, or they are the same; a block format.
+    /// Fails for rank 0, or if a dimension does not exist, or both are the same. Also fails for a
+    /// block format.
     pub fn diag_embed(
         &self,
         offset: impl Integer,
@@ -241,16 +242,19 @@ impl Tensor {
         lines.kept_where(name, &places(name, sizes, offset)?)
     }
 
-    /// The matrix with a vector on its diagonal, or a matrix's diagonal.
+    /// The matrix with a vector on its diagonal, or a copy of a matrix's diagonal.
     ///
     /// # Errors
-    /// Another rank; a block format.
+    /// Fails for an unsupported rank, or a block format.
     pub fn diag(&self, offset: impl Integer) -> RusTorchResult<Self> {
         let offset = offset.to_isize();
         const NAME: &str = "diag";
         match self.rank() {
             1 => self.on_diagonal(NAME, offset, [0, 1]),
-            2 => self.diagonal_of(NAME, offset, [0, 1]),
+            2 => {
+                let diagonal = self.diagonal_of(NAME, offset, [0, 1])?;
+                Self::apply(NAME, Contiguous, &[&diagonal])
+            }
             _ => Err(OpError::new(NAME, "rank 1 or 2", self.ty()).into()),
         }
     }
@@ -258,26 +262,26 @@ impl Tensor {
     /// The matrix with all elements, in row-major order, on its diagonal.
     ///
     /// # Errors
-    /// A block format.
+    /// Fails for a block format.
     pub fn diagflat(&self, offset: impl Integer) -> RusTorchResult<Self> {
         self.ravel()?
             .on_diagonal("diagflat", offset.to_isize(), [0, 1])
     }
 
-    /// The sum of a matrix's diagonal; of integers and booleans an `i64`.
+    /// The sum of a matrix's diagonal; an `i64` for integers and booleans.
     ///
     /// # Errors
-    /// Another rank; a block format.
+    /// Fails for an unsupported rank, or a block format.
     pub fn trace(&self) -> RusTorchResult<Self> {
         require("trace", self.rank() == 2, "a matrix", self.ty())?;
         self.diagonal_of("trace", 0, [0, 1])?.sum(0, false)
     }
 
-    /// A copy with `source`, of the shape of [`Tensor::diagonal`] with the same arguments and converted
-    /// to this dtype, on that diagonal.
+    /// A copy with `source` on its diagonal, converted to this dtype. `source` has the shape of
+    /// [`Tensor::diagonal`] with the same arguments.
     ///
     /// # Errors
-    /// As [`Tensor::diagonal`]; another source.
+    /// The same errors as [`Tensor::diagonal`]. Also fails for an unsupported source.
     pub fn diagonal_scatter(
         &self,
         source: &Self,
@@ -290,7 +294,7 @@ impl Tensor {
         let there = self.diagonal_of(NAME, offset, [dim1.to_isize(), dim2.to_isize()])?;
         let source = self.source(NAME, source, there.shape())?;
         if source.numel() == 0 {
-            return Ok(self.clone());
+            return Self::apply(NAME, Contiguous, &[self]);
         }
         let planes = self.movedim((dim1, dim2), (-2, -1))?;
         let sizes = planes.matrices(NAME)?;

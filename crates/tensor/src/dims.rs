@@ -16,7 +16,7 @@ use crate::error::{RusTorchResult, require};
             from the end"
 )]
 pub trait Integer: Copy {
-    /// The integer; what `isize` does not hold becomes one that no dimension has.
+    /// The integer. A number that `isize` cannot hold becomes a dimension that never exists.
     fn to_isize(self) -> isize;
 }
 
@@ -33,14 +33,14 @@ macro_rules! integers {
 
 integers!(usize, isize, i32, i64, u32);
 
-/// A dimension, or `None`: what that means is said by each method.
+/// A dimension, or `None`, whose meaning each method defines.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no dimension",
     label = "expected an integer, or `None`",
     note = "one dimension is an integer, negative ones count from the end; `None` stands for none"
 )]
 pub trait OptionalDim {
-    /// The dimension, if there is one.
+    /// The dimension, if it exists.
     fn to_dim(self) -> Option<isize>;
 }
 
@@ -56,7 +56,7 @@ impl OptionalDim for Option<isize> {
     }
 }
 
-/// Which dimensions: one, several, or all. Made of what is [`IntoDims`].
+/// A choice of dimensions: one, several, or all. An [`IntoDims`] makes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dims(Option<SmallVec<[isize; 6]>>);
 
@@ -97,12 +97,12 @@ impl Dims {
         self.0.is_none()
     }
 
-    /// As they were given, nothing if they are all.
+    /// The given dimensions; none if it is all.
     pub(crate) fn given(&self) -> &[isize] {
         self.0.as_deref().unwrap_or_default()
     }
 
-    /// As indices for a tensor of this rank; one may come several times.
+    /// Indices for a tensor of this rank; one may come several times.
     pub(crate) fn each(&self, op: &'static str, rank: usize) -> RusTorchResult<Vec<usize>> {
         let Some(dims) = &self.0 else {
             return Ok((0..rank).collect());
@@ -111,7 +111,7 @@ impl Dims {
         dims.iter().map(index).collect()
     }
 
-    /// As indices for a tensor of this rank, in the order that they were given in.
+    /// Indices for a tensor of this rank, in the given order.
     pub(crate) fn listed(
         &self,
         op: &'static str,
@@ -125,7 +125,7 @@ impl Dims {
         Ok(indices.into_iter().filter(|&dim| dim < rank).collect())
     }
 
-    /// As rising indices for a tensor of this rank. One of rank 0 has none, but answers to 0 and -1.
+    /// Increasing indices for a tensor of this rank. One of rank 0 has none, but answers to 0 and -1.
     pub(crate) fn resolve(
         &self,
         op: &'static str,
@@ -137,12 +137,12 @@ impl Dims {
     }
 }
 
-/// Sizes of dimensions, in which −1 stands for what follows from the tensor. Made of what is
-/// [`IntoSizes`].
+/// Sizes of dimensions; −1 stands for the size that follows from the tensor. An [`IntoSizes`] makes
+/// it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sizes(SmallVec<[isize; 6]>);
 
-/// The size of one dimension: an integer, or `()` for what −1 stands for.
+/// The size of one dimension: an integer, or `()` for −1.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no size",
     label = "expected an integer, `-1` or `()`",
@@ -227,8 +227,8 @@ impl IntoShape for usize {
     }
 }
 
-/// One line for each kind of list: the generic type and item of its elements, the trait, what is made of a
-/// slice.
+/// One line for each kind of list: the generic type and item of its elements, the trait, and the value
+/// built from a slice.
 macro_rules! lists {
     ($([$($T:ident: $Bound:ident)?] $Item:ty => $List:ident::$method:ident, |$slice:ident| $made:expr, $Made:ty;)*) => {
         $(impl<$($T: $Bound)?> $List for &[$Item] {
@@ -326,7 +326,7 @@ impl Sizes {
         &self.0
     }
 
-    /// A shape of `elements`: −1 is what the other sizes leave.
+    /// A shape of `elements`: −1 stands for the size that the others leave.
     pub(crate) fn infer(&self, op: &'static str, elements: usize) -> RusTorchResult<Shape> {
         let unfit = || {
             let expected = format_args!("a shape of {elements} elements, at most one size -1");

@@ -1,28 +1,34 @@
-//! Printing, as PyTorch prints.
+//! Printing in PyTorch's format.
 
 use std::fmt::{self, Write};
+use std::ops::Range;
 
 use num_complex::Complex64;
-use rustorch_ir::DType;
+use rustorch_ir::ops::Embedding;
+use rustorch_ir::{DType, OpKind};
 
 use crate::error::RusTorchResult;
+use crate::history::{ByKey, History};
+use crate::value::{Pending, State};
 use crate::{Tensor, call};
 
+/// The name that errors say.
+const NAME: &str = "display";
 /// Digits after the point.
 const PRECISION: usize = 4;
 /// Tensors of more elements are abridged,
 const THRESHOLD: usize = 1000;
-/// to so many at each end of a dimension.
+/// to this number at each end of a dimension.
 const EDGE: usize = 3;
 /// Lines are broken here.
 const LINE_WIDTH: usize = 80;
-/// What every line but the first is indented by: the length of `tensor(`.
+/// The indentation of every line but the first: the length of `tensor(`.
 const INDENT: usize = 7;
 
-/// Prints the values, computing them first. What cannot be computed prints its error.
+/// Prints the values, computing them first. A tensor that cannot be computed prints its error.
 impl fmt::Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let _call = call::enter_unseen("display");
+        let _call = call::enter_unseen(NAME);
         match Printed::new(self) {
             Ok(printed) => f.write_str(&printed.text()),
             Err(e) => write!(
@@ -35,19 +41,19 @@ impl fmt::Display for Tensor {
     }
 }
 
-/// As [`fmt::Display`].
+/// The same as [`fmt::Display`].
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// What is printed of a tensor.
+/// The printed part of a tensor.
 struct Printed<'a> {
     tensor: &'a Tensor,
-    /// The sizes of what is left after abridging.
+    /// The sizes after abridging.
     dims: Vec<usize>,
-    /// Each element of that.
+    /// Each element that is shown.
     elements: Vec<String>,
 }
 
@@ -101,7 +107,7 @@ impl<'a> Printed<'a> {
         text
     }
 
-    /// Appends the elements of dimension `depth` and what is inside it.
+    /// Appends the elements of dimension `depth` and of the dimensions inside it.
     fn nested(&self, text: &mut String, depth: usize, elements: &[String]) {
         let Some(&size) = self.dims.get(depth) else {
             text.push_str(&elements[0]);
@@ -150,25 +156,82 @@ fn printable(dtype: DType) -> DType {
 /// The elements that are printed, in the dtype that they are read as. Nothing else of a large tensor is converted or
 /// read.
 fn shown(tensor: &Tensor) -> RusTorchResult<Tensor> {
-    let printed = |x: &Tensor| x.cast("display", printable(x.dtype()));
-    match tensor.dtype().is_block() {
-        // Blocks have no slices.
-        true => abridge(&printed(tensor)?),
-        false => printed(&abridge(tensor)?),
+    let shown = match tensor.shape() {
+        _ if tensor.numel() <= THRESHOLD => tensor.clone(),
+        [rows @ .., width] if tensor.dtype().is_block() => {
+            let shown = rows_of_blocks(tensor, rows, *width)?;
+            abridge(&shown, rows.len()..tensor.rank())?
+        }
+        _ => match of_constants(tensor)? {
+            Some(shown) => shown,
+            None => abridge(tensor, 0..tensor.rank())?,
+        },
+    };
+    shown.cast(NAME, printable(tensor.dtype()))
+}
+
+/// The rows that are printed of a tensor of blocks, which has no slices.
+fn rows_of_blocks(tensor: &Tensor, rows: &[usize], width: usize) -> RusTorchResult<Tensor> {
+    let count: usize = rows.iter().product();
+    let all = Tensor::arange(0, count as i64, 1, DType::I64)?.reshape(rows)?;
+    let table = tensor.reshape([count, width])?;
+    let dtype = DType::F32;
+    Tensor::apply(
+        NAME,
+        Embedding { dtype },
+        &[&table, &abridge(&all, 0..rows.len())?],
+    )
+}
+
+/// Only the ends of a large tensor that is still to be computed by elementwise operations of constants: they are
+/// repeated on the ends of these. `None` for others.
+fn of_constants(tensor: &Tensor) -> RusTorchResult<Option<Tensor>> {
+    let history = History::of([tensor.value()].into_iter());
+    let mut ends: ByKey<Tensor> = ByKey::default();
+    for (value, state) in &history.leaves {
+        match state {
+            State::Scalar(_) => ends.insert(value.key(), Tensor::of(value.clone(), None)),
+            _ => return Ok(None),
+        };
+    }
+    for (results, pending) in &history.nodes {
+        let shown = match pending.op.kind() {
+            kind if kind.is_elementwise() => {
+                let inputs = pending.inputs.iter().filter_map(|x| ends.get(&x.key()));
+                Tensor::again(pending, &inputs.collect::<Vec<_>>())?
+            }
+            _ if shows_constant(pending) => {
+                let whole = Tensor::of(results[0].clone(), None);
+                abridge(&whole, 0..whole.rank())?
+            }
+            _ => return Ok(None),
+        };
+        ends.insert(results[0].key(), shown);
+    }
+    Ok(ends.remove(&tensor.value().key()))
+}
+
+/// Is it a constant, or a view of one?
+fn shows_constant(pending: &Pending) -> bool {
+    match pending.op.kind() {
+        OpKind::Full | OpKind::Arange => true,
+        _ if pending.is_look() => {
+            let viewed = pending.inputs[0].pending();
+            viewed.is_some_and(|viewed| shows_constant(&viewed))
+        }
+        _ => false,
     }
 }
 
-/// Only the ends of the dimensions of a large tensor.
-fn abridge(tensor: &Tensor) -> RusTorchResult<Tensor> {
+/// Only the ends of some dimensions of a large tensor.
+fn abridge(tensor: &Tensor, dims: Range<usize>) -> RusTorchResult<Tensor> {
     let mut shown = tensor.clone();
-    if tensor.numel() > THRESHOLD {
-        for dim in 0..tensor.rank() {
-            let (size, dim) = (tensor.shape()[dim], dim as isize);
-            if size > 2 * EDGE {
-                let first = shown.narrow(dim, 0, EDGE)?;
-                let last = shown.narrow(dim, size - EDGE, EDGE)?;
-                shown = Tensor::cat(&[&first, &last], dim)?;
-            }
+    for dim in dims {
+        let (size, dim) = (tensor.shape()[dim], dim as isize);
+        if size > 2 * EDGE {
+            let first = shown.narrow(dim, 0, EDGE)?;
+            let last = shown.narrow(dim, size - EDGE, EDGE)?;
+            shown = Tensor::cat(&[&first, &last], dim)?;
         }
     }
     Ok(shown)
@@ -203,7 +266,7 @@ fn complex(values: &[Complex64]) -> Vec<String> {
         .collect()
 }
 
-/// How all floats of a tensor are written.
+/// Style of all floats of a tensor.
 #[derive(Clone, Copy)]
 enum Style {
     /// `2.`

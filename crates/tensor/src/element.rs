@@ -1,4 +1,4 @@
-//! Rust's types for the elements of tensors.
+//! Rust types of tensor elements.
 
 use bytemuck::{CheckedBitPattern, NoUninit};
 use half::{bf16, f16};
@@ -12,7 +12,7 @@ pub trait Element:
     /// The dtype.
     const DTYPE: DType;
 
-    /// The element that `bytes`, in the machine's byte order, hold.
+    /// The element in `bytes`, in the machine's byte order.
     fn from_bytes(bytes: &[u8]) -> Self;
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong with tensors.
+//! Errors of tensors.
 
 use std::fmt;
 
@@ -10,31 +10,29 @@ use crate::call;
 /// The result of an operation on tensors.
 pub type RusTorchResult<T> = Result<T, RusTorchError>;
 
-/// Why a tensor could not be made, read or computed.
+/// The reason why a tensor could not be made, read or computed.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RusTorchError {
-    /// The arguments do not fit the operation: which one, what it expected, what it got.
-    /// Found where the operation is called, not where it is computed.
+    /// The arguments do not fit the operation. The error has the operation, the expected and the
+    /// given arguments.
     #[error("{}", of_arguments(.error, *.call))]
     Op {
-        /// What does not fit.
+        /// Arguments that do not fit.
         error: OpError,
         /// The user's call, if it was one of a tensor's or module's methods.
         call: Option<Call>,
     },
-    /// A device failed and no other could take over, or a value was wrong that is only
-    /// known at run time, such as an index out of range.
+    /// A device failed and no other one could take over. Also a wrong value that is found only at
+    /// run time, such as an index out of range.
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// The computation could not be run.
     #[error(transparent)]
     Run(RunError),
-    /// The only copy of a tensor's elements was in the memory of a device that is lost, and they
-    /// cannot be computed again.
+    /// The only copy of a tensor's elements was in the memory of a lost device, and they cannot be recomputed.
     #[error(
-        "the only copy of a tensor {tensor}{} was lost with {device}, and how to compute it again is \
-         not known (Runtime::set_recipe_limit keeps that)",
+        "the only copy of a tensor {tensor}{} was lost with {device} and cannot be recomputed (Runtime::set_recipe_limit keeps what recomputing needs)",
         .op.map(|op| format!(", computed by {op},")).unwrap_or_default()
     )]
     DataLost {
@@ -48,7 +46,7 @@ pub enum RusTorchError {
     /// A device failed while tensors were updated from their old values, so that some are new and
     /// some are not.
     #[error(
-        "a tensor {tensor} was lost in the middle of its update, which cannot be run again: {during}"
+        "a tensor {tensor} was lost during an update that cannot be repeated; load it from a checkpoint: {during}"
     )]
     UpdateLost {
         /// Shape and dtype of the first of them.
@@ -56,16 +54,16 @@ pub enum RusTorchError {
         /// The failure.
         during: Box<DeviceError>,
     },
-    /// A device was asked for that is not there.
+    /// The requested device does not exist.
     #[error("{}{absent}", .call.map(|call| format!("{call}: ")).unwrap_or_default())]
     UnsupportedDevice {
-        /// What is not there, and why.
+        /// The missing feature, and the reason.
         absent: Absent,
         /// The user's call, if it was one of a tensor's or module's methods.
         call: Option<Call>,
     },
-    /// What an operator that gives no result, such as `+=`, would have failed with: told by whoever asks for
-    /// the tensor that it was to change.
+    /// The error of an operator that cannot return one, such as `+=`. The next use of the changed
+    /// tensor reports it.
     #[error("{call}: {error}")]
     Deferred {
         /// The operator, and where it stands.
@@ -73,12 +71,12 @@ pub enum RusTorchError {
         /// Why it failed.
         error: Box<Self>,
     },
-    /// The host has no memory for a tensor's elements.
-    #[error("{op}: the host has no {bytes} bytes of memory left")]
+    /// The host has too little memory for a tensor's elements.
+    #[error("{op}: the host cannot allocate {bytes} bytes; free memory or compute on less data")]
     OutOfMemory {
         /// The method that asked for them.
         op: &'static str,
-        /// How many.
+        /// Number of bytes.
         bytes: usize,
     },
 }
@@ -91,8 +89,8 @@ impl fmt::Debug for RusTorchError {
 }
 
 impl RusTorchError {
-    /// Is it a device's failure or absence, so that the same call may succeed on another one? Else it
-    /// is the caller's mistake.
+    /// Is it a device's failure or absence, so that the same call may succeed on another device?
+    /// Otherwise it is the caller's mistake.
     pub fn is_device_error(&self) -> bool {
         match self {
             Self::Op { .. } => false,
@@ -105,8 +103,7 @@ impl RusTorchError {
         }
     }
 
-    /// Were elements lost with a device, so that whoever knows how they came about has to make them
-    /// again?
+    /// Were elements lost with a device, so that their owner has to make them again?
     pub fn is_data_lost(&self) -> bool {
         match self {
             Self::DataLost { .. } | Self::UpdateLost { .. } => true,
@@ -153,7 +150,7 @@ fn of_arguments(error: &OpError, call: Option<Call>) -> String {
     }
 }
 
-/// An empty list with room for so many elements.
+/// An empty list with room for `count` elements.
 pub(crate) fn with_room<T>(op: &'static str, count: usize) -> RusTorchResult<Vec<T>> {
     let mut list = Vec::new();
     let bytes = count.saturating_mul(size_of::<T>());
@@ -162,7 +159,7 @@ pub(crate) fn with_room<T>(op: &'static str, count: usize) -> RusTorchResult<Vec
     Ok(list)
 }
 
-/// Fails unless a tensor's dtype is legal. Of 8-bit floats the error says what to do.
+/// Fails unless a tensor's dtype is legal. For 8-bit floats the error advises to cast.
 pub(crate) fn require_dtype(
     op: &'static str,
     is_legal: bool,

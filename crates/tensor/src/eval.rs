@@ -7,14 +7,17 @@ use half::{bf16, f16};
 use rustorch_ir::ops::AsStrided;
 use rustorch_ir::{DType, F8E4M3, F8E5M2, Layout, OpError, Scalar, TensorType};
 use rustorch_macros::track_calls;
-use rustorch_runtime::{HostBuffer, Outline, Results, Routing, RunError, Runtime, Storage};
+use rustorch_runtime::{Outline, Results, Routing, RunError, Runtime, Storage};
 use smallvec::SmallVec;
 
+use crate::autograd::is_grad_enabled;
 use crate::call;
 use crate::capture::{Capture, Leaves};
 use crate::devices::current;
+use crate::eager::is_eager;
 use crate::error::{RusTorchError, RusTorchResult, require};
 use crate::history::History;
+use crate::recording::is_recording;
 use crate::recovery::{Recipes, of_history, of_one, recover_from, recover_lost};
 use crate::tensor::settle;
 use crate::tree::Tree;
@@ -24,23 +27,26 @@ use crate::{Element, Tensor};
 /// Bytes that are read from a device at once.
 const READ_BYTES: usize = 256 * 1024;
 
-/// Computes several tensors together, so that what they share is computed once. Each then has
-/// its value and forgets how it was computed, and so does every tensor on the way that there is
-/// still a handle on, but for constants. Tracked handles ([`Tensor::requires_grad`]) keep how
-/// they were computed beside the value.
+/// Computes several tensors together, so that shared parts are computed only once. Each then has
+/// its value and drops its history. So does every other tensor in the computation with a live
+/// handle, except constants. Tracked handles ([`Tensor::requires_grad`]) keep their history beside
+/// the value.
 ///
 /// # Errors
-/// A placeholder among what they are computed from; a failure that no device could make
-/// good; a mistake only found at run time, such as an index out of range. Where a device
-/// [runs ahead](rustorch_runtime::Backend::runs_ahead), reading tells of such a mistake.
+/// Fails for tensors that depend on a placeholder. Also fails if no device could compute a result.
+/// Also fails for a mistake found only at run time, such as an index out of range.
+/// [runs ahead](rustorch_runtime::Backend::runs_ahead), reading reports such a mistake.
 #[track_calls]
 pub fn eval_all(tensors: &[&Tensor]) -> RusTorchResult<()> {
     settle(tensors)?;
     let result = eval_settled(tensors);
     if result.as_ref().is_err_and(|error| !error.is_device_error()) {
         // Where gradients are in play, a write that is a mistake goes on to be one.
+        let is_in_play = is_grad_enabled();
         for tensor in tensors {
-            let base = tensor.base().filter(|base| !base.is_changed());
+            let base = tensor
+                .base()
+                .filter(|base| !(is_in_play && base.is_changed()));
             base.iter().for_each(|base| base.forget(tensor.value()));
         }
     }
@@ -78,7 +84,7 @@ fn eval_tree(value: &Value, runtime: &Runtime, routing: Routing) -> RusTorchResu
         Some(root) => of_one(value, root, runtime),
         None => None,
     };
-    let runs_ahead = recipe.is_some();
+    let runs_ahead = recipe.is_some() && !is_eager();
     let result = runtime.run_outline(&tree.outline(), &tree.storages, routing, runs_ahead);
     if matches!(result, Err(RunError::DataLost { .. })) {
         // The long way finds out what was lost, and computes it again.
@@ -98,7 +104,7 @@ fn eval_tree(value: &Value, runtime: &Runtime, routing: Routing) -> RusTorchResu
     Ok(true)
 }
 
-/// Has a value show what it is a view of, if that is in memory, or a number; `false` otherwise.
+/// Makes a view show its base, if that is in memory, or a number; `false` otherwise.
 fn show(value: &Value) -> RusTorchResult<bool> {
     if let Some(viewed) = value.viewed() {
         if let State::Scalar(number) = viewed.state() {
@@ -110,8 +116,8 @@ fn show(value: &Value) -> RusTorchResult<bool> {
 }
 
 /// [`eval_all`] by whoever runs graphs, for `runtime`; again, if something that was lost with a
-/// device has to be computed again first. Who runs them is told whether devices may go on behind
-/// the caller's back, since everything that they compute can be computed again.
+/// device has to be computed again first. The runner learns whether devices may run ahead of the caller, since
+/// everything that they compute can be recomputed.
 pub(crate) fn eval_with(
     tensors: &[&Tensor],
     runtime: &Runtime,
@@ -129,9 +135,9 @@ pub(crate) fn eval_with(
         }
     }
     while !pending.is_empty() {
-        let mut history = History::of(pending.iter().copied()).with_readers();
+        let (mut history, held) = History::computing(&pending);
         let leaves = Leaves::of(&history, runtime)?;
-        let capture = Capture::once(&history, &leaves, &pending)?;
+        let capture = Capture::once(&history, &leaves, &pending, held)?;
         let recipes = match runtime.keeps_recipes() {
             true => of_history(&history, runtime),
             false => Recipes::default(),
@@ -141,7 +147,7 @@ pub(crate) fn eval_with(
             recorded.or_else(call::entered)
         };
         let mut results = capture.results.iter();
-        let runs_ahead = results.all(|value| recipes.contains_key(&value.key()));
+        let runs_ahead = !is_eager() && results.all(|value| recipes.contains_key(&value.key()));
         match run(&capture.outline, &leaves.storages, runs_ahead) {
             Ok(storages) => {
                 keep_results(capture, &leaves, storages, recipes);
@@ -175,7 +181,7 @@ fn eval_each(values: Vec<Value>) {
     }
 }
 
-/// Puts what was computed in the place of histories.
+/// Puts computed results in the place of histories.
 fn keep_results(capture: Capture, leaves: &Leaves, storages: Results, mut recipes: Recipes) {
     for (input, recorded) in capture.written {
         let storage = &leaves.storages[input];
@@ -219,20 +225,18 @@ fn require_element<T: Element>(name: &'static str, ty: &TensorType) -> RusTorchR
     require(name, ty.dtype == dtype, expected, ty)
 }
 
-/// A number in memory of its own.
+/// A number in its own memory.
 fn number_alone(number: Scalar, ty: &TensorType) -> RusTorchResult<View> {
-    let bytes = number.to_bytes(ty.dtype);
-    let buffer = HostBuffer::copy_of(&bytes).ok_or(RusTorchError::OutOfMemory {
+    View::number(number, ty).ok_or(RusTorchError::OutOfMemory {
         op: "eval",
-        bytes: bytes.len(),
-    })?;
-    Ok(View::whole(Storage::from_host(buffer), &ty.shape))
+        bytes: number.to_bytes(ty.dtype).len(),
+    })
 }
 
 #[track_calls]
 impl Tensor {
-    /// Computes the value, if that was not done yet, and returns the tensor. Its history
-    /// is dropped.
+    /// Computes the value, unless it is computed already, and returns the tensor. Its history is
+    /// dropped.
     ///
     /// # Errors
     /// See [`eval_all`].
@@ -248,8 +252,8 @@ impl Tensor {
         Ok(self.value().view().ok_or_else(missing)?)
     }
 
-    /// The computed elements in row-major order as a storage of their own: the tensor's
-    /// storage if it shows all of it, else a copy. Waits for mistakes that are only found at run time.
+    /// The computed elements in row-major order as a storage: the tensor's own if it shows all of
+    /// it, else a copy. Waits for errors that are found only at run time.
     ///
     /// # Errors
     /// See [`eval_all`].
@@ -269,7 +273,7 @@ impl Tensor {
         }
     }
 
-    /// The elements of a view in memory, in memory of their own.
+    /// The elements of a view in memory, in their own memory.
     fn copied(&self, name: &'static str) -> RusTorchResult<Arc<View>> {
         let (runtime, routing) = current();
         recover_lost([self.value()].into_iter(), &runtime, routing)?;
@@ -295,13 +299,21 @@ impl Tensor {
     /// The elements in row-major order. `T` is the type of the tensor's dtype.
     ///
     /// # Errors
-    /// Another dtype than `T`'s (see [`Tensor::to_dtype`]); those of [`eval_all`].
+    /// Fails if the dtype is not `T`'s (see [`Tensor::to_dtype`]). Also the errors of [`eval_all`].
+    #[doc(alias = "tolist")]
+    #[doc(alias = "numpy")]
     pub fn to_vec<T: Element>(&self) -> RusTorchResult<Vec<T>> {
         self.read("to_vec")
     }
 
     fn read<T: Element>(&self, name: &'static str) -> RusTorchResult<Vec<T>> {
         require_element::<T>(name, self.ty())?;
+        if is_recording() {
+            tracing::warn!(
+                "{}: read while a step is recorded; every run of the step uses these values",
+                call::current(name)
+            );
+        }
         let (runtime, routing) = current();
         loop {
             let mut view = self.view_of_value()?;
@@ -317,12 +329,12 @@ impl Tensor {
         }
     }
 
-    /// The only element of a tensor of any rank, as PyTorch's `item`: a number of whatever real dtype
-    /// as `f64`, a boolean as 0 or 1.
+    /// The only element of a tensor of any rank, as `f64`: PyTorch's `item`. A boolean is 0 or 1.
     ///
     /// # Errors
-    /// More elements, or none; a complex number, a block format, or an integer that `f64` does not
-    /// hold exactly ([`Tensor::to_scalar`] reads these); those of [`eval_all`].
+    /// Fails if the tensor has not exactly one element. Also fails for a complex number, a block
+    /// format, or an integer that `f64` cannot hold ([`Tensor::to_scalar`] reads these). Also the
+    /// errors of [`eval_all`].
     pub fn item(&self) -> RusTorchResult<f64> {
         const NAME: &str = "item";
         Ok(match self.dtype() {
@@ -350,7 +362,9 @@ impl Tensor {
     /// The only element of a tensor of any rank. `T` is the type of the tensor's dtype.
     ///
     /// # Errors
-    /// More elements, or none; another dtype than `T`'s; those of [`eval_all`].
+    /// Fails if the tensor has not exactly one element, or if the dtype is not `T`'s. Also the
+    /// errors of [`eval_all`].
+    #[doc(alias = "tolist")]
     pub fn to_scalar<T: Element>(&self) -> RusTorchResult<T> {
         self.only("to_scalar")
     }
@@ -371,7 +385,7 @@ fn exact(name: &'static str, integer: impl Into<i128>) -> RusTorchResult<f64> {
     Ok(number)
 }
 
-/// What is read by another method than `item`.
+/// A value that is read by another method than `item`.
 fn unreal(name: &'static str, method: &str, ty: &TensorType) -> RusTorchError {
     OpError::new(
         name,

@@ -1,4 +1,4 @@
-//! Where tensors would be computed, and why.
+//! The device of each pending operation, and why.
 
 use rustorch_macros::track_calls;
 use rustorch_runtime::{Explanation, NodeNote};
@@ -12,9 +12,9 @@ use crate::value::{Pending, Value};
 
 #[track_calls]
 impl Tensor {
-    /// Where the operations that this tensor follows from would be computed now, why there, and which operands have
-    /// to be copied; none, if it is computed. Nothing is computed by asking. Operations that a method of another
-    /// name was made of stand behind that: `layer_norm: mean`.
+    /// The device of each operation that this tensor depends on, with the reason and the operands
+    /// to be copied. The list is empty if the tensor is computed. This computes nothing. Operations
+    /// inside a method of another name are shown after its name: `layer_norm: mean`.
     ///
     /// ```
     /// use rustorch_tensor::tensor;
@@ -28,13 +28,14 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// A placeholder among what it is computed from ([`Trace::executable`](crate::Trace::executable) explains those);
-    /// no device can run some operation.
+    /// Fails if it depends on a placeholder ([`Trace::executable`](crate::Trace::executable)
+    /// explains such tensors). Also fails if no device can run some operation.
     pub fn explain(&self) -> RusTorchResult<Vec<Explanation>> {
         let (runtime, routing) = current();
-        let history = History::of([self.value()].into_iter());
+        let asked = [self.value()];
+        let (history, held) = History::computing(&asked);
         let leaves = Leaves::of(&history, &runtime)?;
-        let capture = Capture::once(&history, &leaves, &[self.value()])?;
+        let capture = Capture::once(&history, &leaves, &asked, held)?;
         let graph = capture.outline.graph()?;
         let note = |node| {
             let recorded = leaves.pending(&history, node);
@@ -47,7 +48,7 @@ impl Tensor {
     }
 }
 
-/// What decided where an operation goes whose operands were moved to several devices.
+/// The operand that decided the device of an operation whose operands were moved to several devices.
 fn operands_apart(pending: &Pending) -> Option<String> {
     let pins = || pending.inputs.iter().map(Value::pin).enumerate();
     let mut moved = pins().filter_map(|(operand, pin)| Some((operand, pin?)));

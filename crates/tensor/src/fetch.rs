@@ -1,4 +1,4 @@
-//! Elements on their way to the host.
+//! Copies of elements to the host in the background.
 
 use rustorch_macros::track_calls;
 use rustorch_runtime::{Fetched, HostBuffer, Storage};
@@ -7,7 +7,7 @@ use crate::Tensor;
 use crate::devices::current;
 use crate::error::{RusTorchResult, require};
 
-/// A tensor's only element on its way to the host.
+/// A tensor's only element during its copy to the host.
 pub struct FetchedItem {
     tensor: Tensor,
     fetched: Fetched,
@@ -15,11 +15,13 @@ pub struct FetchedItem {
 
 #[track_calls]
 impl Tensor {
-    /// Begins to bring the only element of a tensor to the host, as PyTorch's `to("cpu", non_blocking=True)` does. What is
-    /// given to a device later does not delay it where the device can copy while it computes.
+    /// Starts to copy the only element of a tensor to the host, as PyTorch's
+    /// `to("cpu", non_blocking=True)` does. Later work does not delay it, if the device can copy
+    /// while it computes.
     ///
     /// # Errors
-    /// More elements, or none; those of [`eval_all`](crate::eval_all).
+    /// Fails if the tensor has not exactly one element. Also the errors of
+    /// [`eval_all`](crate::eval_all).
     pub fn fetch_item(&self) -> RusTorchResult<FetchedItem> {
         require("fetch_item", self.numel() == 1, "one element", self.ty())?;
         let storage = self.whole_storage()?;
@@ -35,7 +37,7 @@ impl FetchedItem {
     /// Waits for the element.
     ///
     /// # Errors
-    /// As [`Tensor::item`].
+    /// The same errors as [`Tensor::item`].
     pub fn item(self) -> RusTorchResult<f64> {
         let Self { tensor, fetched } = self;
         let mut bytes = vec![0; tensor.dtype().size().unwrap_or(0)];

@@ -1,8 +1,8 @@
-//! Discrete Fourier transforms, by the names of `torch.fft`.
+//! Discrete Fourier transforms, with the names of `torch.fft`.
 //!
-//! Integers are transformed as `f32`. `n`, or `s` of several dimensions, is how many numbers of a
-//! dimension are transformed: others are cut off, missing ones are zeros. Those of several dimensions
-//! are the last ones where no dimensions are named.
+//! Integers are transformed as `f32`. `n`, or `s` for several dimensions, is the length of the
+//! transform. Longer signals are cut, and shorter ones padded with zeros. Transforms of several
+//! dimensions use the last ones by default.
 
 use rustorch_ir::ops::{Fft, FftKind};
 use rustorch_ir::{DType, OpError};
@@ -13,20 +13,20 @@ use crate::error::{RusTorchResult, require};
 use crate::padding::PadMode;
 use crate::setting::setters;
 
-/// By what transforms of `n` numbers are divided.
+/// Normalisation of transforms of length `n`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FftNorm {
-    /// Inverse ones by `n`.
+    /// Divides the inverse transform by `n`.
     #[default]
     Backward,
-    /// Both by `√n`.
+    /// Divides both directions by `√n`.
     Ortho,
-    /// Forward ones by `n`.
+    /// Divides the forward transform by `n`.
     Forward,
 }
 
 impl FftNorm {
-    /// What a transform of `n` numbers is multiplied by.
+    /// The scale of a transform of `n` numbers.
     fn factor(self, forward: bool, n: usize) -> f64 {
         match (self, forward) {
             (Self::Ortho, _) => 1.0 / (n as f64).sqrt(),
@@ -58,7 +58,7 @@ impl Call {
         }
     }
 
-    /// Of complex numbers along dimensions of these sizes.
+    /// A transform of complex numbers along dimensions of these sizes.
     fn complex(self, x: &Tensor, dims: &[usize], sizes: &[usize]) -> RusTorchResult<Tensor> {
         let mut y = as_complex(self.name, x)?;
         let kind = if self.forward {
@@ -157,8 +157,8 @@ fn resized(name: &'static str, x: &Tensor, dim: usize, n: usize) -> RusTorchResu
     }
 }
 
-/// The dimensions that are meant, and how many numbers of each: those of `s`, or all. Of what becomes
-/// real the last dimension has nearly twice as many as are given.
+/// The dimensions that are meant, and how many numbers of each: those of `s`, or all. The last dimension of a
+/// real result has nearly twice as many numbers as the input.
 fn resolve(
     name: &'static str,
     x: &Tensor,
@@ -185,7 +185,7 @@ fn resolve(
     )?;
     let sizes: Vec<usize> = match s {
         Some(s) => {
-            let expected = "as many sizes as dimensions";
+            let expected = "one size for each dimension";
             require(
                 name,
                 s.len() == dims.len(),
@@ -211,7 +211,7 @@ macro_rules! transforms {
         $(#[doc = $doc]
         ///
         /// # Errors
-        /// There is no such dimension; nothing to transform; half precision.
+        /// Fails if the dimension does not exist, or for an empty signal or half precision.
         #[rustorch_macros::track_calls(fft)]
         pub fn $one(
             x: &Tensor,
@@ -265,20 +265,20 @@ transforms! {
     fft fft2 fftn = complex(true, false);
     "`y[k] = Σ x[j]·e^(+2πi·jk/n) / n` of real or complex numbers."
     ifft ifft2 ifftn = complex(false, false);
-    "The first `n/2 + 1` results of [`fft`] of real numbers, the others being their conjugates."
+    "The first `n/2 + 1` results of [`fft`] of real numbers; the others are their conjugates."
     rfft rfft2 rfftn = of_real(true, false);
-    "The real results of [`ifft`] of what the first `n/2 + 1` numbers stand for: the inverse of [`rfft`]."
+    "The real results of [`ifft`] from the first `n/2 + 1` numbers, whose conjugates are the others: the inverse of [`rfft`]."
     irfft irfft2 irfftn = to_real(false, true);
-    "The real results of [`fft`] of what the first `n/2 + 1` numbers stand for."
+    "The real results of [`fft`] from the first `n/2 + 1` numbers, whose conjugates are the others."
     hfft hfft2 hfftn = to_real(true, true);
     "The first `n/2 + 1` results of [`ifft`] of real numbers: the inverse of [`hfft`]."
     ihfft ihfft2 ihfftn = of_real(false, false);
 }
 
-/// The frequencies of [`fft`]'s results for numbers `d` apart, `[n]`: `[0, 1, …, −2, −1] / (d·n)`.
+/// The frequencies of [`fft`]'s results for samples `d` apart, `[n]`: `[0, 1, …, −2, −1] / (d·n)`.
 ///
 /// # Errors
-/// Other than floats.
+/// Fails for dtypes other than floats.
 #[track_calls(fft)]
 pub fn fftfreq(n: usize, d: f64, dtype: DType) -> RusTorchResult<Tensor> {
     let index = Tensor::arange(0, n as i64, 1, DType::F64)?;
@@ -290,7 +290,7 @@ pub fn fftfreq(n: usize, d: f64, dtype: DType) -> RusTorchResult<Tensor> {
 /// The frequencies of [`rfft`]'s results, `[n/2 + 1]`.
 ///
 /// # Errors
-/// As [`fftfreq`].
+/// The same errors as [`fftfreq`].
 #[track_calls(fft)]
 pub fn rfftfreq(n: usize, d: f64, dtype: DType) -> RusTorchResult<Tensor> {
     let place = Tensor::arange(0, (n / 2 + 1) as i64, 1, DType::F64)?;
@@ -308,19 +308,19 @@ fn frequencies(
     place.mul(1.0 / (n as f64 * d))?.cast(name, dtype)
 }
 
-/// The frequency 0 moved to the middle of dimensions, all if none are named.
+/// Moves the frequency 0 to the middle of dimensions, by default of all.
 ///
 /// # Errors
-/// There are no such dimensions.
+/// Fails if a dimension does not exist.
 #[track_calls(fft)]
 pub fn fftshift(x: &Tensor, dims: Option<&[isize]>) -> RusTorchResult<Tensor> {
     shifted("fft.fftshift", x, dims, |size| size / 2)
 }
 
-/// What [`fftshift`] moved, moved back.
+/// The inverse of [`fftshift`].
 ///
 /// # Errors
-/// There are no such dimensions.
+/// Fails if a dimension does not exist.
 #[track_calls(fft)]
 pub fn ifftshift(x: &Tensor, dims: Option<&[isize]>) -> RusTorchResult<Tensor> {
     shifted("fft.ifftshift", x, dims, |size| -(size / 2))
@@ -345,19 +345,19 @@ fn shifted(
 /// Parameters of [`Tensor::stft`] and [`Tensor::istft`] beside the window.
 #[derive(Clone, Debug)]
 pub struct Stft {
-    /// Numbers in each transform.
+    /// Length of each transform.
     pub n_fft: usize,
-    /// Numbers from one transform to the next; a quarter of `n_fft` if not given.
+    /// Distance between transforms (hop length); by default a quarter of `n_fft`.
     pub hop_length: Option<usize>,
-    /// Numbers in the window, which lies in the middle of `n_fft`; as many if not given.
+    /// Length of the window, which lies in the middle of `n_fft`; by default `n_fft`.
     pub win_length: Option<usize>,
-    /// Is the signal reflected at its ends, so that transform `t` is around its number `t · hop`?
+    /// Pads the signal at both ends, so that transform `t` is centred at index `t · hop`.
     pub center: bool,
-    /// What is around the signal then: its reflection, or zeros.
+    /// The padding around the signal: its reflection, or zeros.
     pub reflect: bool,
-    /// Are results divided by `√n_fft`?
+    /// Divides results by `√n_fft`.
     pub normalized: bool,
-    /// Are only the first `n_fft/2 + 1` frequencies given? PyTorch's default is yes for real signals.
+    /// Returns only the first `n_fft/2 + 1` frequencies. PyTorch's default is yes for real signals.
     pub onesided: bool,
 }
 
@@ -412,8 +412,8 @@ impl Stft {
 
 #[track_calls]
 impl Tensor {
-    /// Fourier transforms of a signal `[n]` or `[b, n]`, part by part, weighted by a window:
-    /// `[…, frequencies, parts]`, complex.
+    /// Short-time Fourier transform of a signal `[n]` or `[b, n]` with a window:
+    /// `[…, frequencies, frames]`, complex.
     ///
     /// ```
     /// use rustorch_ir::DType;
@@ -436,7 +436,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// Another shape or dtype; sizes that do not fit; a signal shorter than one part.
+    /// Fails for an unsupported shape or dtype, or sizes that do not fit. Also fails for a signal
+    /// shorter than one window.
     pub fn stft(&self, parameters: &Stft, window: Option<&Self>) -> RusTorchResult<Self> {
         const NAME: &str = "stft";
         let rank = self.rank();
@@ -478,12 +479,12 @@ impl Tensor {
         if rank == 1 { y.squeeze(0) } else { Ok(y) }
     }
 
-    /// The signal of which [`Tensor::stft`] with the same parameters gives this, `[…, frequencies,
-    /// parts]`, as near as can be: parts are added up and divided by the sum of squared windows. Its
-    /// length, if given, is cut, or filled with zeros. Real, unless `return_complex`.
+    /// The inverse of [`Tensor::stft`] with the same parameters, by least squares: the signal for
+    /// `[…, frequencies, frames]`. Frames are added up and divided by the sum of squared windows.
     ///
     /// # Errors
-    /// Another shape or dtype; sizes that do not fit; a window whose squares add up to 0 somewhere.
+    /// Fails for an unsupported shape or dtype, or sizes that do not fit. Also fails for a window
+    /// whose squares add up to 0 somewhere.
     pub fn istft(
         &self,
         parameters: &Stft,
@@ -566,7 +567,7 @@ fn around(x: &Tensor, count: usize, reflect: bool) -> RusTorchResult<Tensor> {
         return x.pad([count, count], 0);
     }
     let size = x.shape()[1];
-    let expected = format_args!("more than {count} numbers, to be reflected");
+    let expected = format_args!("more than {count} numbers, for the reflection");
     require("stft", count < size, expected, x.ty())?;
     x.pad([count, count], PadMode::Reflect)
 }

@@ -1,4 +1,4 @@
-//! How many elements are where.
+//! Counts of elements in bins.
 
 use rustorch_ir::ops::{Scatter, ScatterMode};
 use rustorch_ir::{DType, OpError};
@@ -12,9 +12,9 @@ use crate::random::wide;
 /// The bins of a [`Tensor::histogram`].
 #[derive(Clone)]
 pub enum Bins {
-    /// So many of equal width.
+    /// Number of bins of equal width.
     Count(usize),
-    /// Between these edges, which rise.
+    /// Edges of the bins, in rising order.
     Edges(Tensor),
 }
 
@@ -38,13 +38,13 @@ const ADD: Scatter = Scatter {
 
 #[track_calls]
 impl Tensor {
-    /// How often each of 0, 1, 2, … is an element of this vector of integers, or the sum of its
-    /// `weights`, of the same shape. As long as the largest element needs, and at least
-    /// `minlength`; elements are computed there and then, for the shape follows from them.
-    /// `i64`; of `f32` weights `f32`, of others `f64`.
+    /// Counts each of 0, 1, 2, … in this vector of integers, or adds up its `weights`. The result
+    /// covers the largest element, and at least `minlength` numbers. The shape depends on the
+    /// elements, so they are computed at once. `i64`; `f32` for `f32` weights, else `f64`.
     ///
     /// # Errors
-    /// Another dtype or rank; a negative element; weights of another shape; those of evaluation.
+    /// Fails for an unsupported dtype or rank, a negative element, or weights of another shape.
+    /// Also fails if evaluation fails.
     pub fn bincount(&self, weights: Option<&Self>, minlength: usize) -> RusTorchResult<Self> {
         const NAME: &str = "bincount";
         let legal = self.rank() == 1 && self.dtype().is_int();
@@ -80,12 +80,13 @@ impl Tensor {
         Self::apply(NAME, ADD, &[&zeros, &places, &source])
     }
 
-    /// How many elements are in each of `bins` bins of equal width from `low` to `high`, both
-    /// included, in this dtype, a float. Equal bounds mean those of the elements, which are
-    /// computed there and then. What is outside, and NaN, is not counted.
+    /// The number of elements in each of `bins` bins of equal width from `low` to `high`, both
+    /// included. The result has this float dtype. Equal bounds stand for the smallest and largest
+    /// element, which are computed at once. NaN and elements outside are not counted.
     ///
     /// # Errors
-    /// Another dtype; no bins; bounds that are not finite, or that fall; those of evaluation.
+    /// Fails for an unsupported dtype, 0 bins, or bounds that are not finite or not in order. Also
+    /// fails if evaluation fails.
     pub fn histc(&self, bins: usize, low: f64, high: f64) -> RusTorchResult<Self> {
         const NAME: &str = "histc";
         self.require_float(NAME)?;
@@ -112,7 +113,7 @@ impl Tensor {
         counted(NAME, &place, &inside, &ones, bins)?.cast(NAME, self.dtype())
     }
 
-    /// The least and the largest element, which are computed there and then; of none 0 and 1.
+    /// The least and the largest element, which are computed at once; 0 and 1 for none.
     fn bounds(&self, name: &'static str, margin: f64) -> RusTorchResult<[f64; 2]> {
         if self.numel() == 0 {
             return Ok([0.0, 1.0]);
@@ -122,15 +123,12 @@ impl Tensor {
         Ok(widened(checked_bounds(name, [ends[0], ends[1]])?, margin))
     }
 
-    /// How many elements are in each bin, or the sum of their `weight`, of this shape; and the
-    /// edges of the bins. With a number of bins, those are of equal width over `range`, or from
-    /// the least to the largest element, which are computed there and then. An edge belongs to
-    /// the bin behind it, the last one to the last bin. With `density`, the integral is 1. Floats;
-    /// results are of this dtype.
+    /// The number of elements in each bin, or the sum of their `weight`, which has the same shape.
+    /// Also the edges of the bins.
     ///
     /// # Errors
-    /// Another dtype; no bins; edges that are not a vector of this dtype; a range that is not
-    /// finite, or falls; another weight; those of evaluation.
+    /// Fails for an unsupported dtype, 0 bins, or edges that are not a vector of this dtype. Also
+    /// fails for an invalid range, an unsupported weight, or if evaluation fails.
     pub fn histogram(
         &self,
         bins: impl Into<Bins>,
@@ -153,10 +151,12 @@ impl Tensor {
     }
 
     /// [`Tensor::histogram`] of points `[…, d]`, by bins of each dimension and, if given, a range of
-    /// each; `weight` has the shape of the points without `d`. Of shape `[bins…]`, with the edges of each dimension.
+    /// each; `weight` has the shape of the points without `d`. The counts `[bins…]`, and the edges
+    /// of each dimension.
     ///
     /// # Errors
-    /// As [`Tensor::histogram`]; not one bins, and one range, for each dimension.
+    /// The same errors as [`Tensor::histogram`]. Also fails unless each dimension has its bins and
+    /// its range.
     pub fn histogramdd(
         &self,
         bins: &[Bins],

@@ -1,24 +1,26 @@
-//! The operations that values are still to be computed by.
+//! The operations that pending values still need.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::BuildHasherDefault;
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustorch_ir::order::sort_by_key;
 use rustorch_ir::{FoldingHasher, Layout};
 use rustorch_runtime::{Moment, Storage};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
+use crate::eager::is_eager;
 use crate::error::RusTorchResult;
 use crate::value::{Extent, Pending, State, Value, live};
 
-/// Operations one behind the other of which a history may be made: longer ones are computed, for
-/// planning takes time and memory for each operation.
+/// Longest chain of operations in a history. Longer ones are computed, since planning takes time
+/// and memory for each operation.
 pub(crate) const MAX_DEPTH: u32 = 1000;
 
-/// Bytes of memory that a history may keep which nobody else holds.
+/// Bytes of otherwise unused memory that a history may keep.
 const MAX_BYTES: u64 = 256 << 20;
 
 /// A map by the keys of values.
@@ -27,8 +29,8 @@ pub(crate) type ByKey<T> = HashMap<usize, T, BuildHasherDefault<FoldingHasher>>;
 /// Unit of the count, in bytes: each leaf's are a whole number of these.
 const UNIT: u64 = 64;
 
-/// Counts the bytes of leaves that operations read, each leaf's once in a while. An operation's history keeps no more
-/// than was counted since it began.
+/// Counter of the bytes of leaves that operations read; each leaf counts once in a while. An operation's history
+/// keeps no more than was counted since it began.
 static READ: AtomicU64 = AtomicU64::new(1);
 
 impl Extent {
@@ -64,9 +66,9 @@ impl Extent {
         extent
     }
 
-    /// Is it so long that it is better computed now?
+    /// Is it so long that it is better computed now? Every history is, where each operation is computed as it is called.
     pub(crate) fn is_too_long(self) -> bool {
-        !self.is_traced && (self.depth > MAX_DEPTH || self.bytes > MAX_BYTES)
+        !self.is_traced && (self.depth > MAX_DEPTH || self.bytes > MAX_BYTES || is_eager())
     }
 }
 
@@ -88,25 +90,25 @@ fn counted(leaf: &Value, before: Extent) -> u64 {
 /// The values that others are computed from.
 #[derive(Default)]
 pub(crate) struct History {
-    /// Those that are known, or given.
+    /// Leaves: computed values and placeholders.
     pub(crate) leaves: Vec<(Value, State)>,
     /// The operations in the order they were recorded, each with the results that there are
     /// handles on.
     pub(crate) nodes: Vec<(SmallVec<[Value; 1]>, Arc<Pending>)>,
     /// The values that are written over.
     pub(crate) overwritten: ByKey<()>,
-    /// How often each value is an operand.
+    /// Number of times that each value is an operand.
     uses: ByKey<usize>,
-    /// Values that are not asked for, and read what is written over.
+    /// Values that are not asked for, and read memory that is written over.
     pub(crate) readers: Vec<Value>,
-    /// All that reads what is written over.
+    /// All readers of memory that is written over.
     old: ByKey<()>,
 }
 
-/// The values of a history that somebody else holds a handle on.
+/// The values of a history with other handles.
 #[derive(Default)]
 pub(crate) struct Held {
-    /// Those that are computed.
+    /// Pending operations.
     pub(crate) values: Vec<Value>,
     /// Looks at those, or at leaves, in an order that can be followed.
     pub(crate) views: Vec<(Value, Arc<Pending>)>,
@@ -126,6 +128,15 @@ impl History {
         history
     }
 
+    /// History of values that are computed now, and the other values that are kept. It has the readers of what it
+    /// writes over.
+    pub(crate) fn computing(asked: &[&Value]) -> (Self, Held) {
+        let history = Self::of(asked.iter().copied()).with_readers();
+        let held = history.held(asked);
+        let kept = asked.iter().copied().chain(&held.values);
+        (history.with_copies(kept), held)
+    }
+
     /// Walks back from one more value.
     fn walk(&mut self, output: Value) {
         let mut next = Vec::new();
@@ -140,9 +151,9 @@ impl History {
         sort_by_key(&mut self.nodes, |(_, pending)| pending.recorded);
     }
 
-    /// The same, with what else reads memory that is written over, as it is before that. It may write over other memory
-    /// itself.
-    pub(crate) fn with_readers(mut self) -> Self {
+    /// The same history, with other readers of memory that is written over. They read it as it is before the write. It
+    /// may write over other memory itself.
+    fn with_readers(mut self) -> Self {
         let mut known = 0;
         while self.overwritten.len() > known {
             known = self.overwritten.len();
@@ -160,7 +171,34 @@ impl History {
         self
     }
 
-    /// When each memory is written over for the last time, by its id.
+    /// The same history, in which kept values have memory of their own. A view that strides cannot express has none
+    /// before: it may be in memory that is written over.
+    fn with_copies<'a>(mut self, kept: impl Iterator<Item = &'a Value>) -> Self {
+        if self.overwritten.is_empty() {
+            return self;
+        }
+        let kept: ByKey<()> = kept.map(|value| (value.key(), ())).collect();
+        let is_copied = |(results, pending): &(SmallVec<[Value; 1]>, Arc<Pending>)| {
+            kept.contains_key(&results[0].key()) && pending.is_copying_view()
+        };
+        if !self.nodes.iter().any(is_copied) {
+            return self;
+        }
+        for node in mem::take(&mut self.nodes) {
+            if !is_copied(&node) {
+                self.nodes.push(node);
+                continue;
+            }
+            let (results, pending) = node;
+            let (view, copy) = pending.as_copy_of_view(results[0].ty());
+            self.uses.insert(view.key(), 1);
+            self.nodes.push((smallvec![view], pending));
+            self.nodes.push((results, copy));
+        }
+        self
+    }
+
+    /// Moment of the last write over each memory, by its id.
     fn last_writes(&self) -> ByKey<Moment> {
         let mut last: ByKey<Moment> = ByKey::default();
         for (_, pending) in &self.nodes {
@@ -199,7 +237,7 @@ impl History {
         }
     }
 
-    /// How often a value is an operand.
+    /// Number of times that a value is an operand.
     pub(crate) fn uses(&self, value: &Value) -> usize {
         self.uses.get(&value.key()).copied().unwrap_or(0)
     }
@@ -222,7 +260,7 @@ impl History {
         nodes.try_for_each(|(_, pending)| pending.check_operands())
     }
 
-    /// Bytes of memory that nobody else holds.
+    /// Bytes of memory that are otherwise unused.
     fn bytes(&self) -> u64 {
         let mut own: HashMap<usize, (usize, &Storage)> = HashMap::new();
         for (value, state) in &self.leaves {
@@ -230,8 +268,7 @@ impl History {
                 && !self.is_held(value)
             {
                 let (handles, _) = own.entry(view.storage.id()).or_insert((0, &view.storage));
-                // The value's, and that of its state here.
-                *handles += 2;
+                *handles += 1;
             }
         }
         let own = own.into_values();
@@ -239,10 +276,10 @@ impl History {
         only.map(|(_, storage)| storage.bytes() as u64).sum()
     }
 
-    /// The values that somebody else holds a handle on and may ask for, besides updated states;
-    /// without constants, which cost nothing to repeat. A value that is `asked` for is among the views if it is to
-    /// show another value's memory. The other one is then among the values, also if it is constant.
-    pub(crate) fn held(&self, asked: &[&Value]) -> Held {
+    /// The values with other handles that may be asked for, besides updated states. A value that is `asked` for is
+    /// among the views if it is to show another value's memory. The other one is then among the values, also if it
+    /// is constant.
+    fn held(&self, asked: &[&Value]) -> Held {
         let asked: ByKey<()> = asked.iter().map(|asked| (asked.key(), ())).collect();
         let mut held = Held::default();
         // Is what looks at them asked for?
@@ -277,7 +314,8 @@ impl History {
         held
     }
 
-    /// The operands that gradients may read, and that could not be computed again: they read what is written over.
+    /// The operands that gradients may read, and that could not be computed again: they read memory that is
+    /// written over.
     fn needed_by_gradients(&self) -> ByKey<()> {
         let mut needed = ByKey::default();
         for (results, pending) in self.nodes.iter().filter(|_| !self.old.is_empty()) {
@@ -293,10 +331,11 @@ impl History {
         needed
     }
 
-    /// May a look have memory of its own instead? No other handle shows or could write its elements, and these lie as
-    /// they would in such memory.
+    /// May a look have its own memory instead? Then no other handle shows its elements or could
+    /// write them. They lie as in such memory, at the same places.
     fn is_alone(&self, look: &Arc<Pending>, asked: &ByKey<()>) -> bool {
-        if !look.layout.as_ref().is_some_and(Layout::is_contiguous) {
+        let is_start = |layout: &Layout| layout.offset == 0 && layout.is_contiguous();
+        if !look.layout.as_ref().is_some_and(is_start) {
             return false;
         }
         let mut look = look.clone();
@@ -350,7 +389,7 @@ fn readers(written: &ByKey<Moment>) -> Vec<Value> {
         let shown = (pending.is_look() || pending.is_update()).then(|| &inputs[0]);
         let is_reader = match shown {
             Some(shown) if reads.contains_key(&shown.key()) => true,
-            Some(_) => inputs[1..].iter().any(is_read) && !is_over(&pending, written),
+            Some(_) => inputs[1..].iter().any(is_read),
             None => inputs.iter().any(is_read),
         };
         if is_reader {
@@ -359,13 +398,6 @@ fn readers(written: &ByKey<Moment>) -> Vec<Value> {
         }
     }
     found
-}
-
-/// Does it write over memory that is among these?
-fn is_over(pending: &Pending, written: &ByKey<Moment>) -> bool {
-    let memory = pending.written.as_ref();
-    let memory = memory.and_then(|written| written.memory.upgrade());
-    memory.is_some_and(|memory| written.contains_key(&memory.id()))
 }
 
 /// Is it an operand that cannot be computed?

@@ -1,4 +1,4 @@
-//! Choosing devices, as users ask about it.
+//! The runtime's choice of devices, for users.
 
 use std::sync::LazyLock;
 
@@ -12,37 +12,37 @@ use crate::devices::{current, global, global_routing, with_runtime};
 use crate::error::{RusTorchError, RusTorchResult};
 use crate::{Tensor, call, with_device};
 
-/// A [`Runtime`] with a [`Routing`]: which device an operation goes to, and where it goes on
-/// when that fails. Everything it answers is what the planner does.
+/// A [`Runtime`] with a [`Routing`]: it reports the device of an operation, and the next one after
+/// a failure. Its answers agree with the planner.
 pub struct HybridExecutor {
     runtime: Runtime,
     routing: Routing,
 }
 
 impl HybridExecutor {
-    /// The devices of `runtime`, as `routing` allows.
+    /// An executor for the devices of `runtime` that `routing` allows.
     pub fn new(runtime: Runtime, routing: Routing) -> Self {
         Self { runtime, routing }
     }
 
-    /// All devices of this machine.
+    /// The executor for all devices of this machine.
     pub fn global() -> &'static Self {
         static EXECUTOR: LazyLock<HybridExecutor> =
             LazyLock::new(|| HybridExecutor::new(global().clone(), global_routing()));
         &EXECUTOR
     }
 
-    /// The runtime behind it.
+    /// The runtime of the executor.
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
     }
 
-    /// The device that the planner gives an operation of a family on such a tensor, if it is
-    /// computed by itself from operands on the host: a typical one, see [`Runtime::candidates`].
-    /// [`Runtime::candidates_of`] tells it of any operation.
+    /// The planner's device for an operation of a family on such a tensor. It assumes a typical
+    /// operation, computed alone from operands on the host, see [`Runtime::candidates`].
+    /// [`Runtime::candidates_of`] answers it for any operation.
     ///
     /// # Errors
-    /// The family has no operation for such a tensor, or no device can run it.
+    /// Fails if the family has no operation for such a tensor, or if no device can run it.
     pub fn select_device(
         &self,
         op_type: OpType,
@@ -53,8 +53,7 @@ impl HybridExecutor {
         first.ok_or_else(|| no_device(op_type, tensor))
     }
 
-    /// Where such an operation goes on when it fails on a device: the next one in its order.
-    /// `None` after the last.
+    /// The next device for such an operation after a failure, in order. `None` after the last.
     pub fn next_fallback_device(
         &self,
         op_type: OpType,
@@ -71,13 +70,13 @@ impl HybridExecutor {
         rest.next()
     }
 
-    /// Is there a graphics processor that works?
+    /// Is there a working GPU?
     pub fn has_gpu_support(&self) -> bool {
         self.runtime.has_gpu()
     }
 
-    /// Is an operation of this family on such a tensor among what Core ML is offered? Whether it is
-    /// here, and has the operation, [`Self::select_device`] tells.
+    /// Does Core ML accept an operation of this family on such a tensor? [`Self::select_device`]
+    /// also checks that Core ML is present and has the operation.
     pub fn supports_coreml(&self, op_type: OpType, tensor: &TensorInfo) -> bool {
         supports_coreml(op_type, tensor)
     }
@@ -87,7 +86,7 @@ impl HybridExecutor {
         self.chain().next().unwrap_or(DeviceType::Cpu)
     }
 
-    /// The devices behind the first one, best first.
+    /// The devices after the first one, best first.
     pub fn fallback_devices(&self) -> Vec<DeviceType> {
         self.chain().skip(1).collect()
     }
@@ -97,7 +96,7 @@ impl HybridExecutor {
         devices.filter(|device| !self.runtime.is_lost(*device))
     }
 
-    /// What a device can do; it is asked once.
+    /// The capabilities of a device, which are queried only once.
     pub fn capability(&self, device: DeviceType) -> Option<&DeviceCapability> {
         let mut all = self.runtime.capabilities();
         all.find(|capability| capability.device == device)
@@ -108,12 +107,12 @@ impl HybridExecutor {
         self.runtime.set_route(route, device);
     }
 
-    /// Takes all routes back.
+    /// Removes all routes.
     pub fn clear_routes(&self) {
         self.runtime.clear_routes();
     }
 
-    /// Calls `f`; what it evaluates on this thread is computed by these devices.
+    /// Calls `f`. Tensors that the closure evaluates on this thread are computed by these devices.
     pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
         with_runtime(&self.runtime, self.routing, f)
     }
@@ -125,13 +124,13 @@ fn no_device(op_type: OpType, tensor: &TensorInfo) -> RusTorchError {
     Absent::new(what, "no device has kernels for it", cure).into()
 }
 
-/// Calls `operation` with each device in turn that an operation of a family on such a tensor would be
-/// tried on, best first, until one does it: its first result. The device is the thread's current one
-/// meanwhile.
+/// Calls `operation` with each candidate device, best first, until one succeeds. The candidates are
+/// those for an operation of the family on such a tensor, which is its first result. During the
+/// call, that device is the thread's current one.
 ///
-/// What `operation` computes ([`Tensor::eval`], [`Tensor::to_vec`]) runs on that device as a whole or
-/// fails there; what it only records is computed later, as ever. A failure that is not the device's
-/// ([`is_device_error`]) ends it at once.
+/// Computations in `operation` ([`Tensor::eval`], [`Tensor::to_vec`]) run entirely on that device,
+/// or fail there. Operations that it only records are computed later. An error that no device
+/// caused ([`is_device_error`]) ends it at once.
 ///
 /// ```
 /// use rustorch_tensor::{hybrid_operation, tensor};
@@ -149,8 +148,8 @@ fn no_device(op_type: OpType, tensor: &TensorInfo) -> RusTorchError {
 /// ```
 ///
 /// # Errors
-/// The last device's, after all have failed; the caller's mistake, at once; no device can do such
-/// operations.
+/// The last device's error, after all have failed. Also the caller's mistake, at once. Also fails
+/// if no device has such operations.
 #[track_calls]
 pub fn hybrid_operation<R>(
     op_type: OpType,
@@ -179,8 +178,8 @@ pub fn is_device_error(error: &RusTorchError) -> bool {
     error.is_device_error()
 }
 
-/// The family of the operation that a tensor is still to be computed by; `None` for what is in memory,
-/// and for what only moves data.
+/// The family of the operation that computes a pending tensor. `None` for tensors in memory, and
+/// for operations that only move data.
 pub fn infer_operation_type(x: &Tensor) -> Option<OpType> {
     x.op_type()
 }

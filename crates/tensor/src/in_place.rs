@@ -1,4 +1,5 @@
-//! Functions whose results are written over their first operand: PyTorch's methods whose names end in `_`.
+//! In-place functions, which overwrite their first operand: PyTorch's methods whose names end in
+//! `_`.
 
 use rustorch_ir::DType;
 use rustorch_ir::ops::Contiguous;
@@ -17,7 +18,8 @@ macro_rules! in_place {
         impl Tensor {
             $(#[doc = concat!("Writes [`Tensor::", stringify!($method), "`] over the elements, as [`Tensor::copy_`] writes.")]
             ///
-            /// The dtype stays. Gradients go on to what the elements were computed from.
+            /// The dtype stays. Gradients flow to the tensors from which the elements were
+            /// computed.
             ///
             /// # Errors
             #[doc = concat!("Those of [`Tensor::", stringify!($method), "`] and of [`Tensor::copy_`]; a result of another shape, or of a")]
@@ -141,7 +143,7 @@ in_place! {
 }
 
 impl Tensor {
-    /// Writes what `change` makes of this tensor over it.
+    /// Writes the result of `change` over this tensor.
     pub(crate) fn change(
         &mut self,
         name: &'static str,
@@ -151,7 +153,7 @@ impl Tensor {
         let _turn = writes.as_deref().map(Writes::turn);
         let mut result = change(self)?;
         if result.requires_grad() {
-            self.require_no_leaf(name)?;
+            self.require_writable(name)?;
         }
         result = self.fitted(name, result)?;
         let is_alone = self.is_alone();

@@ -1,7 +1,7 @@
-//! Elements chosen or placed by index.
+//! Elements selected or written by index.
 //!
-//! An index outside of its dimension is an error when the result is computed. As in PyTorch, which
-//! functions count negative indices from the end is said by each.
+//! An index outside its dimension is an error of evaluation. Each function says whether negative
+//! indices count from the end, as in PyTorch.
 
 mod along;
 mod chosen;
@@ -23,21 +23,21 @@ use crate::promote::Operand;
 
 #[track_calls]
 impl Tensor {
-    /// `out[i][j][k] = self[i][index[i][j][k]][k]` for `dim` 1. `index` is `i64` or `i32` of
-    /// `self`'s rank, nowhere larger than `self` except in `dim`; the result has its shape.
+    /// `out[i][j][k] = self[i][index[i][j][k]][k]` for `dim` 1. `index` is `i64` or `i32`, has
+    /// `self`'s rank, and is at most as large as `self` except in `dim`. The result has its shape.
     ///
     /// # Errors
-    /// An index tensor other than this; when computed, an index outside `dim`.
+    /// Fails for an unsupported index tensor. Evaluation fails for an index outside `dim`.
     pub fn gather(&self, dim: impl Integer, index: &Self) -> RusTorchResult<Self> {
         self.gathered("gather", self.wrap_dim("gather", dim)?, index)
     }
 
-    /// A copy in which `out[i][index[i][j][k]][k] = source[i][j][k]` for `dim` 1; of several
-    /// writes to one place the last counts. `index` as for [`Tensor::gather`]; `source` is a
-    /// number, or of `self`'s dtype and nowhere smaller than `index`.
+    /// A copy in which `out[i][index[i][j][k]][k] = source[i][j][k]` for `dim` 1; the last of
+    /// several writes to one element counts. `index` is as for [`Tensor::gather`]. `source` is a
+    /// number, or has `self`'s dtype and is at least as large as `index`.
     ///
     /// # Errors
-    /// Operands other than these; when computed, an index outside `dim`.
+    /// Fails for unsupported operands. Evaluation fails for an index outside `dim`.
     pub fn scatter(
         &self,
         dim: impl Integer,
@@ -53,10 +53,10 @@ impl Tensor {
         )
     }
 
-    /// [`Tensor::scatter`] that adds to what is there.
+    /// [`Tensor::scatter`] that adds to the existing elements.
     ///
     /// # Errors
-    /// As [`Tensor::scatter`]; booleans.
+    /// The same errors as [`Tensor::scatter`]. Also fails for booleans.
     pub fn scatter_add(
         &self,
         dim: impl Integer,
@@ -123,7 +123,7 @@ impl Tensor {
         }
     }
 
-    /// As much of it, from the start of each dimension, as `index` is large.
+    /// A part of it as large as `index`, from the start of each dimension.
     fn front_of(&self, name: &'static str, index: &Self) -> RusTorchResult<Self> {
         let (own, wanted) = (self.shape(), index.shape());
         let fits = own.len() == wanted.len() && own.iter().zip(wanted).all(|(a, b)| a >= b);
@@ -153,11 +153,11 @@ impl Tensor {
         Self::apply(name, Gather { dim }, &[&x, &line])?.reshape(index.shape())
     }
 
-    /// The indices of `dim` that `index`, `i64` or `i32`, `[n]` or one of rank 0, lists. A tensor
-    /// of rank 0 is what its only index, 0, gives.
+    /// Selects the indices of `dim` that `index` lists, an `i64` or `i32` tensor `[n]` or of
+    /// rank 0. A tensor of rank 0 counts as a vector of one element.
     ///
     /// # Errors
-    /// An index tensor other than this; when computed, an index outside `dim`.
+    /// Fails for an unsupported index tensor. Evaluation fails for an index outside `dim`.
     pub fn index_select(&self, dim: impl Integer, index: &Self) -> RusTorchResult<Self> {
         const NAME: &str = "index_select";
         let dim = self.wrap_dim(NAME, dim)?;

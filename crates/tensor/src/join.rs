@@ -1,4 +1,4 @@
-//! Tensors put together.
+//! Tensors joined into one.
 
 use std::borrow::Borrow;
 
@@ -12,12 +12,12 @@ use crate::dims::Integer;
 use crate::error::{RusTorchResult, require, with_room};
 use crate::promote::{Operand, result_dtype};
 
-/// Which dimension of [`Tensor::meshgrid`]'s results belongs to which vector.
+/// The order of the dimensions in [`Tensor::meshgrid`]'s results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Indexing {
-    /// The first to the first: rows and columns of a matrix.
+    /// Matrix indexing: the first vector runs along dimension 0.
     Ij,
-    /// The first to the second, and the second to the first: coordinates of a plane.
+    /// Cartesian indexing: the first vector runs along dimension 1, the second along dimension 0.
     Xy,
 }
 
@@ -41,27 +41,28 @@ fn each(
 
 #[track_calls]
 impl Tensor {
-    /// Tensors joined along a dimension of theirs. Their other sizes are equal; their dtypes
-    /// promote. As in PyTorch, tensors of shape `[0]` fit any others.
+    /// Tensors joined along an existing dimension. Their other sizes are equal; their dtypes
+    /// promote. Tensors of shape `[0]` join any others, as in PyTorch.
     ///
     /// # Errors
-    /// No tensor; rank 0; sizes that differ elsewhere; no such dimension.
+    /// Fails for an empty list of tensors, rank 0, or other sizes that differ. Also fails if the
+    /// dimension does not exist.
     pub fn cat(tensors: &[impl Borrow<Self>], dim: impl Integer) -> RusTorchResult<Self> {
         Self::joined("cat", &borrowed(tensors), dim.to_isize())
     }
 
-    /// [`Tensor::cat`] by NumPy's name.
+    /// NumPy's name of [`Tensor::cat`].
     ///
     /// # Errors
-    /// As [`Tensor::cat`].
+    /// The same errors as [`Tensor::cat`].
     pub fn concatenate(tensors: &[impl Borrow<Self>], dim: impl Integer) -> RusTorchResult<Self> {
         Self::joined("concatenate", &borrowed(tensors), dim.to_isize())
     }
 
-    /// [`Tensor::cat`] by another name.
+    /// Another name of [`Tensor::cat`].
     ///
     /// # Errors
-    /// As [`Tensor::cat`].
+    /// The same errors as [`Tensor::cat`].
     pub fn concat(tensors: &[impl Borrow<Self>], dim: impl Integer) -> RusTorchResult<Self> {
         Self::joined("concat", &borrowed(tensors), dim.to_isize())
     }
@@ -89,7 +90,8 @@ impl Tensor {
     /// Tensors of one shape joined along a new dimension, between −rank − 1 and rank.
     ///
     /// # Errors
-    /// No tensor; shapes that differ; no such place.
+    /// Fails for an empty list of tensors, or shapes that differ. Also fails if the dimension does
+    /// not exist.
     pub fn stack(tensors: &[impl Borrow<Self>], dim: impl Integer) -> RusTorchResult<Self> {
         const NAME: &str = "stack";
         let tensors = borrowed(tensors);
@@ -102,10 +104,10 @@ impl Tensor {
         Self::joined(NAME, &references(&rows), dim.to_isize())
     }
 
-    /// Tensors side by side: joined along dimension 1, vectors along 0; numbers are vectors.
+    /// Tensors side by side: joined along dimension 1, vectors along 0. Numbers become vectors.
     ///
     /// # Errors
-    /// As [`Tensor::cat`].
+    /// The same errors as [`Tensor::cat`].
     pub fn hstack(tensors: &[impl Borrow<Self>]) -> RusTorchResult<Self> {
         Self::beside("hstack", &each(&borrowed(tensors), Self::atleast_1d)?)
     }
@@ -115,28 +117,28 @@ impl Tensor {
         Self::joined(name, &references(tensors), dim)
     }
 
-    /// Tensors one below the other: joined along dimension 0; vectors are rows.
+    /// Tensors one below the other: joined along dimension 0. Vectors become rows.
     ///
     /// # Errors
-    /// As [`Tensor::cat`].
+    /// The same errors as [`Tensor::cat`].
     pub fn vstack(tensors: &[impl Borrow<Self>]) -> RusTorchResult<Self> {
         let rows = each(&borrowed(tensors), Self::atleast_2d)?;
         Self::joined("vstack", &references(&rows), 0)
     }
 
-    /// [`Tensor::vstack`] by another name.
+    /// Another name of [`Tensor::vstack`].
     ///
     /// # Errors
-    /// As [`Tensor::cat`].
+    /// The same errors as [`Tensor::cat`].
     pub fn row_stack(tensors: &[&Self]) -> RusTorchResult<Self> {
         let rows = each(tensors, Self::atleast_2d)?;
         Self::joined("row_stack", &references(&rows), 0)
     }
 
-    /// Tensors one behind the other: joined along dimension 2, see [`Tensor::atleast_3d`].
+    /// Tensors joined along dimension 2, see [`Tensor::atleast_3d`].
     ///
     /// # Errors
-    /// As [`Tensor::cat`].
+    /// The same errors as [`Tensor::cat`].
     pub fn dstack(tensors: &[&Self]) -> RusTorchResult<Self> {
         let planes = each(tensors, Self::atleast_3d)?;
         Self::joined("dstack", &references(&planes), 2)
@@ -145,7 +147,7 @@ impl Tensor {
     /// Columns side by side: vectors and numbers become columns.
     ///
     /// # Errors
-    /// As [`Tensor::cat`].
+    /// The same errors as [`Tensor::cat`].
     pub fn column_stack(tensors: &[&Self]) -> RusTorchResult<Self> {
         let columns = each(tensors, |t| match t.rank() {
             0 | 1 => t.reshape([t.numel(), 1]),
@@ -154,11 +156,11 @@ impl Tensor {
         Self::beside("column_stack", &columns)
     }
 
-    /// The matrix with these matrices along its diagonal, 0 elsewhere; vectors are rows. Dtypes
-    /// promote. `[1, 0]` of none.
+    /// The block-diagonal matrix of these matrices; vectors are rows. Dtypes promote. `[1, 0]` for
+    /// an empty list.
     ///
     /// # Errors
-    /// Rank above 2; dtypes that do not promote.
+    /// Fails for rank above 2, or dtypes that do not promote.
     pub fn block_diag(tensors: &[&Self]) -> RusTorchResult<Self> {
         const NAME: &str = "block_diag";
         let blocks = each(tensors, |t| {
@@ -179,11 +181,11 @@ impl Tensor {
         }
     }
 
-    /// Coordinates on a grid: for each vector, its elements along a dimension of their own,
+    /// Coordinates on a grid. The elements of each vector run along its own dimension, and
     /// broadcast to the shape of the grid. Numbers are vectors of one element.
     ///
     /// # Errors
-    /// Rank above 1; dtypes that differ; no tensor.
+    /// Fails for rank above 1, dtypes that differ, or an empty list of tensors.
     pub fn meshgrid(tensors: &[&Self], indexing: Indexing) -> RusTorchResult<Vec<Self>> {
         const NAME: &str = "meshgrid";
         require(NAME, !tensors.is_empty(), "at least one tensor", "none")?;
@@ -203,11 +205,11 @@ impl Tensor {
         tensors.iter().enumerate().map(spread).collect()
     }
 
-    /// All choices of one element from each vector, `[product of their sizes, how many]`; of one
-    /// vector itself.
+    /// All combinations of one element from each vector,
+    /// `[product of their sizes, number of vectors]`. A single vector is returned unchanged.
     ///
     /// # Errors
-    /// Another rank; no tensor; dtypes that differ.
+    /// Fails for an unsupported rank, an empty list of tensors, or dtypes that differ.
     pub fn cartesian_prod(tensors: &[&Self]) -> RusTorchResult<Self> {
         const NAME: &str = "cartesian_prod";
         for t in tensors {
@@ -223,11 +225,11 @@ impl Tensor {
         Self::stack(&columns, 1)
     }
 
-    /// All choices of `r` elements of a vector, in the order of their indices, `[count, r]`; an
-    /// element may come several times `with_replacement`.
+    /// All combinations of `r` elements of a vector, in the order of their indices, `[count, r]`.
+    /// `with_replacement` allows repeated elements.
     ///
     /// # Errors
-    /// Another rank; more choices than memory could hold.
+    /// Fails for an unsupported rank, or for too many combinations for memory.
     pub fn combinations(&self, r: usize, with_replacement: bool) -> RusTorchResult<Self> {
         const NAME: &str = "combinations";
         require(NAME, self.rank() == 1, "a vector", self.ty())?;
@@ -261,7 +263,7 @@ impl Tensor {
     }
 }
 
-/// How many choices of `r` of `n` elements there are; more than can be counted are as many as can.
+/// Number of choices of `r` of `n` elements, at most the largest countable number.
 fn choices(n: usize, r: usize, with_replacement: bool) -> usize {
     let n = match with_replacement {
         true if n > 0 => n.saturating_add(r - 1),

@@ -1,40 +1,31 @@
-//! Tensors of given strides, and of other sizes than they had.
+//! Tensors with given strides, and tensors that change their size.
 
-use rustorch_ir::{DType, Layout};
+use rustorch_ir::DType;
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::dims::{IntoDims, IntoShape};
 use crate::error::{RusTorchResult, require};
-use crate::value::State;
 
 #[track_calls]
 impl Tensor {
-    /// How many elements of memory lie between neighbours along each dimension. What is not computed
-    /// yet will be dense.
+    /// Distance in memory of neighbours along each dimension, in elements. It does not matter
+    /// whether they are computed yet.
     pub fn stride(&self) -> Vec<usize> {
-        self.layout().strides.iter().copied().collect()
+        self.value().layout().strides.iter().copied().collect()
     }
 
-    /// Which element of its memory the first one is. What is not computed yet will begin it.
+    /// The offset of the first element in its memory, present or future.
     pub fn storage_offset(&self) -> usize {
-        self.layout().offset
+        self.value().layout().offset
     }
 
-    fn layout(&self) -> Layout {
-        match self.state() {
-            State::Ready(view) => view.layout.clone(),
-            State::Pending(_) | State::Scalar(_) | State::Placeholder | State::Failed(_) => {
-                Layout::contiguous(&self.ty().shape)
-            }
-        }
-    }
-
-    /// A tensor of these sizes and strides, in elements, for others to write: zeros, as there are no
-    /// undefined ones here.
+    /// A tensor of these sizes and strides, in elements, to be overwritten: zeros, since memory is
+    /// never uninitialised here.
     ///
     /// # Errors
-    /// A stride for each size is missing; a shape that no memory could hold; a block format.
+    /// Fails unless each size has a stride, or for a shape too large for memory. Also fails for a
+    /// block format.
     pub fn empty_strided(
         shape: impl IntoShape,
         strides: impl IntoShape,
@@ -51,7 +42,7 @@ impl Tensor {
     /// [`Tensor::empty_strided`] in this tensor's dtype.
     ///
     /// # Errors
-    /// As [`Tensor::empty_strided`].
+    /// The same errors as [`Tensor::empty_strided`].
     pub fn new_empty_strided(
         &self,
         shape: impl IntoShape,
@@ -84,11 +75,12 @@ impl Tensor {
         memory.as_strided(shape, strides, 0)
     }
 
-    /// [`Tensor::empty`] whose memory is dense, with the dimensions in the order of `layout`, the
+    /// [`Tensor::empty`] with dense memory whose dimensions are in the order of `layout`, the
     /// slowest first.
     ///
     /// # Errors
-    /// As [`Tensor::empty`]; a layout that does not list each dimension once.
+    /// The same errors as [`Tensor::empty`]. Also fails for a layout that does not list each
+    /// dimension once.
     pub fn empty_permuted(
         shape: impl IntoShape,
         layout: impl IntoDims,
@@ -114,11 +106,11 @@ impl Tensor {
         memory.permute(back)
     }
 
-    /// Makes this handle one on its elements in another shape, in row-major order: the first of them
-    /// as far as the shape reaches, then zeros. Other handles stay as they are.
+    /// Changes this handle's shape. It keeps the first elements in row-major order, and fills up
+    /// with zeros. Other handles do not change.
     ///
     /// # Errors
-    /// A shape that no memory could hold; a block format.
+    /// Fails for a shape too large for memory, or a block format.
     pub fn resize_(&mut self, shape: impl IntoShape) -> RusTorchResult<&mut Self> {
         const NAME: &str = "resize_";
         let shape = &shape.into_shape()[..];
@@ -134,10 +126,10 @@ impl Tensor {
         Ok(self)
     }
 
-    /// [`Tensor::resize_`] to another tensor's shape.
+    /// Resizes this tensor to another one's shape by [`Tensor::resize_`].
     ///
     /// # Errors
-    /// As [`Tensor::resize_`].
+    /// The same errors as [`Tensor::resize_`].
     pub fn resize_as_(&mut self, other: &Self) -> RusTorchResult<&mut Self> {
         self.resize_(other.shape())
     }

@@ -1,11 +1,10 @@
-//! Storages as inputs of graphs.
+//! Storages as graph inputs.
 
 use rustorch_ir::ops::{AsStrided, Reshape};
 use rustorch_ir::{Graph, Layout, Op, OpError, TensorType, ValueId};
 use smallvec::SmallVec;
 
-/// The type of a storage of so many bytes as an input, of which a value of type `ty` is the whole
-/// or a part.
+/// The type of a storage of `bytes` bytes as an input.
 pub(crate) fn input_type(ty: &TensorType, is_whole: bool, bytes: usize) -> TensorType {
     match ty.dtype.size() {
         Some(size) if !is_whole => TensorType::new([bytes / size], ty.dtype),
@@ -13,8 +12,8 @@ pub(crate) fn input_type(ty: &TensorType, is_whole: bool, bytes: usize) -> Tenso
     }
 }
 
-/// The operations that make a value of type `ty` of an input: all of it in row-major order, or what
-/// `layout` shows of it. None, if it is the input.
+/// The operations that make a value of type `ty` of an input. The value is the whole input in
+/// row-major order, or the part that `layout` shows.
 pub(crate) fn made_of(
     input: &TensorType,
     ty: &TensorType,

@@ -1,20 +1,20 @@
 //! Lazy tensors with PyTorch's names.
 //!
-//! A [`Tensor`]'s methods record operations and check shapes and dtypes as they do; values
-//! are computed when they are asked for, by the current [`runtime`]. [`Trace`] records a
+//! A [`Tensor`]'s methods record operations, and check shapes and dtypes. Values are computed
+//! on demand, by the current [`runtime`]. [`Trace`] records a
 //! computation once and runs it often.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! | --- | --- |
-//! | `tensor.rs`, `value.rs`, `spares.rs` | the handle, recording, shape and dtype; what it is on; memory for the next |
-//! | `call.rs` | the method and the line by which the user called the library |
-//! | `history.rs`, `autograd/` | operations still to be computed; gradients |
-//! | `checkpoint.rs`, `recompute.rs`, `chunks.rs` | gradients for less memory: functions called again, values of a trace computed again or moved to the host, logits by chunks |
-//! | `precision.rs`, `amp.rs`, `repeats.rs` | automatic mixed precision, whose conversions a trace makes once |
-//! | `recipe.rs`, `recovery.rs` | how values were computed, for when their device is lost |
-//! | `leaves.rs`, `capture.rs`, `eval.rs`, `trace.rs`, `rewriting.rs` | from tensors to graphs, computing, replaying; graphs of another one's nodes |
-//! | `recording.rs`, `replay.rs` | what is another one in each run: numbers, random keys |
-//! | `explain.rs` | where tensors would be computed, and why |
+//! | `tensor.rs`, `value.rs`, `spares.rs` | the handle, recording, shape and dtype; the value behind it; memory for reuse |
+//! | `call.rs` | the method and line of the user's call |
+//! | `history.rs`, `autograd/` | pending operations; gradients |
+//! | `checkpoint.rs`, `recompute.rs`, `chunks.rs` | gradients with less memory: checkpoints, recomputation, offloading, logits in chunks |
+//! | `precision.rs`, `amp.rs`, `repeats.rs` | automatic mixed precision, with conversions made once |
+//! | `recipe.rs`, `recovery.rs` | recipes for values of lost devices |
+//! | `leaves.rs`, `capture.rs`, `eval.rs`, `trace.rs`, `rewriting.rs` | graphs of tensors, computing, replaying, rewriting |
+//! | `recording.rs`, `replay.rs` | data that changes in each run: numbers, random keys |
+//! | `explain.rs` | the device of each operation, and why |
 //! | `creation.rs`, `random/`, `macros.rs` | new tensors |
 //! | `layouts.rs` | tensors of given strides, and of other sizes |
 //! | `views.rs`, `parts.rs`, `diagonals.rs` | other shapes, parts along dimensions, diagonals |
@@ -56,6 +56,7 @@ mod devices;
 mod diagonals;
 mod dims;
 mod display;
+mod eager;
 mod element;
 mod elementwise;
 mod error;
@@ -73,6 +74,7 @@ mod hybrid;
 mod in_place;
 mod index;
 mod join;
+mod known;
 mod layouts;
 mod leaves;
 pub mod linalg;
@@ -117,6 +119,7 @@ mod updates;
 mod value;
 mod views;
 pub mod vision;
+mod warnings;
 mod windowed;
 pub mod windows;
 
@@ -143,7 +146,7 @@ pub use gpu::{
     gpu_elementwise_div, gpu_elementwise_mul, gpu_elementwise_sub, gpu_gelu, gpu_reduce, gpu_relu,
     gpu_softmax,
 };
-/// Half-precision floats, of which tensors are made.
+/// Half-precision floats as tensor elements.
 pub use half;
 pub use histogram::Bins;
 pub use hybrid::{HybridExecutor, hybrid_operation, infer_operation_type, is_device_error};
@@ -155,7 +158,7 @@ pub use manager::{
     is_metal_available, set_device, with_device,
 };
 pub use nn::AttentionOptions;
-/// Complex numbers, of which tensors are made.
+/// Complex numbers as tensor elements.
 pub use num_complex;
 pub use padding::PadMode;
 pub use parts::Sections;

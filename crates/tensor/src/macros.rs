@@ -10,8 +10,8 @@ use rustorch_macros::track_calls;
 use crate::error::RusTorchResult;
 use crate::{Element, Tensor};
 
-/// A tensor of numbers written down, as `torch.tensor`, with the brackets as they are written: those of the
-/// macro count as the outermost list.
+/// A tensor of literal numbers, as `torch.tensor`. The brackets of the macro count as the outermost
+/// list.
 ///
 /// | written | shape |
 /// | --- | --- |
@@ -22,9 +22,9 @@ use crate::{Element, Tensor};
 /// | `tensor![[1.0, 2.0], [3.0, 4.0]]` | `[2, 2]` |
 /// | `tensor!(numbers)`, of an array, slice or vector | its own |
 ///
-/// As in PyTorch, plain numbers (`f64`, `i32` in Rust) become `f32` and `i64` tensors, and so do `usize` and
-/// `isize`. Other types stay what they are; [`Tensor::from_slice`] keeps those two as well. What may be ragged, vectors of
-/// vectors, is for [`Tensor::new`], which can fail.
+/// Plain numbers (`f64`, `i32` in Rust), and `usize` and `isize`, become `f32` and `i64` tensors, as in
+/// PyTorch. Other types keep their dtype; [`Tensor::from_slice`] keeps `f64`, `i32`, `usize` and
+/// `isize` as well. Vectors of vectors may be ragged, so they need [`Tensor::new`], which can fail.
 ///
 /// ```
 /// use rustorch_ir::DType;
@@ -56,9 +56,9 @@ macro_rules! tensor {
     };
 }
 
-/// Panics, as `assert_eq!`, unless two tensors have one shape
-/// and nearly the same elements: `|a - b| <= atol + rtol · |b|`, as [`Tensor::allclose`]. Without tolerances
-/// `rtol` is 1e-5 and `atol` 1e-8.
+/// Panics, as `assert_eq!`, unless two tensors have one shape and close elements:
+/// `|a - b| <= atol + rtol · |b|`, as [`Tensor::allclose`]. By default `rtol` is 1e-5 and `atol`
+/// 1e-8.
 ///
 /// ```
 /// use rustorch_tensor::{assert_close, tensor};
@@ -87,7 +87,7 @@ macro_rules! assert_close {
     }};
 }
 
-/// A number, or nested arrays, slices or vectors of numbers: what [`Tensor::new`] takes.
+/// A number, or nested arrays, slices or vectors of numbers: an argument of [`Tensor::new`].
 #[diagnostic::on_unimplemented(
     message = "a tensor is not made of `{Self}`",
     label = "neither numbers nor lists of them",
@@ -98,20 +98,20 @@ pub trait Literal {
     /// The elements that the numbers become.
     type Element: Element;
 
-    /// The sizes of the dimensions, slowest first, by the first of each list.
+    /// The sizes of the dimensions, slowest first, from the first element of each list.
     fn sizes(value: Option<&Self>) -> Vec<usize>;
 
     /// Appends the numbers in row-major order.
     ///
     /// # Errors
-    /// The length of a list that has not the size which it should.
+    /// Fails with the length of a list that differs from its expected size.
     fn append_to(&self, sizes: &[usize], elements: &mut Vec<Self::Element>) -> Result<(), usize>;
 }
 
-/// What has the same sizes throughout by its type: what [`tensor!`](crate::tensor) takes.
+/// A list with the same sizes throughout, by its type: an argument of [`tensor!`](crate::tensor).
 #[diagnostic::on_unimplemented(
     message = "`tensor!` takes no `{Self}`",
-    label = "not numbers, nor arrays, slices or a vector of numbers",
+    label = "neither numbers nor arrays, slices or vectors of numbers",
     note = "`Tensor::new(data)?` takes vectors of vectors, whose rows might differ in length"
 )]
 pub trait Regular: Literal {}
@@ -172,10 +172,10 @@ impl<T: Literal + ?Sized> Literal for &T {
     }
 }
 
-/// What may be side by side in a list that is [`Regular`]: numbers, and arrays of them.
+/// An element of a [`Regular`] list: numbers, and arrays of them.
 #[diagnostic::on_unimplemented(
     message = "`tensor!` takes no lists of `{Self}`",
-    label = "lists side by side, which might differ in length",
+    label = "neighbouring lists, which may differ in length",
     note = "`Tensor::new(data)?` takes vectors of vectors, and fails where they differ"
 )]
 pub trait Row: Literal {}
@@ -251,8 +251,7 @@ typed_literals!(
     Complex<f64>
 );
 
-/// The tensor of [`tensor!`](crate::tensor)'s argument. Aborts, as `vec!`, if there is no
-/// memory for it.
+/// The tensor of [`tensor!`](crate::tensor)'s argument. Aborts, as `vec!`, if memory is too small.
 #[track_caller]
 pub fn literal<T: Regular>(value: &T) -> Tensor {
     match Tensor::new(value) {
@@ -261,11 +260,11 @@ pub fn literal<T: Regular>(value: &T) -> Tensor {
     }
 }
 
-/// How far two tensors that are not close are from each other, and where: for
+/// Largest difference of two tensors that are not close, and its index: for
 /// [`assert_close!`](crate::assert_close).
 ///
 /// # Errors
-/// Elements that have no difference.
+/// Fails for elements without a difference.
 #[doc(hidden)]
 pub fn farthest(left: &Tensor, right: &Tensor, rtol: f64, atol: f64) -> RusTorchResult<String> {
     let near = left.isclose(right, rtol, atol, false)?;
@@ -291,7 +290,7 @@ pub fn farthest(left: &Tensor, right: &Tensor, rtol: f64, atol: f64) -> RusTorch
 
 #[track_calls]
 impl Tensor {
-    /// A tensor of numbers: of one, or of arrays, slices and vectors of them, however nested. Plain numbers
+    /// A tensor of a number, or of nested arrays, slices and vectors of numbers. Plain numbers
     /// (`f64`, `i32`) become `f32` and `i64`, as in [`tensor!`](crate::tensor).
     ///
     /// ```
@@ -307,7 +306,10 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// Lists of different lengths side by side.
+    /// Fails for neighbouring lists of different lengths.
+    #[doc(alias = "torch.tensor")]
+    #[doc(alias = "as_tensor")]
+    #[doc(alias = "asarray")]
     pub fn new(data: impl Literal) -> RusTorchResult<Self> {
         made_of("new", &data)
     }

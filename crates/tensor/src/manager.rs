@@ -1,4 +1,4 @@
-//! The current device of a thread, and what devices there are to choose from.
+//! The current device of a thread, and the list of devices.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -17,13 +17,13 @@ thread_local! {
     static CURRENT: Cell<DeviceType> = const { Cell::new(DeviceType::Auto) };
 }
 
-/// The device that this thread's new tensors and operations go to: [`DeviceType::Auto`]
-/// unless [`set_device`] said otherwise.
+/// The device of this thread's new tensors and operations: [`DeviceType::Auto`] unless
+/// [`set_device`] chose another one.
 pub fn current_device() -> DeviceType {
     CURRENT.get()
 }
 
-/// What operations that are recorded now are pinned to.
+/// The device that new operations are pinned to.
 pub(crate) fn current_pin() -> Option<DeviceType> {
     pin(current_device())
 }
@@ -40,10 +40,10 @@ pub(crate) fn pin(device: DeviceType) -> Option<DeviceType> {
     note = "a device is a `DeviceType` such as `DeviceType::Cuda(0)`, or a text such as \"cpu\" or \"cuda:0\""
 )]
 pub trait IntoDevice {
-    /// The device; `op` is what errors call who asks for it.
+    /// The device; errors call the function `op`.
     ///
     /// # Errors
-    /// A text that names none.
+    /// Fails for a text that names no device.
     fn into_device(self, op: &'static str) -> RusTorchResult<DeviceType>;
 }
 
@@ -79,7 +79,8 @@ impl IntoDevice for &str {
     }
 }
 
-/// Fails if the current runtime has no such device. What names several is for who chooses among them.
+/// Fails if the current runtime has no such device. Names of several devices are for callers that choose among
+/// them.
 pub(crate) fn require_device(device: DeviceType) -> RusTorchResult<()> {
     match device {
         DeviceType::Auto | DeviceType::CoreMLHybrid { .. } => Ok(()),
@@ -87,28 +88,29 @@ pub(crate) fn require_device(device: DeviceType) -> RusTorchResult<()> {
     }
 }
 
-/// From now on, this thread's new tensors and operations go to `device`, but for operations
-/// on tensors that were moved to another one. [`DeviceType::Auto`] leaves the choice to the
-/// runtime again.
+/// Runs this thread's new tensors and operations on `device` from now on. Operations on tensors
+/// that were moved to another device are not affected. [`DeviceType::Auto`] returns the choice to
+/// the runtime.
 ///
 /// # Errors
-/// The [`runtime`](crate::runtime) has no such device, or a text names none.
+/// Fails if the [`runtime`](crate::runtime) lacks the device, or if a text names none.
 #[track_calls]
+#[doc(alias = "set_default_device")]
 pub fn set_device(device: impl IntoDevice) -> RusTorchResult<()> {
     DeviceManager::new().set(device.into_device("set_device")?)
 }
 
-/// Is there a graphics processor that works?
+/// Is there a working GPU?
 pub fn is_gpu_available() -> bool {
     runtime().has_gpu()
 }
 
-/// Is there Core ML, and does it work?
+/// Is there a working Core ML?
 pub fn is_coreml_available() -> bool {
     is_available(|device| matches!(device, DeviceType::CoreML(_)))
 }
 
-/// Is there a Metal device that works?
+/// Is there a working Metal device?
 pub fn is_metal_available() -> bool {
     is_available(|device| matches!(device, DeviceType::Metal(_)))
 }
@@ -122,7 +124,7 @@ fn is_available(is_kind: impl Fn(DeviceType) -> bool) -> bool {
 /// Calls `f` with `device` as this thread's current one.
 ///
 /// # Errors
-/// As [`set_device`].
+/// The same errors as [`set_device`].
 #[track_calls]
 pub fn with_device<R>(device: impl IntoDevice, f: impl FnOnce() -> R) -> RusTorchResult<R> {
     let _current = Current::enter(device.into_device("with_device")?)?;
@@ -187,17 +189,17 @@ impl DeviceManager {
         Self { runtime: runtime() }
     }
 
-    /// What each device says of itself, best first.
+    /// The description of each device, best first.
     pub fn list(&self) -> Vec<DeviceInfo> {
         self.runtime.devices().cloned().collect()
     }
 
-    /// What each device can do, best first.
+    /// The capabilities of each device, best first.
     pub fn capabilities(&self) -> Vec<DeviceCapability> {
         self.runtime.capabilities().cloned().collect()
     }
 
-    /// The kinds of devices that this machine has none of, with the reasons.
+    /// The kinds of devices that this machine lacks, with the reasons.
     pub fn absent(&self) -> &'static [Absent] {
         absent()
     }
@@ -210,20 +212,20 @@ impl DeviceManager {
     /// [`set_device`].
     ///
     /// # Errors
-    /// There is no such device.
+    /// Fails if the device does not exist.
     pub fn set(&self, device: DeviceType) -> RusTorchResult<()> {
         self.require(device)?;
         CURRENT.set(device);
         Ok(())
     }
 
-    /// The best graphics processor that works.
+    /// The best working GPU.
     ///
     /// # Errors
-    /// There is none.
+    /// Fails if there is none.
     pub fn best_gpu(&self) -> RusTorchResult<DeviceInfo> {
         let gpu = first_gpu(&self.runtime).cloned();
-        let cure = "see the absent devices for what each would need";
+        let cure = "the list of absent devices says what each one needs";
         Ok(gpu.ok_or_else(|| Absent::new("gpu", "this machine has none", cure))?)
     }
 
@@ -233,7 +235,7 @@ impl DeviceManager {
         Ok(())
     }
 
-    /// The device that a name stands for; the one that goes first where several do.
+    /// The device with this name; the first one if there are several.
     fn find(&self, device: DeviceType) -> Result<Option<&DeviceInfo>, Absent> {
         let first = match device {
             DeviceType::Auto => return Ok(None),
@@ -264,7 +266,7 @@ impl Default for DeviceManager {
     }
 }
 
-/// A graphics processor as the current device of this thread, until it is dropped.
+/// A GPU as the current device of this thread, until it is dropped.
 pub struct GpuContext {
     info: DeviceInfo,
     _current: Current,
@@ -274,7 +276,7 @@ impl GpuContext {
     /// Makes `gpu` the current device.
     ///
     /// # Errors
-    /// There is no such device.
+    /// Fails if the device does not exist.
     pub fn new(gpu: GpuDevice) -> RusTorchResult<Self> {
         let (manager, device) = (DeviceManager::new(), DeviceType::from(gpu));
         let info = manager.find(device)?.cloned();
@@ -286,27 +288,28 @@ impl GpuContext {
     /// The best graphics processor there is.
     ///
     /// # Errors
-    /// There is none.
+    /// Fails if there is none.
     pub fn best() -> RusTorchResult<Self> {
         let info = DeviceManager::new().best_gpu()?;
         let _current = Current::enter(info.device)?;
         Ok(Self { info, _current })
     }
 
-    /// What the device says of itself.
+    /// The device's description.
     pub fn info(&self) -> &DeviceInfo {
         &self.info
     }
 
-    /// Bytes that tensors have in the device's memory now. Memory of the host that the device uses
-    /// in place is not counted; [`MemoryManager::pools`](rustorch_runtime::MemoryManager::pools) tells more.
+    /// Bytes of tensors in the device's memory now. Host memory that the device uses in place does
+    /// not count; [`MemoryManager::pools`](rustorch_runtime::MemoryManager::pools) counts it.
     pub fn memory_pool_size(&self) -> u64 {
         let pools = runtime().memory().pools();
         let mut own = pools.iter().filter(|pool| pool.device == self.info.device);
         own.next().map_or(0, |pool| pool.in_use)
     }
 
-    /// Queues that the device works off, each in order: [`Backend::streams`](rustorch_runtime::Backend::streams).
+    /// Number of queues of the device, each processed in order:
+    /// [`Backend::streams`](rustorch_runtime::Backend::streams).
     pub fn stream_count(&self) -> usize {
         runtime().streams(self.info.device)
     }

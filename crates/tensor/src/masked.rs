@@ -1,8 +1,8 @@
-//! Functions of those elements of a tensor that a mask has `true` for, by the names of `torch.masked`.
+//! Functions of the elements that a mask selects, with the names of `torch.masked`.
 //!
-//! A mask is broadcast to the tensor's shape; of one that is not of booleans, what is not 0 counts. Without
-//! a mask every element counts. What does not count is replaced by what changes nothing: 0 in a sum, −∞ where
-//! the largest is asked for. So gradients flow to what counts alone.
+//! A mask is broadcast to the tensor's shape. A mask that is not `bool` selects the elements where
+//! it is not 0. Without a mask every element is selected. Masked elements are replaced by neutral
+//! ones: 0 in a sum, −∞ in a maximum. So gradients flow only to selected elements.
 
 use rustorch_ir::{DType, Scalar};
 use rustorch_macros::track_calls;
@@ -12,15 +12,15 @@ use crate::dims::{Dims, Integer, IntoDims, OptionalDim};
 use crate::elementwise::float_of;
 use crate::error::{RusTorchResult, require};
 
-/// Functions of what a mask lets count: documentation, name and arguments; what stands for what does not count, which
-/// changes nothing there; and what is made of a tensor that has it.
+/// Functions of the selected elements. A line has documentation, name and arguments, the neutral
+/// element that replaces the others, and the formula.
 macro_rules! functions {
     ($($doc:literal $name:ident($($argument:ident: $type:ty),+): $neutral:expr, |$filled:ident| $made:expr;)+) => {$(
         #[doc = $doc]
         ///
         /// # Errors
-        /// There are no such dimensions; a mask that does not broadcast to the shape; a dtype that the function of all
-        /// elements is not defined for.
+        /// Fails if a dimension does not exist, or for a mask that does not broadcast to the shape.
+        /// Also fails for a dtype that the unmasked function does not support.
         #[track_calls(masked)]
         pub fn $name(
             x: &Tensor,
@@ -35,42 +35,42 @@ macro_rules! functions {
 }
 
 functions! {
-    "Sum of what counts; of integers and booleans in `i64`."
+    "Sum of the selected elements; an `i64` for integers and booleans."
     sum(dims: impl IntoDims, keepdim: bool): zero, |x| x.sum(dims, keepdim);
-    "Product of what counts; of integers and booleans in `i64`."
+    "Product of the selected elements; an `i64` for integers and booleans."
     prod(dims: impl IntoDims, keepdim: bool): one, |x| x.prod(dims, keepdim);
-    "Sums up to each element, in the dtype of `x`, as PyTorch's masked sum."
+    "Cumulative sums of the selected elements, in the dtype of `x`."
     cumsum(dim: impl Integer): zero, |x| x.cumsum(dim)?.cast("masked.cumsum", x.dtype());
-    "Products up to each element, in the dtype of `x`, as PyTorch's masked product."
+    "Cumulative products of the selected elements, in the dtype of `x`."
     cumprod(dim: impl Integer): one, |x| x.cumprod(dim)?.cast("masked.cumprod", x.dtype());
-    "The largest of what counts: −∞, or the least integer, where nothing does. Real numbers, of which there are some."
+    "Largest selected element: −∞, or the least integer, if there is none. Takes real numbers; `x` may not be empty."
     amax(dims: impl IntoDims, keepdim: bool): least, |x| x.max(dims, keepdim);
-    "The smallest of what counts: ∞, or the largest integer, where nothing does. Real numbers, of which there are some."
+    "Smallest selected element: ∞, or the largest integer, if there is none. Takes real numbers; `x` may not be empty."
     amin(dims: impl IntoDims, keepdim: bool): most, |x| x.min(dims, keepdim);
-    "Where the largest of what counts is, in the dtype of `x`, as PyTorch gives it. Real numbers, of which there are some."
+    "Index of the largest selected element, in the dtype of `x`, as in PyTorch. Takes real numbers; `x` may not be empty."
     argmax(dim: impl OptionalDim, keepdim: bool): least,
         |x| x.argmax(dim, keepdim)?.cast("masked.argmax", x.dtype());
-    "Where the smallest of what counts is, in the dtype of `x`, as PyTorch gives it. Real numbers, of which there are some."
+    "Index of the smallest selected element, in the dtype of `x`, as in PyTorch. Takes real numbers; `x` may not be empty."
     argmin(dim: impl OptionalDim, keepdim: bool): most,
         |x| x.argmin(dim, keepdim)?.cast("masked.argmin", x.dtype());
-    "`ln Σ eˣ` of what counts, in the dtype of `x`. Numbers."
+    "`ln Σ eˣ` of the selected elements, in the dtype of `x`. Takes numbers."
     logsumexp(dims: impl IntoDims, keepdim: bool): least,
         |x| x.logsumexp(dims, keepdim)?.cast("masked.logsumexp", x.dtype());
-    "The norm `(Σ|x|ᵖ)^(1/p)` of what counts, see [`Tensor::norm`]. Floats and complex numbers."
+    "The norm `(Σ|x|ᵖ)^(1/p)` of the selected elements, see [`Tensor::norm`]. Takes floats and complex numbers."
     norm(p: f64, dims: impl IntoDims, keepdim: bool):
         if p == f64::NEG_INFINITY { most } else { zero }, |x| x.norm(p, dims, keepdim);
-    "Softmax of what counts, 0 elsewhere; NaN where nothing does. Floats."
+    "Softmax of the selected elements, 0 elsewhere; NaN if there are none. Takes floats."
     softmax(dim: impl Integer): least, |x| x.softmax(dim);
-    "Logarithm of [`softmax`], −∞ elsewhere. Floats."
+    "Logarithm of [`softmax`], −∞ elsewhere. Takes floats."
     log_softmax(dim: impl Integer): least, |x| x.log_softmax(dim);
-    "[`softmax`] of the opposite numbers. Floats."
+    "[`softmax`] of the negated numbers. Takes floats."
     softmin(dim: impl Integer): most, |x| x.softmin(dim);
 }
 
-/// Mean of what counts, NaN where nothing does. Floats and complex numbers.
+/// Mean of the selected elements, NaN if there are none.
 ///
 /// # Errors
-/// As [`sum`]; another dtype.
+/// The same errors as [`sum`]. Also fails for an unsupported dtype.
 #[track_calls(masked)]
 pub fn mean(
     x: &Tensor,
@@ -86,11 +86,12 @@ pub fn mean(
     filled(NAME, x, mask, 0)?.sum(dims, keepdim)?.div(&count)
 }
 
-/// Median of what counts, the lower one of two; of floats NaN where nothing does. Real numbers.
+/// Median of the selected elements, the lower one of two. Floats give NaN if there are none.
 ///
 /// # Errors
-/// There is no such dimension; a mask that does not broadcast; a row of integers of which nothing counts, for which
-/// the values are computed; another dtype.
+/// Fails if the dimension does not exist. Fails for a mask that does not broadcast. Fails for a row
+/// of integers without counted elements. This check computes the values. Fails for an unsupported
+/// dtype.
 #[track_calls(masked)]
 pub fn median(
     x: &Tensor,
@@ -105,15 +106,16 @@ pub fn median(
         return Ok(median);
     }
     let is_empty = median.isnan()?.any(None, false)?.to_scalar::<bool>()?;
-    let expected = "of integers something that counts in each row";
+    let expected = "at least one selected element in each row, for integers";
     require(NAME, !is_empty, expected, "a mask without")?;
     median.cast(NAME, x.dtype())
 }
 
-/// `ln(eᵃ + eᵇ)`, each operand −∞ where its mask is `false`. Floats.
+/// `ln(eᵃ + eᵇ)`, each operand −∞ where its mask is `false`. Takes floats.
 ///
 /// # Errors
-/// Masks that do not broadcast to their operands, operands that do not to each other; another dtype.
+/// Fails for masks that do not broadcast to their operands, or operands that do not broadcast to
+/// each other. Also fails for an unsupported dtype.
 #[track_calls(masked)]
 pub fn logaddexp(
     a: &Tensor,
@@ -128,10 +130,10 @@ pub fn logaddexp(
         .cast(NAME, a.dtype())
 }
 
-/// What counts divided by its norm along `dim`, or by `eps` if that is larger; 0 elsewhere.
+/// The unmasked elements divided by their norm along `dim`, or by `eps` if that is larger; 0 elsewhere.
 ///
 /// # Errors
-/// As [`norm`].
+/// The same errors as [`norm`].
 #[track_calls(masked)]
 pub fn normalize(
     x: &Tensor,
@@ -144,11 +146,11 @@ pub fn normalize(
     filled("masked.normalize", x, mask, 0)?.div(&norm.maximum(eps)?)
 }
 
-/// Variance of what counts: the sum of squared distances from the mean over their number less
-/// `correction`, at least 0. Integers as `f32`.
+/// Variance of the selected elements: the sum of squared distances from the mean, divided by their
+/// number minus `correction`, at least 0.
 ///
 /// # Errors
-/// As [`sum`].
+/// The same errors as [`sum`].
 #[track_calls(masked)]
 pub fn var(
     x: &Tensor,
@@ -175,10 +177,10 @@ pub fn var(
     total.div(&count.reshape(total.shape())?)
 }
 
-/// The root of [`var`].
+/// The square root of [`var`].
 ///
 /// # Errors
-/// As [`sum`].
+/// The same errors as [`sum`].
 #[track_calls(masked)]
 pub fn std(
     x: &Tensor,
@@ -211,7 +213,7 @@ fn broadcast(name: &'static str, x: &Tensor, mask: &Tensor) -> RusTorchResult<Te
     mask.cast(name, DType::Bool)?.expand_as(x)
 }
 
-/// How many elements count, `i64`.
+/// Number of counted elements, `i64`.
 fn counts(
     name: &'static str,
     x: &Tensor,
@@ -226,17 +228,17 @@ fn counts(
     counting.sum(dims.clone(), keepdim)
 }
 
-/// What changes no sum.
+/// The neutral element of sums.
 fn zero(_: &'static str, _: &Tensor) -> RusTorchResult<Scalar> {
     Ok(0.into())
 }
 
-/// What changes no product.
+/// The neutral element of products.
 fn one(_: &'static str, _: &Tensor) -> RusTorchResult<Scalar> {
     Ok(1.into())
 }
 
-/// What no number of the dtype of `x` is below.
+/// The lowest value of `x`'s dtype.
 fn least(name: &'static str, x: &Tensor) -> RusTorchResult<Scalar> {
     Ok(match number(name, x)? {
         d if !d.is_int() => f64::NEG_INFINITY.into(),
@@ -245,7 +247,7 @@ fn least(name: &'static str, x: &Tensor) -> RusTorchResult<Scalar> {
     })
 }
 
-/// What no number of the dtype of `x` is above.
+/// The highest value of `x`'s dtype.
 fn most(name: &'static str, x: &Tensor) -> RusTorchResult<Scalar> {
     Ok(match number(name, x)? {
         d if !d.is_int() => f64::INFINITY.into(),

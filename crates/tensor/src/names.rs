@@ -1,4 +1,5 @@
-//! Methods by the names that candle has for them: each is another one of this crate, with its usual arguments.
+//! Methods with candle's names: each stands for another method of this crate, with its usual
+//! arguments.
 
 use rustorch_macros::track_calls;
 
@@ -58,15 +59,15 @@ impl Tensor {
     /// `self · factor + summand`.
     ///
     /// # Errors
-    /// A block format.
+    /// Fails for a block format.
     pub fn affine(&self, factor: impl Number, summand: impl Number) -> RusTorchResult<Self> {
         self.mul(factor.to_number())?.add(summand.to_number())
     }
 
-    /// [`Tensor::where_`] with this tensor, of `bool`, as the condition.
+    /// [`Tensor::where_`] with this `bool` tensor as the condition.
     ///
     /// # Errors
-    /// As [`Tensor::where_`].
+    /// The same errors as [`Tensor::where_`].
     pub fn where_cond(&self, a: impl AsOperand, b: impl AsOperand) -> RusTorchResult<Self> {
         Self::where_(self, a, b)
     }
@@ -90,7 +91,7 @@ macro_rules! dims_of_rank {
             $(#[doc = concat!("The sizes of a tensor of rank ", stringify!($rank), ".")]
             ///
             /// # Errors
-            /// Another rank.
+            /// Fails for an unsupported rank.
             pub fn $name(&self) -> RusTorchResult<$Sizes> {
                 let $dims = self.shape();
                 let expected = concat!("rank ", stringify!($rank));

@@ -1,4 +1,4 @@
-//! Numbers as elements: where a number lies beside those that a dtype has, and what follows from that.
+//! Numbers as elements: whether a dtype can hold a number.
 
 use std::ops::RangeInclusive;
 
@@ -9,13 +9,13 @@ use crate::error::{RusTorchResult, require};
 /// Place of a number beside the finite numbers of a dtype.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
-    /// The dtype has the number itself, or cuts or rounds it to one. Floats have NaN and infinities.
+    /// The dtype holds the number, exactly or rounded. Floats also hold NaN and infinities.
     Inside,
-    /// It is below the least.
+    /// The number is below the smallest one.
     Below,
-    /// It is above the largest.
+    /// The number is above the largest one.
     Above,
-    /// It has none: NaN beside integers, an imaginary part beside real numbers.
+    /// It cannot hold the number: NaN among integers, an imaginary part among real numbers.
     Nowhere,
 }
 

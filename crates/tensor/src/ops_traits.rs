@@ -8,11 +8,12 @@
 //! | `<<`, `>>` | [`Tensor::bitwise_left_shift`], [`Tensor::bitwise_right_shift`] |
 //! | unary `-`, `!` | [`Tensor::neg`], [`Tensor::bitwise_not`] |
 //!
-//! On their right stands a tensor, by reference or value, the result of an operation, or a number of any of
-//! Rust's types; on the left of those of arithmetic also an `f64` or `i64`, as plain literals are, a half or
-//! a complex number (others convert: `f64::from(n) * &x`). Their output is a [`RusTorchResult`], since shapes
-//! may not fit. One such result may be an operand beside a tensor; two results, or a result and a number, Rust
-//! does not let a library join, so there `?` stands behind the first:
+//! The right operand is a tensor, by reference or value, an operation's result, or any number type
+//! of Rust. The left operand of arithmetic may also be a plain literal (`f64` or `i64`), a half or
+//! a complex number. Convert other numbers: `f64::from(n) * &x`. The output is a
+//! [`RusTorchResult`], since shapes may not fit. Such a result may be an operand beside a tensor.
+//! Rust does not let a library join two results, or a result and a number. Write `?` after the
+//! first one:
 //!
 //! ```
 //! # use rustorch_tensor::{RusTorchResult, tensor};
@@ -26,11 +27,13 @@
 //! # }
 //! ```
 //!
-//! `+=`, `-=`, `*=` and `/=` write in place, as [`Tensor::add_`] and its kin do: clones and views of the tensor show the
-//! change. `x = (&x + 1)?` makes the variable another tensor instead, and its clones stay what they were. Rust lets the
-//! operators give no error. A mistake is therefore an error where the tensor is read. So is the next use of its
-//! clones and views. The error has the operator and its line. Nothing was written then. A parameter outside of
-//! [`no_grad`](crate::no_grad) is refused so, too, and stays what it was: the next use of it, whatever that is, fails.
+//! `+=`, `-=`, `*=` and `/=` write in place, as [`Tensor::add_`] and similar methods do: clones and
+//! views of the tensor show the change. `x = (&x + 1)?` makes the variable another tensor instead,
+//! and its clones keep the old elements. In Rust these operators cannot return an error. So a
+//! mistake is an error when the tensor is read. The next use of its clones and views fails as well.
+//! The error names the operator and its line. Nothing is written then. A write to a parameter
+//! outside [`no_grad`](crate::no_grad) is rejected in the same way. The parameter keeps its
+//! elements, and its next use of any kind fails.
 //!
 //! ```
 //! # use rustorch_tensor::{RusTorchResult, tensor};
@@ -76,8 +79,8 @@ macro_rules! operators {
     };
 }
 
-/// One line for each operator of arithmetic, with a number on its left. Of integers and of floats there may be
-/// one type each: with several, the compiler would not know what `2 * &x` is before it has chosen one.
+/// One line for each arithmetic operator, with a number on its left. Integers and floats may have
+/// one type each: with several, the compiler could not infer the type of `2 * &x`.
 macro_rules! operators_of_numbers {
     ($($Trait:ident::$function:ident = $method:ident;)*) => {
         $(numbers_first!($Trait::$function = $method: f64, i64, f16, bf16, Complex<f64>, Complex<f32>);)*
@@ -110,8 +113,8 @@ macro_rules! operator {
     };
 }
 
-/// What stands for results and numbers beside a result, where the compiler lists what may stand there: Rust does not let
-/// a library join them, and no message of the library's own is shown for it.
+/// A placeholder in the compiler's list of operands, for results and numbers beside a result. Rust
+/// does not let a library join them or show its own message.
 pub enum OthersAfterAQuestionMark {}
 
 /// `f` of a number on the left of a tensor, as one of rank 0, and the tensor.
@@ -173,7 +176,8 @@ assigning_operators! {
 }
 
 impl Tensor {
-    /// Makes this handle one on a value that gives an operator's error, and tells the other handles on its memory.
+    /// Makes this handle one on a value that gives an operator's error. The other handles on its memory get the
+    /// error, too.
     #[track_caller]
     fn refuse(&mut self, op: &'static str, error: RusTorchError) {
         let error = match error {

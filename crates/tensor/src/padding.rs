@@ -1,6 +1,6 @@
-//! What is put around a tensor.
+//! The padding of a tensor.
 
-use rustorch_ir::ops::Pad;
+use rustorch_ir::ops::{Contiguous, Pad};
 use rustorch_ir::{DType, OpError, Scalar};
 use rustorch_macros::track_calls;
 
@@ -9,16 +9,16 @@ use crate::dims::IntoSizes;
 use crate::error::{RusTorchResult, require};
 use crate::numbers::{as_element, require_inside};
 
-/// What [`Tensor::pad`] puts around a tensor.
+/// The values of [`Tensor::pad`]'s padding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PadMode {
-    /// One value.
+    /// One constant.
     Constant(Scalar),
-    /// What is inside, mirrored at the first and last element, without those.
+    /// The tensor mirrored at its first and last element, which are not repeated.
     Reflect,
-    /// The first and the last element.
+    /// The first and the last element, repeated.
     Replicate,
-    /// What is inside, as if it went on from the beginning.
+    /// The tensor continued from its other end.
     Circular,
 }
 
@@ -36,15 +36,16 @@ constant_from!(Scalar, f64, f32, i64, i32, bool);
 
 #[track_calls]
 impl Tensor {
-    /// Elements put around the last dimensions, as `torch.nn.functional.pad`: `padding` is how
-    /// many indices before and after the last dimension, then those of the one before it,
-    /// and so on. Negative ones are taken away. A number as the mode is the constant of all new
+    /// Pads the last dimensions, as `torch.nn.functional.pad`. `padding` begins with the numbers of
+    /// indices before and after the last dimension. Then come those of the dimension before it, and
+    /// so on. Negative numbers remove indices. A number as the mode is the constant of all new
     /// elements.
     ///
     /// # Errors
-    /// An odd number of entries, or more than two for each dimension; more taken away than there
-    /// is; a constant out of the dtype's range. In the other modes, also: a block format; a padding that is not
-    /// smaller than the dimension (reflect), larger than it (circular), or around an empty one (replicate).
+    /// Fails for an odd number of entries, or more than two for each dimension. Also fails if more
+    /// is removed than is there, or for a constant out of the dtype's range. The other modes also
+    /// fail for a block format. `reflect` needs a padding smaller than the dimension, `circular`
+    /// one that is not larger. `replicate` fails for an empty dimension.
     pub fn pad(&self, padding: impl IntoSizes, mode: impl Into<PadMode>) -> RusTorchResult<Self> {
         const NAME: &str = "pad";
         let sizes = padding.into_sizes();
@@ -53,8 +54,11 @@ impl Tensor {
         let fits = rest.is_empty() && pairs.len() <= self.rank();
         let expected = format_args!("a pair for each of the last of {} dimensions", self.rank());
         require(NAME, fits, expected, format_args!("{padding:?}"))?;
-        match mode.into() {
-            PadMode::Constant(value) => self.without_negative(pairs)?.padded(pairs, value),
+        let is_longer = pairs.iter().flatten().any(|&n| n > 0);
+        let padded = match mode.into() {
+            PadMode::Constant(value) => {
+                return self.without_negative(pairs)?.padded(pairs, value);
+            }
             // What is left after cutting goes around.
             PadMode::Circular => {
                 let left = self.without_negative(pairs)?;
@@ -66,10 +70,15 @@ impl Tensor {
             mode => (pairs.iter().enumerate()).try_fold(self.clone(), |x, (i, &pair)| {
                 x.continued(x.rank() - 1 - i, pair, mode)
             }),
+        }?;
+        match is_longer {
+            true => Ok(padded),
+            // A tensor without some of its elements is still a view.
+            false => Self::apply(NAME, Contiguous, &[&padded]),
         }
     }
 
-    /// Without what negative paddings take away.
+    /// The tensor without the elements that negative paddings take away.
     fn without_negative(&self, pairs: &[[isize; 2]]) -> RusTorchResult<Self> {
         (pairs.iter().enumerate()).try_fold(self.clone(), |x, (i, pair)| {
             let dim = x.rank() - 1 - i;

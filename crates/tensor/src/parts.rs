@@ -8,12 +8,12 @@ use crate::Tensor;
 use crate::dims::{Integer, IntoShape};
 use crate::error::{RusTorchResult, require, with_room};
 
-/// How [`Tensor::tensor_split`] and its relatives divide a dimension.
+/// The parts of a dimension for [`Tensor::tensor_split`] and its relatives.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Sections {
-    /// Into this many parts.
+    /// This many parts.
     Count(usize),
-    /// Before each of these indices; negative ones count from the end.
+    /// Parts that begin at each of these indices; negative ones count from the end.
     At(Vec<isize>),
 }
 
@@ -36,7 +36,7 @@ impl From<&[isize]> for Sections {
 }
 
 /// A Python index of a range's bound in a dimension of `size`: negative ones count from the end,
-/// what is outside is cut.
+/// and larger ones are cut.
 pub(crate) fn clip(index: isize, size: usize) -> usize {
     match index {
         ..0 => size.saturating_sub(index.unsigned_abs()),
@@ -46,11 +46,11 @@ pub(crate) fn clip(index: isize, size: usize) -> usize {
 
 #[track_calls]
 impl Tensor {
-    /// Every `step`-th index of `dim` from `start` up to but without `end`, as Python's
-    /// `start:end:step`: negative indices count from the end, and what is outside is cut.
+    /// Every `step`-th index of `dim` from `start` to `end`, exclusive, as Python's
+    /// `start:end:step`. Negative indices count from the end, and too large ones are clamped.
     ///
     /// # Errors
-    /// There is no such dimension, or `step` is 0.
+    /// Fails if the dimension does not exist, or if `step` is 0.
     pub fn slice(
         &self,
         dim: impl Integer,
@@ -74,7 +74,7 @@ impl Tensor {
     /// `length` indices of `dim` from `start` on.
     ///
     /// # Errors
-    /// There is no such dimension, or the range leaves it.
+    /// Fails if the dimension does not exist, or if the range leaves it.
     pub fn narrow(&self, dim: impl Integer, start: usize, length: usize) -> RusTorchResult<Self> {
         let dim = self.dim("narrow", dim)?;
         let size = self.shape()[dim];
@@ -104,12 +104,13 @@ impl Tensor {
         Self::apply(name, op, &[self])
     }
 
-    /// [`Tensor::narrow`] from an index that is data: one `i64` or `i32`, read when it is
-    /// computed. A copy.
+    /// [`Tensor::narrow`] from an index that is data: one `i64` or `i32`, read at evaluation. A
+    /// copy, although PyTorch returns a view. Writing to it is an error while this tensor has a
+    /// handle.
     ///
     /// # Errors
-    /// There is no such dimension; a start other than this; when computed, a range that leaves
-    /// the dimension.
+    /// Fails if the dimension does not exist, or for an unsupported start. Evaluation fails for a
+    /// range that leaves the dimension.
     pub fn narrow_at(
         &self,
         dim: impl Integer,
@@ -121,13 +122,14 @@ impl Tensor {
         let one = start.numel() == 1;
         require(NAME, one, "a start of one element", start.ty())?;
         let steps = Self::arange(0, length as i64, 1, start.dtype())?;
-        self.picked(NAME, dim, &steps.add(&start.reshape([1])?)?)
+        let picked = self.picked(NAME, dim, &steps.add(&start.reshape([1])?)?)?;
+        Ok(picked.in_place_of_view(self))
     }
 
     /// One index of `dim`, which is dropped; negative ones count from the end.
     ///
     /// # Errors
-    /// There is no such dimension or index.
+    /// Fails if the dimension or index does not exist.
     pub fn select(&self, dim: impl Integer, index: impl Integer) -> RusTorchResult<Self> {
         let dim = self.dim("select", dim)?;
         let start = self.one_index("select", dim, index.to_isize())?;
@@ -154,10 +156,10 @@ impl Tensor {
         Ok(found.ok_or_else(|| OpError::new(name, expected(), index))?)
     }
 
-    /// Each index of `dim` by itself, without that dimension.
+    /// Each index of `dim` as a tensor without that dimension.
     ///
     /// # Errors
-    /// There is no such dimension.
+    /// Fails if the dimension does not exist.
     pub fn unbind(&self, dim: impl Integer) -> RusTorchResult<Vec<Self>> {
         let dim = self.dim("unbind", dim)?;
         (0..self.shape()[dim] as isize)
@@ -168,7 +170,7 @@ impl Tensor {
     /// Parts of `size` indices of `dim`; the last one may be smaller.
     ///
     /// # Errors
-    /// There is no such dimension, or `size` is 0 and the dimension is not.
+    /// Fails if the dimension does not exist, or if `size` is 0 and the dimension is not empty.
     pub fn split(&self, size: usize, dim: impl Integer) -> RusTorchResult<Vec<Self>> {
         let dim = self.dim("split", dim)?;
         let total = self.shape()[dim];
@@ -182,10 +184,10 @@ impl Tensor {
             .collect()
     }
 
-    /// Parts of these sizes of `dim`, which they add up to: PyTorch's `split` of a list.
+    /// Parts of `dim` with these sizes, which add up to it: PyTorch's `split` of a list.
     ///
     /// # Errors
-    /// There is no such dimension, or another sum.
+    /// Fails if the dimension does not exist, or if the sizes do not add up to it.
     pub fn split_with_sizes(
         &self,
         sizes: impl IntoShape,
@@ -214,7 +216,7 @@ impl Tensor {
     /// dimension becomes `chunks` empty parts.
     ///
     /// # Errors
-    /// There is no such dimension, or `chunks` is 0.
+    /// Fails if the dimension does not exist, or if `chunks` is 0.
     pub fn chunk(&self, chunks: usize, dim: impl Integer) -> RusTorchResult<Vec<Self>> {
         require("chunk", chunks > 0, "at least one chunk", chunks)?;
         match self.shape()[self.dim("chunk", dim)?] {
@@ -227,19 +229,18 @@ impl Tensor {
         }
     }
 
-    /// [`Tensor::split`]: nothing here writes over parts of a tensor, so that there is no less
-    /// safe way.
+    /// [`Tensor::split`]: parts are never overwritten here, so there is no less safe way.
     ///
     /// # Errors
-    /// As [`Tensor::split`].
+    /// The same errors as [`Tensor::split`].
     pub fn unsafe_split(&self, size: usize, dim: impl Integer) -> RusTorchResult<Vec<Self>> {
         self.split(size, dim)
     }
 
-    /// [`Tensor::split_with_sizes`], as [`Tensor::unsafe_split`] is [`Tensor::split`].
+    /// [`Tensor::split_with_sizes`]: the same as [`Tensor::unsafe_split`] is to [`Tensor::split`].
     ///
     /// # Errors
-    /// As [`Tensor::split_with_sizes`].
+    /// The same errors as [`Tensor::split_with_sizes`].
     pub fn unsafe_split_with_sizes(
         &self,
         sizes: impl IntoShape,
@@ -248,19 +249,19 @@ impl Tensor {
         self.split_with_sizes(sizes, dim)
     }
 
-    /// [`Tensor::chunk`], as [`Tensor::unsafe_split`] is [`Tensor::split`].
+    /// [`Tensor::chunk`]: the same as [`Tensor::unsafe_split`] is to [`Tensor::split`].
     ///
     /// # Errors
-    /// As [`Tensor::chunk`].
+    /// The same errors as [`Tensor::chunk`].
     pub fn unsafe_chunk(&self, chunks: usize, dim: impl Integer) -> RusTorchResult<Vec<Self>> {
         self.chunk(chunks, dim)
     }
 
-    /// So many parts of `dim`, of which the first ones are one larger where it cannot be divided
-    /// evenly; or the parts between given indices, cut to the dimension.
+    /// A number of parts of `dim`, or the parts between given indices, clamped to the dimension. If
+    /// `dim` cannot be divided evenly, the first parts are one larger.
     ///
     /// # Errors
-    /// There is no such dimension; no parts.
+    /// Fails if the dimension does not exist, or for 0 parts.
     pub fn tensor_split(
         &self,
         sections: impl Into<Sections>,
@@ -311,30 +312,30 @@ impl Tensor {
         self.sections(name, sections, dim)
     }
 
-    /// Parts from left to right: of dimension 1, or of 0 if there is only one dimension. A number
-    /// of parts divides it evenly.
+    /// Parts from left to right, along dimension 1, or 0 for vectors. A number of parts has to
+    /// divide it.
     ///
     /// # Errors
-    /// Rank 0; a size that is not divided.
+    /// Fails for rank 0, or if the parts do not divide the dimension.
     pub fn hsplit(&self, sections: impl Into<Sections>) -> RusTorchResult<Vec<Self>> {
         require("hsplit", self.rank() >= 1, "rank 1 or more", self.ty())?;
         let dim = isize::from(self.rank() > 1);
         self.even_sections("hsplit", &sections.into(), dim)
     }
 
-    /// Parts from top to bottom: of dimension 0. A number of parts divides it evenly.
+    /// Parts from top to bottom, along dimension 0. A number of parts has to divide it.
     ///
     /// # Errors
-    /// Rank below 2; a size that is not divided.
+    /// Fails for rank below 2, or if the parts do not divide the dimension.
     pub fn vsplit(&self, sections: impl Into<Sections>) -> RusTorchResult<Vec<Self>> {
         require("vsplit", self.rank() >= 2, "rank 2 or more", self.ty())?;
         self.even_sections("vsplit", &sections.into(), 0)
     }
 
-    /// Parts in depth: of dimension 2. A number of parts divides it evenly.
+    /// Parts in depth, along dimension 2. A number of parts has to divide it.
     ///
     /// # Errors
-    /// Rank below 3; a size that is not divided.
+    /// Fails for rank below 3, or if the parts do not divide the dimension.
     pub fn dsplit(&self, sections: impl Into<Sections>) -> RusTorchResult<Vec<Self>> {
         require("dsplit", self.rank() >= 3, "rank 3 or more", self.ty())?;
         self.even_sections("dsplit", &sections.into(), 2)

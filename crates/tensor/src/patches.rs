@@ -8,8 +8,7 @@ use rustorch_macros::track_calls;
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 
-/// The windows that patches are seen through. PyTorch's defaults are a dilation and stride of 1
-/// and no padding.
+/// The windows of patches. PyTorch's defaults are a dilation and stride of 1 and no padding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Patches {
     /// Size of a window.
@@ -23,7 +22,7 @@ pub struct Patches {
 }
 
 impl Patches {
-    /// How many windows there are along each dimension of an image of this size.
+    /// Number of windows along each dimension of an image of this size.
     pub(crate) fn windows(
         &self,
         name: &'static str,
@@ -73,7 +72,8 @@ impl Tensor {
     /// elements, windows]`: `torch.nn.functional.unfold`.
     ///
     /// # Errors
-    /// Another rank; images without channels or pixels; windows that do not fit.
+    /// Fails for an unsupported rank, images without channels or pixels, or windows that do not
+    /// fit.
     pub fn im2col(&self, patches: Patches) -> RusTorchResult<Self> {
         const NAME: &str = "im2col";
         let (x, alone) = batched(NAME, self, 4)?;
@@ -111,12 +111,12 @@ impl Tensor {
         unbatched(columns, alone)
     }
 
-    /// The columns `[n, c · kernel elements, windows]`, or those of one image, added up at their
-    /// places in images `[n, c, size…]`: `torch.nn.functional.fold`.
+    /// Adds the columns `[n, c · kernel elements, windows]`, or those of one image, at their places
+    /// in images `[n, c, size…]`: `torch.nn.functional.fold`.
     ///
     /// # Errors
-    /// Another rank; columns of another length or number than the windows of such images;
-    /// booleans.
+    /// Fails for an unsupported rank or booleans. Also fails for columns whose length or number
+    /// differs from the windows of such images.
     pub fn col2im(&self, size: [usize; 2], patches: Patches) -> RusTorchResult<Self> {
         const NAME: &str = "col2im";
         let (x, alone) = batched(NAME, self, 3)?;

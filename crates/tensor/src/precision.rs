@@ -1,4 +1,4 @@
-//! Which methods compute in which precision while a thread records under [`autocast`](crate::amp::autocast).
+//! The precision of each method while a thread records under [`autocast`](crate::amp::autocast).
 
 use std::cell::Cell;
 
@@ -6,9 +6,7 @@ use rustorch_ir::DType;
 
 use crate::call;
 
-/// Methods that compute in single precision what they get in halves, and give that: PyTorch's
-/// ([`autocast_mode.h`](https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/autocast_mode.h)), and the losses that
-/// are made of them there. In alphabetical order.
+/// Methods that compute halves in single precision, and return that. In alphabetical order.
 const SINGLE: [&str; 60] = [
     "acos",
     "asin",
@@ -94,7 +92,7 @@ pub(crate) fn with_lower<R>(dtype: Option<DType>, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Does a method, or that which the user called, compute in single precision what it gets in halves?
+/// Does a method, or the user's call around it, compute halves in single precision?
 pub(crate) fn is_single(method: &str) -> bool {
     let is_listed = |name: &str| SINGLE.binary_search(&name).is_ok();
     lower().is_some()

@@ -1,4 +1,4 @@
-//! What Cargo features ask for besides devices: which of them goes first.
+//! Device preferences set by Cargo features: which device goes first.
 
 use rustorch_runtime::{DeviceSelector, DeviceType, Routing, Runtime};
 
@@ -16,9 +16,9 @@ const BUILT_WITH: Preferences = Preferences {
     coreml_hybrid: cfg!(feature = "coreml-hybrid"),
 };
 
-/// Gives `runtime` the preferences that this crate was built with, and tells the routing for
-/// runs that name no device. Without such features, or without the devices that they speak of,
-/// that is [`Routing::AUTO`], and the runtime stays as it is.
+/// Applies the preferences of this crate's features to `runtime`. Returns the routing for runs that
+/// name no device. Without such features or their devices, the result is [`Routing::AUTO`], and the
+/// runtime does not change.
 ///
 /// | feature | what it asks for |
 /// | --- | --- |

@@ -1,4 +1,4 @@
-//! Operands that may be numbers, and the dtype that operands of several meet in.
+//! Operands that may be numbers, and the common dtype of several operands.
 
 use std::borrow::Cow;
 
@@ -13,6 +13,7 @@ use crate::Tensor;
 use crate::error::RusTorchResult;
 use crate::numbers::{Side, bound, require_held};
 use crate::precision::is_single;
+use crate::warnings::warn_once;
 
 /// A number as an argument: any of Rust's integers and floats, a half, a complex number, or `bool`.
 #[diagnostic::on_unimplemented(
@@ -21,7 +22,7 @@ use crate::precision::is_single;
     note = "numbers are Rust's integers and floats, `bool`, `half::f16`, `half::bf16`, `Complex` and `Scalar`"
 )]
 pub trait Number: Copy {
-    /// The number as operations have it.
+    /// The number as operations store it.
     fn to_number(self) -> Scalar;
 }
 
@@ -37,7 +38,7 @@ impl Number for bool {
     }
 }
 
-/// The other operand of a function of two: a tensor or a number.
+/// The other operand of a binary function: a tensor or a number.
 #[derive(Clone, Copy)]
 pub enum Operand<'a> {
     /// A tensor.
@@ -46,8 +47,8 @@ pub enum Operand<'a> {
     Scalar(Scalar),
 }
 
-/// What may stand beside a tensor: another one, by reference or not, a [number](Number) other than
-/// `bool`, or the result of an operation, whose error is then that of what it is an operand of.
+/// An operand beside a tensor: another tensor, by reference or not, a [number](Number) other than `bool`, or
+/// the result of an operation. Its error is then the error of the operation on it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no operand of a tensor's method or operator",
     label = "neither a tensor nor a number",
@@ -58,7 +59,7 @@ pub trait AsOperand {
     /// The operand.
     ///
     /// # Errors
-    /// Those of the operation whose result it should be.
+    /// The errors of the operation that computes it.
     fn as_operand(&self) -> RusTorchResult<Operand<'_>>;
 }
 
@@ -142,10 +143,9 @@ numbers! {
     Complex<f32> => |z| Scalar::Complex(z.re.into(), z.im.into());
 }
 
-/// The dtype that the operands are converted to, by `torch.result_type`: numbers and
-/// tensors of rank 0 count only where their kind (bool, integer, float, complex) is above
-/// that of the other operands. A number counts as `i64` (above its
-/// range as `u64`), `f32` or `complex64`.
+/// The dtype that the operands are converted to, by `torch.result_type`: numbers and tensors of rank 0 count only if
+/// their kind is above that of the other operands. Kinds are bool, integer, float and complex. A number counts as
+/// `i64` (above its range as `u64`), `f32` or `complex64`.
 #[inline]
 pub(crate) fn result_dtype(op: &'static str, operands: &[Operand]) -> RusTorchResult<DType> {
     match operands {
@@ -245,13 +245,13 @@ impl<'a> Operand<'a> {
         .as_tensor(op, dtype)
     }
 
-    /// [`Operand::as_tensor`] with a handle of its own.
+    /// [`Operand::as_tensor`] with its own handle.
     pub(crate) fn to_tensor(self, op: &'static str, dtype: DType) -> RusTorchResult<Tensor> {
         Ok(self.as_tensor(op, dtype)?.into_owned())
     }
 }
 
-/// What [`Tensor::to`] brings a tensor to.
+/// The target of [`Tensor::to`].
 #[derive(Clone, Copy)]
 pub enum To<'a> {
     /// A dtype.
@@ -260,7 +260,7 @@ pub enum To<'a> {
     Device(DeviceType),
     /// A device by its name: `cpu`, `cuda`, `opencl:1`.
     Named(&'a str),
-    /// Dtype and, if its elements are in memory, device of a tensor.
+    /// Dtype of a tensor and, if its elements are in memory, its device.
     Like(&'a Tensor),
 }
 
@@ -302,11 +302,11 @@ impl<'a> From<&'a Tensor> for To<'a> {
 
 #[track_calls]
 impl Tensor {
-    /// The tensor in another dtype ([`Tensor::to_dtype`]), on another device
-    /// ([`Tensor::to_device`]), or as another tensor is.
+    /// Converts to another dtype ([`Tensor::to_dtype`]), to another device ([`Tensor::to_device`]),
+    /// or to those of another tensor.
     ///
     /// # Errors
-    /// Those of these methods.
+    /// The errors of these methods.
     pub fn to<'a>(&self, other: impl Into<To<'a>>) -> RusTorchResult<Self> {
         match other.into() {
             To::DType(dtype) => self.to_dtype(dtype),
@@ -322,20 +322,29 @@ impl Tensor {
         }
     }
 
-    /// The values in another dtype: floats to integers are cut towards zero and saturate,
-    /// complex to real drops the imaginary part, to `bool` is `!= 0`, block formats are
-    /// dequantised. Floats are rounded to nearest even; in `f8e4m3` what is too large becomes 448.
+    /// The values in another dtype. Floats become integers by truncation and saturation, and
+    /// complex numbers lose their imaginary part. To `bool` is `!= 0`, and block formats are
+    /// dequantised. Floats are rounded to nearest, ties to even; too large ones become 448 in
+    /// `f8e4m3`.
     ///
     /// # Errors
-    /// To a block format (quantising is not a cast), or from one to other than floats.
+    /// Fails for a block format as the result, since quantising is not a cast. A block format
+    /// converts to floats only.
     pub fn to_dtype(&self, dtype: DType) -> RusTorchResult<Self> {
-        self.cast("to_dtype", dtype)
+        const NAME: &str = "to_dtype";
+        if self.dtype().is_complex() && dtype.is_float() {
+            warn_once(
+                NAME,
+                "a complex number loses its imaginary part; real() does so explicitly",
+            );
+        }
+        self.cast(NAME, dtype)
     }
 
-    /// The values in the dtype of another tensor, where they are.
+    /// The values in the dtype of another tensor, on this tensor's device.
     ///
     /// # Errors
-    /// As [`Tensor::to_dtype`].
+    /// The same errors as [`Tensor::to_dtype`].
     pub fn type_as(&self, other: &Self) -> RusTorchResult<Self> {
         self.cast("type_as", other.dtype())
     }
@@ -353,7 +362,7 @@ impl Tensor {
     }
 }
 
-/// The methods that convert to a dtype by its name in PyTorch.
+/// The methods that convert to a dtype and have its name, as in PyTorch.
 macro_rules! casts {
     ($($name:ident => $DType:ident;)*) => {
         #[track_calls]
@@ -362,7 +371,7 @@ macro_rules! casts {
                 #[doc = concat!("The values as [`DType::", stringify!($DType), "`], as [`Tensor::to_dtype`].")]
                 ///
                 /// # Errors
-                /// As [`Tensor::to_dtype`].
+                /// The same errors as [`Tensor::to_dtype`].
                 pub fn $name(&self) -> RusTorchResult<Self> {
                     self.cast(stringify!($name), DType::$DType)
                 }

@@ -1,4 +1,4 @@
-//! Numbers that have to be in a range, which is found out when they are computed.
+//! Numbers with a valid range, checked at evaluation.
 
 use rustorch_ir::Param;
 use rustorch_ir::ops::Within;
@@ -7,8 +7,8 @@ use crate::Tensor;
 use crate::error::RusTorchResult;
 
 impl Tensor {
-    /// The tensor, whose elements have to be from `low` to `high`, or, with `nan`, NaN: else what
-    /// depends on it fails to evaluate. Floats.
+    /// The tensor, whose elements have to be from `low` to `high`, or, with `nan`, NaN. Otherwise
+    /// tensors that depend on it fail to evaluate.
     pub(crate) fn within(
         &self,
         name: &'static str,

@@ -1,6 +1,6 @@
-//! The same elements at other places, or several times.
+//! Elements rearranged or repeated.
 
-use rustorch_ir::ops::Flip;
+use rustorch_ir::ops::{Contiguous, Flip};
 use rustorch_ir::{DType, OpError, Shape};
 use rustorch_macros::track_calls;
 
@@ -9,12 +9,12 @@ use crate::dims::Dims;
 use crate::dims::{IntoDims, IntoShape, OptionalDim};
 use crate::error::{RusTorchResult, require, with_room};
 
-/// How often each element is repeated.
+/// Number of repetitions of each element.
 #[derive(Clone, Copy)]
 pub enum Repeats<'a> {
-    /// All of them equally often.
+    /// The same number for all elements.
     Each(usize),
-    /// Each as an `i64` or `i32` tensor of rank 0 or 1 says.
+    /// A number for each, in an `i64` or `i32` tensor of rank 0 or 1.
     Listed(&'a Tensor),
 }
 
@@ -32,10 +32,10 @@ impl<'a> From<&'a Tensor> for Repeats<'a> {
 
 #[track_calls]
 impl Tensor {
-    /// The named dimensions in reverse order. A copy, as in PyTorch.
+    /// Reverses the order of the named dimensions. It is a copy, as in PyTorch.
     ///
     /// # Errors
-    /// There are no such dimensions.
+    /// Fails if a dimension does not exist.
     pub fn flip(&self, dims: impl IntoDims) -> RusTorchResult<Self> {
         self.flipped("flip", &dims.into_dims())
     }
@@ -45,30 +45,30 @@ impl Tensor {
         Self::apply(name, Flip { dims }, &[self])
     }
 
-    /// Dimension 1 in reverse order.
+    /// Reverses dimension 1.
     ///
     /// # Errors
-    /// Rank below 2.
+    /// Fails for rank below 2.
     pub fn fliplr(&self) -> RusTorchResult<Self> {
         require("fliplr", self.rank() >= 2, "rank 2 or more", self.ty())?;
         self.flipped("fliplr", &1.into_dims())
     }
 
-    /// Dimension 0 in reverse order.
+    /// Reverses dimension 0.
     ///
     /// # Errors
-    /// Rank 0.
+    /// Fails for rank 0.
     pub fn flipud(&self) -> RusTorchResult<Self> {
         require("flipud", self.rank() >= 1, "rank 1 or more", self.ty())?;
         self.flipped("flipud", &0.into_dims())
     }
 
-    /// Elements moved on by `shifts` indices along `dims`, those that leave a dimension to its
-    /// beginning. Without dimensions (`None`) there is one shift, of all elements in row-major
+    /// Shifts elements by `shifts` indices along `dims`. Elements that leave a dimension reappear
+    /// at its start. Without dimensions (`None`) one shift applies to all elements in row-major
     /// order.
     ///
     /// # Errors
-    /// There are no such dimensions; not a shift for each.
+    /// Fails if a dimension does not exist, or unless each has a shift.
     pub fn roll(&self, shifts: impl IntoDims, dims: impl IntoDims) -> RusTorchResult<Self> {
         const NAME: &str = "roll";
         let (shifts, dims) = (shifts.into_dims(), dims.into_dims());
@@ -87,24 +87,26 @@ impl Tensor {
             got,
         )?;
         let mut rolls = shifts.iter().zip(dims);
-        rolls.try_fold(self.clone(), |x, (&shift, dim)| {
+        let rolled = rolls.try_fold(None, |rolled: Option<Self>, (&shift, dim)| {
+            let x = rolled.as_ref().unwrap_or(self);
             let size = x.shape()[dim];
             match shift.checked_rem_euclid(size as isize) {
-                None | Some(0) => Ok(x),
+                None | Some(0) => Ok(rolled),
                 Some(shift) => {
                     let (dim, cut) = (dim as isize, size - shift as usize);
                     let (front, back) = (x.narrow(dim, 0, cut)?, x.narrow(dim, cut, size - cut)?);
-                    Self::cat(&[&back, &front], dim)
+                    Self::cat(&[&back, &front], dim).map(Some)
                 }
             }
-        })
+        })?;
+        rolled.map_or_else(|| Self::apply(NAME, Contiguous, &[self]), Ok)
     }
 
-    /// A plane of two dimensions turned by `turns` right angles, from the first towards the
-    /// second.
+    /// Rotates a plane of two dimensions by `turns` right angles, from the first dimension towards
+    /// the second.
     ///
     /// # Errors
-    /// There are no such dimensions, or they are the same.
+    /// Fails if a dimension does not exist, or both are the same.
     pub fn rot90(&self, turns: isize, dims: [isize; 2]) -> RusTorchResult<Self> {
         const NAME: &str = "rot90";
         let [a, b] = [self.dim(NAME, dims[0])?, self.dim(NAME, dims[1])?];
@@ -118,15 +120,15 @@ impl Tensor {
             1 => swapped(flipped(&[b])?),
             2 => flipped(&[a, b]),
             3 => swapped(flipped(&[a])?),
-            _ => Ok(self.clone()),
+            _ => Self::apply(NAME, Contiguous, &[self]),
         }
     }
 
-    /// The whole tensor `counts[i]` times along each dimension; more counts than dimensions make
-    /// new ones in front.
+    /// Repeats the whole tensor `counts[i]` times along each dimension; extra counts add dimensions
+    /// in front.
     ///
     /// # Errors
-    /// Fewer counts than dimensions; sizes that overflow.
+    /// Fails for fewer counts than dimensions, or for sizes that overflow.
     pub fn repeat(&self, counts: impl IntoShape) -> RusTorchResult<Self> {
         let counts = &counts.into_shape()[..];
         let expected = format_args!("at least {} counts", self.rank());
@@ -135,10 +137,10 @@ impl Tensor {
         self.repeated("repeat", counts)
     }
 
-    /// [`Tensor::repeat`], where fewer counts than dimensions are those of the last ones.
+    /// [`Tensor::repeat`] whose counts are for the last dimensions.
     ///
     /// # Errors
-    /// Sizes that overflow.
+    /// Fails for sizes that overflow.
     pub fn tile(&self, counts: impl IntoShape) -> RusTorchResult<Self> {
         let counts = &counts.into_shape()[..];
         let ones = vec![1; self.rank().saturating_sub(counts.len())];
@@ -159,16 +161,19 @@ impl Tensor {
         let beside: Shape = sizes().flat_map(|size| [1, size]).collect();
         let pairs = counts.iter().zip(sizes());
         let expanded: Shape = pairs.flat_map(|(&n, size)| [n, size]).collect();
-        self.reshape(&beside)?.expand(&expanded)?.reshape(&whole)
+        let spread = self.reshape(&beside)?.expand(&expanded)?;
+        // A copy, also where strides could show the result.
+        Self::apply(name, Contiguous, &[&spread])?.reshape(&whole)
     }
 
-    /// Each index of `dim`, or of all elements in row-major order (`None`), several times, one
-    /// behind the other: as often as a number says, or a tensor for each. A tensor's values are
-    /// read there and then, for the result's shape follows from them.
+    /// Repeats each index of `dim`, or each element in row-major order (`None`). A number gives the
+    /// count, or a tensor has one for each. The shape depends on a tensor's values, so they are
+    /// read at once.
     ///
     /// # Errors
-    /// There is no such dimension; a tensor of another dtype or number of elements than `dim`
-    /// has; a negative count; those of evaluation.
+    /// Fails if the dimension does not exist. Also fails for counts that are negative, of an
+    /// unsupported dtype, or of another number than `dim` has indices. Also fails if evaluation
+    /// fails.
     pub fn repeat_interleave<'a>(
         &self,
         repeats: impl Into<Repeats<'a>>,
@@ -202,7 +207,7 @@ impl Tensor {
         x.picked(NAME, dim, &index)
     }
 
-    /// Which of `size` indices come how often, one behind the other.
+    /// The number of repeats of each of `size` indices, in order.
     fn repetition(name: &'static str, counts: &Self, size: usize) -> RusTorchResult<Self> {
         let legal = matches!(counts.dtype(), DType::I64 | DType::I32) && counts.rank() <= 1;
         require(
@@ -240,7 +245,7 @@ impl Tensor {
     /// Channels moved to space: `[…, c · r², h, w]` becomes `[…, c, h · r, w · r]`.
     ///
     /// # Errors
-    /// Rank below 3; channels that `r²` does not divide.
+    /// Fails for rank below 3, or channels that `r²` does not divide.
     pub fn pixel_shuffle(&self, r: usize) -> RusTorchResult<Self> {
         const NAME: &str = "pixel_shuffle";
         let expected = "a tensor [.., c * r^2, h, w]";
@@ -261,7 +266,7 @@ impl Tensor {
     /// Space moved to channels: `[…, c, h · r, w · r]` becomes `[…, c · r², h, w]`.
     ///
     /// # Errors
-    /// Rank below 3; sizes that `r` does not divide.
+    /// Fails for rank below 3, or sizes that `r` does not divide.
     pub fn pixel_unshuffle(&self, r: usize) -> RusTorchResult<Self> {
         const NAME: &str = "pixel_unshuffle";
         let expected = "a tensor [.., c, h * r, w * r]";
@@ -282,10 +287,10 @@ impl Tensor {
             .reshape(&[lead, &[c * r * r, h, w]].concat()[..])
     }
 
-    /// The channels of `[n, g · k, …]` in the order in which `g` groups take turns.
+    /// Shuffles the channels of `[n, g · k, …]`: one from each of `g` groups in turn.
     ///
     /// # Errors
-    /// Rank below 3; channels that `groups` does not divide.
+    /// Fails for rank below 3, or channels that `groups` does not divide.
     pub fn channel_shuffle(&self, groups: usize) -> RusTorchResult<Self> {
         let channels = self.shape().get(1).copied().unwrap_or(0);
         let fits = self.rank() > 2 && groups > 0 && channels.is_multiple_of(groups);

@@ -1,7 +1,7 @@
-//! How values in memory were computed: for the case that their device is lost.
+//! Recipes: how to compute values in memory again if their device is lost.
 //!
-//! A recipe is an operation with its operands, each of which is another recipe, a number, or memory
-//! that the host has. Elements on devices are not kept for it.
+//! A recipe is an operation with its operands. Each operand is another recipe, a number, or host memory.
+//! They keep no elements on devices.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,20 +18,20 @@ use crate::leaves::{input_type, put_in};
 /// Operations one behind the other that a recipe may have.
 const MAX_DEPTH: u32 = 1000;
 
-/// How a storage's elements were computed.
+/// Computation of a storage's elements.
 pub(crate) struct Recipe {
     made: Arc<Made>,
-    /// Which of the operation's results.
+    /// The index among the operation's results.
     result: usize,
     ty: TensorType,
-    /// Where they are, with the version that is theirs.
+    /// Their place, with their version.
     memory: Mutex<Option<(WeakStorage, u64)>>,
 }
 
 /// An operation on operands.
 pub(crate) struct Made {
     op: Op,
-    /// What recorded it.
+    /// The call that recorded it.
     call: Call,
     /// The device that the user wants it on.
     pin: Option<DeviceType>,
@@ -40,14 +40,14 @@ pub(crate) struct Made {
     depth: u32,
 }
 
-/// An operand: all that something is, or what a layout shows of it.
+/// An operand: a whole value, or the part that a layout shows.
 pub(crate) struct Operand {
     pub(crate) from: From,
     pub(crate) ty: TensorType,
     pub(crate) layout: Option<Layout>,
 }
 
-/// Where an operand comes from.
+/// The source of an operand.
 pub(crate) enum From {
     Recipe(Arc<Recipe>),
     Memory(Source),
@@ -90,7 +90,7 @@ impl Recipe {
         })
     }
 
-    /// What it gives.
+    /// The types of its results.
     pub(crate) fn ty(&self) -> &TensorType {
         &self.ty
     }
@@ -111,7 +111,7 @@ impl Recipe {
         *self.memory.lock().unwrap_or_else(PoisonError::into_inner) = memory;
     }
 
-    /// The elements, if somebody still has them in memory that can be read.
+    /// The elements, if they are still in readable memory.
     fn in_memory(&self) -> Option<Storage> {
         let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let (storage, version) = memory.as_ref()?;
@@ -179,7 +179,7 @@ impl Recipe {
         }))
     }
 
-    /// What there is to be done.
+    /// The operation.
     fn walk(self: &Arc<Self>) -> Steps<'_> {
         let mut steps = Steps::default();
         let mut seen = HashSet::new();
@@ -210,12 +210,12 @@ impl Recipe {
     }
 }
 
-/// How to get to a recipe's elements.
+/// The steps that compute a recipe's elements.
 #[derive(Default)]
 struct Steps<'a> {
     /// Operations in an order in which they can be done.
     order: Vec<&'a Arc<Made>>,
-    /// What is in memory.
+    /// Values in memory.
     found: Vec<(&'a Arc<Recipe>, Storage)>,
 }
 
@@ -224,9 +224,9 @@ struct Steps<'a> {
 struct Building {
     graph: Graph,
     leaves: Vec<Storage>,
-    /// What is in memory, by its recipe, and the first result of each operation.
+    /// Values in memory by their recipes, and the first result of each operation.
     values: HashMap<usize, ValueId>,
-    /// What recorded the operations, by their nodes.
+    /// The calls that recorded the operations, by their nodes.
     calls: HashMap<usize, Call>,
 }
 

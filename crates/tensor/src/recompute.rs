@@ -1,4 +1,4 @@
-//! Less memory for a recorded computation: values that are computed again, or moved to the host, rather than kept.
+//! Less memory for a recorded computation: values are computed again, or moved to the host.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,28 +7,29 @@ use rustorch_ir::{Graph, Node, OpError, OpKind, Role, ValueId};
 
 use crate::rewriting::Rewriting;
 
-/// A device computes about so many multiply-accumulates in the time in which it reads or writes a byte: more than a
-/// processor's cores, fewer than a GPU's units for products. It only has to tell products from what moves bytes.
+/// Multiply-accumulates of a device in the time in which it reads or writes a byte, roughly. A processor's cores
+/// make fewer, and a GPU's units for products more. It only has to separate products from operations that move
+/// bytes.
 const MACS_PER_BYTE: f64 = 32.0;
 
-/// How often on the way from all values to none is looked at what a graph then takes.
+/// Number of checks of a graph's memory on the way from all values to none.
 const LOOKS: usize = 24;
 
-/// A byte goes to the host and back in the time in which a device reads or writes about so many of its own: over PCI Express,
-/// which has a sixtieth of what its memory gives.
+/// The bytes that a device reads or writes while one byte goes to the host and back. PCI Express has a
+/// sixtieth of the speed of its memory.
 const MOVED_BYTE: f64 = 128.0;
 
-/// Bytes of the smallest values that are moved to the host: what copies less takes as long.
+/// Bytes of the smallest values that are moved to the host: smaller copies take as long.
 const SMALLEST_MOVED: usize = 16 << 10;
 
-/// What becomes of values that wait to be read, where they take too much memory.
+/// Strategies for values that wait to be read and take too much memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Saving {
-    /// They are computed again.
+    /// Recompute the values.
     Recompute,
-    /// They wait in the host's memory, where the device is one that moves them there.
+    /// Move them to the host's memory, if the device supports it.
     Offload,
-    /// For each the one that takes less time.
+    /// Choose the faster one for each value.
     Either,
 }
 
@@ -44,7 +45,7 @@ impl Saving {
     }
 }
 
-/// A graph in two parts, of which the later one reads what the earlier one computed, as gradients do.
+/// A graph in two parts. The later part reads values of the earlier one, as gradients do.
 pub(crate) struct Recomputation<'a> {
     graph: &'a Graph,
     saving: Saving,
@@ -58,22 +59,22 @@ pub(crate) struct Recomputation<'a> {
     again: Vec<bool>,
     /// For each value, the node that writes over it.
     overwritten: Vec<usize>,
-    /// The last node that reads what the earlier part computed.
+    /// The last node that reads a value of the earlier part.
     end: usize,
-    /// What is still kept and need not be.
+    /// Values that are kept and need not be.
     candidates: Vec<Candidate>,
 }
 
 /// A value that the later part reads.
 struct Candidate {
     value: ValueId,
-    /// The bytes that it saves for what it costs, as far as is known.
+    /// The saved bytes over the cost, as far as it is known.
     rate: f64,
     /// The nodes from the one that computes it to the first that reads it in the later part.
     waits: usize,
 }
 
-/// What has to be done for a value of the earlier part that is not there.
+/// The steps for a missing value of the earlier part.
 #[derive(Default)]
 struct Missing {
     /// Nodes that are computed again.
@@ -83,7 +84,7 @@ struct Missing {
 }
 
 impl<'a> Recomputation<'a> {
-    /// Of a graph whose later part is what comes behind the node that computes `last`.
+    /// The state for a graph whose later part follows the node that computes `last`.
     pub(crate) fn new(graph: &'a Graph, last: ValueId, saving: Saving) -> Self {
         let later = graph.producer(graph.base(last)).map_or(0, |at| at + 1);
         let mut overwritten = vec![usize::MAX; graph.len()];
@@ -132,11 +133,11 @@ impl<'a> Recomputation<'a> {
         }
     }
 
-    /// The graph whose values take at most `bytes` at once, of those that are looked at the one that costs least; or
-    /// that which takes least. With it, for its nodes, those of the given graph that they are.
+    /// The cheapest graph found whose values take at most `bytes` at once; or that which takes least. With it,
+    /// for its nodes, those of the given graph that they are.
     ///
     /// # Errors
-    /// Those of [`Graph::push`].
+    /// The errors of [`Graph::push`].
     pub(crate) fn within(mut self, bytes: usize) -> Result<(Graph, Vec<usize>), OpError> {
         let all = self.candidates.len();
         let looks = LOOKS.min(all).max(1);
@@ -160,7 +161,7 @@ impl<'a> Recomputation<'a> {
         }
     }
 
-    /// Keeps the value no longer that saves the most bytes for what that costs, of several the one that waits longest.
+    /// Drops the value that saves most bytes for its cost; of several, the one that waits longest.
     fn drop_cheapest(&mut self) {
         loop {
             let best = self.candidates.iter().enumerate().max_by(|(_, a), (_, b)| {
@@ -209,7 +210,7 @@ impl<'a> Recomputation<'a> {
         }
     }
 
-    /// What has to be computed again, or brought back, for a value; `None` if something cannot be computed again.
+    /// The recomputation, or transfer back, of a value; `None` if something cannot be computed again.
     fn missing(&self, value: ValueId, is_there: impl Fn(ValueId) -> bool) -> Option<Missing> {
         let (mut found, mut next) = (Missing::default(), vec![value]);
         while let Some(value) = next.pop() {
@@ -244,7 +245,7 @@ impl<'a> Recomputation<'a> {
         node.op.kind() != OpKind::Host && node.inputs.iter().all(stays)
     }
 
-    /// What a node costs, in bytes that are read and written in that time.
+    /// The cost of a node, in bytes that are read and written in that time.
     fn cost(&self, node: &Node) -> f64 {
         let def = node.op.def();
         if def.role() == Role::View {
@@ -264,7 +265,8 @@ impl<'a> Recomputation<'a> {
         moved.max(macs as f64 / MACS_PER_BYTE)
     }
 
-    /// The graph with what is not kept computed again, or brought back, where it is read first.
+    /// The graph in which values that are not kept are computed again, or brought back, at their
+    /// first reader.
     fn changed(&self) -> Result<(Graph, Vec<usize>), OpError> {
         let graph = self.graph;
         let mut out = Rewriting::new(graph)?;
@@ -363,7 +365,7 @@ mod tests {
 
     const ROWS: usize = 1024;
 
-    /// Layers of a product, an exponential and its square, and gradients that read what of them they need.
+    /// Layers of a product, an exponential and its square, and gradients that read some of these values.
     fn layers(count: usize) -> Result<(Graph, ValueId), OpError> {
         let mut graph = Graph::new();
         let mut x = graph.input(TensorType::new([ROWS, ROWS], DType::F32))?;

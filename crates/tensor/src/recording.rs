@@ -1,5 +1,5 @@
-//! What a thread records to be run many times: numbers, and keys of random draws, that are other ones in each run.
-//! [`replay`](crate::replay) is what users see of it.
+//! A thread's recording of a computation that runs many times. Its numbers and random keys change
+//! in each run. [`replay`](crate::replay) is the public interface.
 
 use std::cell::RefCell;
 
@@ -13,7 +13,7 @@ thread_local! {
     static NUMBERS: RefCell<Option<Numbers>> = const { RefCell::new(None) };
 }
 
-/// What was drawn.
+/// The random numbers drawn.
 #[derive(Default)]
 pub(crate) struct Draws {
     /// Keys of the default generator.
@@ -24,7 +24,7 @@ pub(crate) struct Draws {
 
 /// A key of the default generator.
 pub(crate) struct DrawnKey {
-    /// How often it had drawn before.
+    /// Number of draws before.
     pub(crate) drawn: u64,
     /// The seed that it drew.
     seed: u64,
@@ -35,12 +35,12 @@ pub(crate) struct DrawnKey {
 /// Numbers that are operands.
 #[derive(Default)]
 struct Numbers {
-    /// Those that others were recorded with, which are shared in their order as far as they are the same.
+    /// The placeholders of other recordings, which are shared in their order as far as they are the same.
     known: Vec<(Value, Scalar)>,
     found: Vec<(Value, Scalar)>,
 }
 
-/// Takes a thread's list out again, and puts the one back that was there before, even if there is a panic.
+/// Removes a thread's list and restores the one before, even after a panic.
 struct Restore<T: 'static> {
     list: &'static std::thread::LocalKey<RefCell<Option<T>>>,
     before: Option<T>,
@@ -63,14 +63,14 @@ impl<T> Drop for Restore<T> {
     }
 }
 
-/// Calls `f`, and tells what it drew; keys of the default generator are placeholders in it.
+/// Calls `f`, and returns its draws; keys of the default generator are placeholders in it.
 pub(crate) fn with_draws<R>(f: impl FnOnce() -> R) -> (R, Draws) {
     let recording = Restore::begin(&DRAWS, Draws::default());
     let result = f();
     (result, recording.end().unwrap_or_default())
 }
 
-/// Does this thread record what is run many times?
+/// Does this thread record a computation that runs many times?
 pub(crate) fn is_recording() -> bool {
     DRAWS.with_borrow(Option::is_some)
 }
@@ -101,8 +101,7 @@ pub(crate) fn key_of(seed: u64) -> Option<Value> {
     })
 }
 
-/// Calls `f`, in which numbers that are operands are placeholders, and tells which they are. Those of `known` are
-/// taken again where the numbers are the same.
+/// Calls `f`, in which numbers that are operands are placeholders, and returns these.
 pub(crate) fn with_numbers<R>(
     known: Vec<(Value, Scalar)>,
     f: impl FnOnce() -> R,
@@ -114,7 +113,7 @@ pub(crate) fn with_numbers<R>(
     (result, found.unwrap_or_default())
 }
 
-/// The placeholder that a number is in what is recorded now, if it is one.
+/// The placeholder of a number in the current recording, if it is one.
 pub(crate) fn number(number: Scalar, ty: &TensorType, pin: Option<DeviceType>) -> Option<Value> {
     NUMBERS.with_borrow_mut(|numbers| {
         let numbers = numbers.as_mut()?;

@@ -1,5 +1,4 @@
-//! Values that survive the loss of their device: keeping how they are computed, and computing them
-//! again.
+//! Values that survive the loss of their device: their recipes are kept, and run again.
 
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use crate::history::{ByKey, History};
 use crate::recipe::{From, Made, Operand, Recipe};
 use crate::value::{Pending, State, Value, View};
 
-/// The recipes of what a history computes, by the keys of values.
+/// The recipes of a history's values, by the keys of values.
 pub(crate) type Recipes = ByKey<Arc<Recipe>>;
 
 /// The recipes of all that a history computes, as far as there are some.
@@ -34,7 +33,7 @@ pub(crate) fn of_history(history: &History, runtime: &Runtime) -> Recipes {
     recipes
 }
 
-/// The recipe of what one operation on values in memory computes, if there is one.
+/// The recipe of one operation on values in memory, if there is one.
 pub(crate) fn of_one(value: &Value, pending: &Pending, runtime: &Runtime) -> Option<Arc<Recipe>> {
     let made = made(pending, &Recipes::default(), |_| true, runtime)?;
     Some(Recipe::new(&made, value.result(), value.ty()))
@@ -100,7 +99,8 @@ fn operand(
 /// known. Returns how many values there were.
 ///
 /// # Errors
-/// [`RusTorchError::DataLost`], where that cannot be; the mistake.
+/// Fails with [`RusTorchError::DataLost`] if the value cannot be recomputed. Also fails for the
+/// mistake itself.
 pub(crate) fn recover_lost<'a>(
     values: impl Iterator<Item = &'a Value>,
     runtime: &Runtime,
@@ -122,10 +122,10 @@ pub(crate) fn recover_lost<'a>(
     Ok(lost.len())
 }
 
-/// Answers a run that lacks what was lost with a device: has that computed again.
+/// Answers a run that lacks a value lost with a device: recomputes it.
 ///
 /// # Errors
-/// [`RusTorchError::DataLost`], where that cannot be.
+/// Fails with [`RusTorchError::DataLost`] if the value cannot be recomputed.
 pub(crate) fn recover_from<'a>(
     lost: RunError,
     mut leaves: impl Iterator<Item = &'a Value>,
@@ -169,8 +169,8 @@ pub(crate) fn recover_from<'a>(
 /// Has a value in memory whose elements were lost with a device computed again.
 ///
 /// # Errors
-/// [`RusTorchError::DataLost`]: how it was computed is not known, or what it was computed from is
-/// gone; those of computing it.
+/// Fails with [`RusTorchError::DataLost`] if its history is unknown or its inputs are gone. Also
+/// fails if recomputing fails.
 fn recover(value: &Value, runtime: &Runtime, routing: Routing) -> RusTorchResult<()> {
     let Some(view) = value.view() else {
         return Ok(());
@@ -190,7 +190,7 @@ fn recover(value: &Value, runtime: &Runtime, routing: Routing) -> RusTorchResult
     Ok(())
 }
 
-/// The error that tells of a value whose elements are gone.
+/// The error for a value whose elements are gone.
 fn lost(ty: &TensorType, view: &View) -> RusTorchError {
     RusTorchError::DataLost {
         tensor: ty.clone(),

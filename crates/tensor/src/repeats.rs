@@ -1,4 +1,5 @@
-//! Conversions that a recorded computation makes twice, as autocast does for each product that reads a tensor.
+//! Removes conversions that a recorded computation makes twice, as autocast does for each product
+//! that reads a tensor.
 
 use std::collections::HashMap;
 
@@ -6,12 +7,11 @@ use rustorch_ir::{Graph, Op, OpError, ValueId};
 
 use crate::rewriting::Rewriting;
 
-/// The graph with conversions to a smaller dtype made once, where what the first one gave is still needed when the same
-/// follows: so nothing takes more memory, and what is computed again to save some still is. Conversions to a larger dtype
-/// stay, for kernels make them as they read. With it, for its nodes, those of the given graph that they are.
+/// The graph with each conversion to a smaller dtype made once, while its result is still needed. So nothing takes
+/// more memory, and recomputed values are still recomputed.
 ///
 /// # Errors
-/// Those of [`Graph::push`].
+/// The errors of [`Graph::push`].
 pub(crate) fn without_repeats(graph: Graph) -> Result<(Graph, Vec<usize>), OpError> {
     let same = repeats(&graph);
     let count = graph.nodes().len();
@@ -28,7 +28,7 @@ pub(crate) fn without_repeats(graph: Graph) -> Result<(Graph, Vec<usize>), OpErr
     out.finish()
 }
 
-/// The conversions that are not made again, with what they are.
+/// The conversions that are not made again, with the earlier results.
 fn repeats(graph: &Graph) -> HashMap<ValueId, ValueId> {
     // Of each value the last node that reads it or a view of it.
     let mut last = vec![0; graph.len()];

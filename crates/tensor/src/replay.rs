@@ -1,5 +1,5 @@
-//! Computations that are recorded once for a [`Trace`](crate::Trace), with what is another one in each run: the
-//! numbers of an optimiser's step, and what random tensors are drawn by.
+//! Computations that are recorded once for a [`Trace`](crate::Trace), with some values that change
+//! in each run. Such values are the numbers of an optimiser's step, and the keys of random tensors.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::random::{GeneratorState, default_generator};
 use crate::recording;
 use crate::value::{Pending, Value};
 
-/// What a recorded computation draws random tensors by: keys of the default generator, which are placeholders of a
+/// The random keys of a recorded computation: keys of the default generator, which are placeholders of a
 /// [`Trace`](crate::Trace).
 pub struct RandomKeys {
-    /// Where each key is in the generator's stream, counted from where it stands, and its placeholder, `i64[2]`.
+    /// The place of each key in the generator's stream, from its current state, and its placeholder, `i64[2]`.
     keys: Vec<(u64, Tensor)>,
-    /// How often a run draws.
+    /// Number of draws of a run.
     draws: u64,
 }
 
@@ -29,8 +29,8 @@ impl RandomKeys {
         self.keys.iter().map(|(_, placeholder)| placeholder)
     }
 
-    /// The keys of the next run, in the placeholders' order: what the computation would draw now if it were recorded
-    /// again. The default generator goes on.
+    /// The keys of the next run, in the order of the placeholders. They are those that the
+    /// computation would draw if it were recorded again.
     pub fn draw(&self) -> Vec<[i64; 2]> {
         let start = default_generator().advance(self.draws);
         let key = |(at, _): &(u64, Tensor)| {
@@ -41,12 +41,12 @@ impl RandomKeys {
     }
 }
 
-/// Calls `f`, which records a computation that is to be run many times, and draws anew in each run. The default
-/// generator stays where it stands.
+/// Calls `f`, which records a computation that runs many times and draws new random numbers in each
+/// run. The default generator does not advance.
 ///
 /// # Errors
-/// Those of `f`; draws from a generator other than the default one, or after that was seeded anew: all runs would draw
-/// the same.
+/// The errors of `f`. Fails for draws from a generator other than the default one, or after a new
+/// seed. All runs would draw the same numbers.
 pub fn record_keys<T>(f: impl FnOnce() -> RusTorchResult<T>) -> RusTorchResult<(T, RandomKeys)> {
     let generator = default_generator();
     let start = generator.state();
@@ -73,14 +73,14 @@ pub fn record_keys<T>(f: impl FnOnce() -> RusTorchResult<T>) -> RusTorchResult<(
     }
 }
 
-/// Does this thread record a computation that is to be run many times ([`record_keys`])? What is computed there and then
-/// is part of no run.
+/// Does this thread record a computation that runs many times ([`record_keys`])? Values that are
+/// computed during the recording are not part of any run.
 pub fn is_recording() -> bool {
     recording::is_recording()
 }
 
-/// A number that is an operand: a placeholder of a [`Trace`](crate::Trace), of rank 0, and the number that it was
-/// recorded with.
+/// A number that is an operand: a placeholder of a [`Trace`](crate::Trace), of rank 0, and its
+/// number at the recording.
 #[derive(Clone)]
 pub struct VaryingNumber {
     /// The operand.
@@ -89,8 +89,8 @@ pub struct VaryingNumber {
     pub value: Scalar,
 }
 
-/// Calls `f`, in which numbers that are operands of tensors' methods are placeholders, and tells which they are, in their
-/// order. Of those that are `known` and the same the placeholders are taken again.
+/// Calls `f`. During the call, numbers passed to tensors' methods become placeholders. Returns them
+/// in order. Equal numbers reuse the placeholders of `known`.
 pub fn record_numbers<R>(
     known: &[VaryingNumber],
     f: impl FnOnce() -> R,
@@ -106,20 +106,20 @@ pub fn record_numbers<R>(
     (result, found.into_iter().map(number).collect())
 }
 
-/// An operation that a tensor is still to be computed by.
+/// A pending operation.
 pub struct Operation {
     /// The operation.
     pub op: Op,
-    /// The method that the user called, and where.
+    /// The method that the user called, and its line.
     pub call: Call,
     /// Its operands.
     pub operands: Vec<Tensor>,
-    /// Its results that there are handles on.
+    /// Its results that have handles.
     pub results: Vec<Tensor>,
 }
 
-/// The operations that tensors are still to be computed by, in the order in which they were recorded: the same list
-/// where the same program computes them.
+/// The pending operations of tensors, in the order of recording. The same program gives the same
+/// list.
 pub fn operations(tensors: &[&Tensor]) -> Vec<Operation> {
     let history = History::of(tensors.iter().map(|tensor| tensor.value()));
     let handle = |value: &Value| Tensor::of(value.clone(), None);

@@ -1,15 +1,16 @@
-//! Graphs that are made of another one's nodes.
+//! Graphs that are made of another graph's nodes.
 
 use rustorch_ir::{Graph, Op, OpError, Results, ValueId};
 use smallvec::SmallVec;
 
-/// A graph that computes what another one does, by its nodes, some of them left out, moved or put in.
+/// A graph that computes the same as another one, made of its nodes. Some nodes are left out, moved
+/// or put in.
 pub(crate) struct Rewriting<'a> {
     source: &'a Graph,
     graph: Graph,
     /// For each node of `graph`, that of the source which it is, or stands for.
     origins: Vec<usize>,
-    /// For each value of the source, what it is now.
+    /// For each value of the source, its value here.
     values: Vec<Option<ValueId>>,
 }
 
@@ -30,17 +31,17 @@ impl<'a> Rewriting<'a> {
         })
     }
 
-    /// What there is so far.
+    /// The new graph so far.
     pub(crate) fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    /// What a value of the source is now.
+    /// The new value of a value of the source.
     ///
     /// # Errors
-    /// It was not computed yet.
+    /// Fails if the value was not computed yet.
     pub(crate) fn value(&self, value: ValueId) -> Result<ValueId, OpError> {
-        let expected = "values that were computed before they are read";
+        let expected = "values that are computed before they are read";
         self.values[value.index()].ok_or_else(|| OpError::new("graph", expected, value.0))
     }
 
@@ -52,7 +53,7 @@ impl<'a> Rewriting<'a> {
     /// Puts in an operation that stands for a node of the source, and gives its first result.
     ///
     /// # Errors
-    /// Those of [`Graph::push`].
+    /// The errors of [`Graph::push`].
     pub(crate) fn push(
         &mut self,
         op: impl Into<Op>,
@@ -68,7 +69,7 @@ impl<'a> Rewriting<'a> {
     /// Puts in a node of the source, on operands as they are now, and gives its results.
     ///
     /// # Errors
-    /// Those of [`Graph::push`].
+    /// The errors of [`Graph::push`].
     pub(crate) fn node(
         &mut self,
         at: usize,
@@ -85,7 +86,7 @@ impl<'a> Rewriting<'a> {
     /// Puts in a node of the source as it is there.
     ///
     /// # Errors
-    /// Those of [`Graph::push`].
+    /// The errors of [`Graph::push`].
     pub(crate) fn keep(&mut self, at: usize) -> Result<(), OpError> {
         let results = self.node(at, |_| None)?;
         for (value, new) in self.source.nodes()[at].results().zip(results) {
@@ -94,10 +95,10 @@ impl<'a> Rewriting<'a> {
         Ok(())
     }
 
-    /// Puts in what a composite node of the source is made of.
+    /// Puts in the parts of a composite node of the source.
     ///
     /// # Errors
-    /// Those of [`Graph::push`]; the node is a primitive.
+    /// The errors of [`Graph::push`]. Also fails if the node is a primitive.
     pub(crate) fn expand(&mut self, at: usize) -> Result<(), OpError> {
         let node = &self.source.nodes()[at];
         let operands = node.inputs.iter().map(|&value| self.value(value));
@@ -117,7 +118,7 @@ impl<'a> Rewriting<'a> {
     /// The graph with the source's outputs, and for its nodes those of the source that they are, or stand for.
     ///
     /// # Errors
-    /// An output was not computed.
+    /// Fails if an output was not computed.
     pub(crate) fn finish(mut self) -> Result<(Graph, Vec<usize>), OpError> {
         for &output in self.source.outputs() {
             let output = self.value(output)?;

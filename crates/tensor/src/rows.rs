@@ -1,4 +1,4 @@
-//! Tensors taken apart: into rows, and into Rust's vectors.
+//! Tensors split into rows, or read as Rust's vectors.
 
 use rustorch_macros::track_calls;
 
@@ -7,20 +7,21 @@ use crate::{Element, Tensor};
 
 #[track_calls]
 impl Tensor {
-    /// The parts at each index of the first dimension, as an iterator. `for row in &x` gives the same, each as
-    /// a result.
+    /// The slices along the first dimension, as an iterator. `for row in &x` gives the same, each
+    /// as a result.
     ///
     /// # Errors
-    /// A tensor of rank 0.
+    /// Fails for a tensor of rank 0.
     pub fn iter(&self) -> RusTorchResult<std::vec::IntoIter<Self>> {
         self.require_rows("iter")?;
         Ok(self.unbind(0)?.into_iter())
     }
 
-    /// The only element of a tensor of rank 0: candle's `to_vec0`, and [`Tensor::to_scalar`] of that rank.
+    /// The only element of a tensor of rank 0: candle's `to_vec0`, or [`Tensor::to_scalar`] for
+    /// rank 0.
     ///
     /// # Errors
-    /// Another rank; those of [`Tensor::to_scalar`].
+    /// Fails for an unsupported rank. Also the errors of [`Tensor::to_scalar`].
     pub fn to_vec0<T: Element>(&self) -> RusTorchResult<T> {
         self.require_rank("to_vec0", 0)?;
         self.to_scalar()
@@ -29,7 +30,7 @@ impl Tensor {
     /// The elements of a vector.
     ///
     /// # Errors
-    /// Another rank; those of [`Tensor::to_vec`].
+    /// Fails for an unsupported rank. Also the errors of [`Tensor::to_vec`].
     pub fn to_vec1<T: Element>(&self) -> RusTorchResult<Vec<T>> {
         self.require_rank("to_vec1", 1)?;
         self.to_vec()
@@ -38,7 +39,7 @@ impl Tensor {
     /// The rows of a matrix.
     ///
     /// # Errors
-    /// Another rank; those of [`Tensor::to_vec`].
+    /// Fails for an unsupported rank. Also the errors of [`Tensor::to_vec`].
     pub fn to_vec2<T: Element>(&self) -> RusTorchResult<Vec<Vec<T>>> {
         self.require_rank("to_vec2", 2)?;
         let (rows, columns) = (self.shape()[0], self.shape()[1]);
@@ -48,7 +49,7 @@ impl Tensor {
     /// The rows of each matrix of a tensor of rank 3.
     ///
     /// # Errors
-    /// Another rank; those of [`Tensor::to_vec`].
+    /// Fails for an unsupported rank. Also the errors of [`Tensor::to_vec`].
     pub fn to_vec3<T: Element>(&self) -> RusTorchResult<Vec<Vec<Vec<T>>>> {
         self.require_rank("to_vec3", 3)?;
         let (planes, rows, columns) = (self.shape()[0], self.shape()[1], self.shape()[2]);
@@ -76,7 +77,7 @@ fn split<T: Element>(elements: &[T], count: usize, width: usize) -> Vec<Vec<T>> 
     (0..count).map(row).collect()
 }
 
-/// The parts of a tensor at each index of the first dimension: `for row in &x`. A tensor of rank 0 has none,
+/// The slices of a tensor along the first dimension: `for row in &x`. A tensor of rank 0 has none,
 /// which is an error.
 pub struct Rows<'a> {
     tensor: &'a Tensor,

@@ -1,4 +1,4 @@
-//! Elements combined at the places that an index says.
+//! Elements reduced by index.
 
 use rustorch_ir::DType;
 use rustorch_ir::ops::{Scatter, ScatterMode};
@@ -7,42 +7,51 @@ use rustorch_macros::track_calls;
 use crate::dims::Integer;
 use crate::elementwise::RoundingMode;
 use crate::error::{RusTorchResult, require};
+use crate::promote::AsOperand;
 use crate::{Operand, Tensor};
 
-/// How [`Tensor::scatter_reduce`] combines elements.
+/// The reduction of [`Tensor::scatter_reduce`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ScatterReduce {
     /// The sum.
     Sum,
     /// The product.
     Prod,
-    /// The mean; of integers rounded down.
+    /// The mean; rounded down for integers.
     Mean,
-    /// The largest; NaN where one is NaN.
+    /// The largest; NaN if one is NaN.
     Amax,
-    /// The smallest; NaN where one is NaN.
+    /// The smallest; NaN if one is NaN.
     Amin,
 }
 
 #[track_calls]
 impl Tensor {
-    /// A copy in which `out[i][index[i][j][k]][k]`, for `dim` 1, is what all `source[i][j][k]` that go
-    /// there are combined to, and with `include_self` what was there. `index` is as for
-    /// [`Tensor::gather`], `source` of `self`'s dtype and no smaller. Numbers.
+    /// A copy in which `out[i][index[i][j][k]][k]`, for `dim` 1, is the reduction of all `source[i][j][k]` that
+    /// go there. With `include_self` it includes the old element. `index` is as for
+    /// [`Tensor::gather`]. `source` is a number, or has `self`'s dtype and is at least as large as
+    /// `index`. Takes numbers.
     ///
     /// # Errors
-    /// Operands other than these; an order of complex numbers; when computed, an index outside `dim`.
+    /// Fails for unsupported operands, or for an ordering of complex numbers. Evaluation fails for
+    /// an index outside `dim`.
     pub fn scatter_reduce(
         &self,
         dim: impl Integer,
         index: &Self,
-        source: &Self,
+        source: impl AsOperand,
         reduce: ScatterReduce,
         include_self: bool,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "scatter_reduce";
-        let [x, index, source] = [self, index, source].map(Self::as_line);
-        let (x, index, source) = (x?, index?, source?);
+        let [x, index] = [self, index].map(Self::as_line);
+        let (x, index) = (x?, index?);
+        let source = match source.as_operand()? {
+            Operand::Tensor(source) => source.as_line()?,
+            number => number
+                .as_element(NAME, self.dtype())?
+                .expand(index.shape())?,
+        };
         let result =
             x.scattered_together(NAME, dim.to_isize(), &index, &source, reduce, include_self)?;
         result.reshape(self.shape())
@@ -56,11 +65,11 @@ impl Tensor {
         }
     }
 
-    /// [`Tensor::scatter_reduce`] of whole slices: slice `i` of `source` along `dim` goes to
-    /// `index[i]`, an `i64` or `i32` `[n]`.
+    /// [`Tensor::scatter_reduce`] of whole slices: slice `i` of `source` along `dim` is reduced
+    /// into index `index[i]`, an `i64` or `i32` `[n]`.
     ///
     /// # Errors
-    /// As [`Tensor::scatter_reduce`].
+    /// The same errors as [`Tensor::scatter_reduce`].
     pub fn index_reduce(
         &self,
         dim: impl Integer,
@@ -127,11 +136,13 @@ impl Tensor {
             true => self.clone(),
             // What is to be written over does not count, but what nothing goes to stays.
             false => {
-                let neutral = scatter(self, &source, ScatterMode::Set)?;
                 let neutral = match mode {
-                    ScatterMode::Add => neutral.zeros_like()?,
-                    ScatterMode::Prod => neutral.ones_like()?,
-                    _ => neutral,
+                    ScatterMode::Add => self.zeros_like()?,
+                    ScatterMode::Prod => self.ones_like()?,
+                    // One of the new elements, unless it would share in their gradient.
+                    _ if !self.dtype().is_float() => scatter(self, &source, ScatterMode::Set)?,
+                    ScatterMode::Max => self.full_like(f64::NEG_INFINITY)?,
+                    _ => self.full_like(f64::INFINITY)?,
                 };
                 Self::where_(&counts()?.eq(0)?, self, &neutral)?
             }
@@ -149,7 +160,7 @@ impl Tensor {
         }
     }
 
-    /// The first elements along each dimension, as many as `index` has.
+    /// The first elements along each dimension, in the sizes of `index`.
     fn leading(&self, name: &'static str, index: &Self) -> RusTorchResult<Self> {
         let sizes = || self.shape().iter().zip(index.shape());
         let fits = self.rank() == index.rank() && sizes().all(|(size, part)| size >= part);

@@ -1,4 +1,4 @@
-//! Places in sorted sequences.
+//! Search in sorted sequences.
 
 use rustorch_ir::ops::{Compare, CompareOp, Gather};
 use rustorch_ir::{DType, OpError};
@@ -14,17 +14,17 @@ const FEW: usize = 16;
 
 #[track_calls]
 impl Tensor {
-    /// Where `values` would be put into this sorted sequence so that it stays sorted: before its
-    /// first element that is not below (or, `right`, above) the value. `i64`, of the shape of
-    /// `values`. The sequence is a vector, or the last dimension of a tensor whose other sizes are
-    /// those of `values`; a `sorter` of its shape, such as `argsort` gives, holds the order of one
-    /// that is not sorted itself. NaN goes behind all.
+    /// The index at which each of `values` can be inserted so that this sorted sequence stays
+    /// sorted: before equal elements, or after them (`right`). The result is `i64`, of the shape of
+    /// `values`. The sequence is a vector, or the last dimension of a tensor whose other sizes
+    /// equal those of `values`. An unsorted sequence needs a `sorter` of its shape, such as the
+    /// result of `argsort`. NaN sorts after all numbers.
     ///
-    /// A binary search of as many steps as the sequence's length has bits.
+    /// It is a binary search.
     ///
     /// # Errors
-    /// Shapes other than these; dtypes that do not promote or have no order; a sorter that is not
-    /// `i64`; when computed, a sorter's index outside.
+    /// Fails for unsupported shapes, or dtypes that do not promote or have no order. Also fails for
+    /// a sorter that is not `i64`. Evaluation fails for a sorter's index out of range.
     pub fn searchsorted(
         &self,
         values: impl AsOperand,
@@ -44,11 +44,12 @@ impl Tensor {
         sorted.places_of(NAME, values.as_operand()?, right)
     }
 
-    /// [`Tensor::searchsorted`] of this tensor's elements in a vector of sorted boundaries: which
-    /// bucket each is in.
+    /// [`Tensor::searchsorted`] of this tensor's elements in a vector of sorted boundaries: the
+    /// bucket of each element.
     ///
     /// # Errors
-    /// As [`Tensor::searchsorted`]; boundaries that are not a vector.
+    /// The same errors as [`Tensor::searchsorted`]. Also fails for boundaries that are not a
+    /// vector.
     pub fn bucketize(&self, boundaries: &Self, right: bool) -> RusTorchResult<Self> {
         const NAME: &str = "bucketize";
         let is_vector = boundaries.rank() == 1;
@@ -95,10 +96,12 @@ impl Tensor {
         place.reshape(values.shape())
     }
 
-    /// Is each element one of `others`? Or is it not (`invert`)? Result `bool`; NaN is none.
+    /// Is each element one of `others`, or none of them (`invert`)? The result is `bool`; NaN
+    /// equals nothing.
     ///
     /// # Errors
-    /// Dtypes that do not promote; many others of a complex dtype, which has no order.
+    /// Fails for dtypes that do not promote. Also fails for many others of a complex dtype, which
+    /// has no order.
     pub fn isin(&self, others: impl AsOperand, invert: bool) -> RusTorchResult<Self> {
         const NAME: &str = "isin";
         let others = others.as_operand()?;

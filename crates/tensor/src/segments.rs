@@ -1,4 +1,4 @@
-//! Neighbouring slices combined by segments.
+//! Reductions of segments of a dimension.
 
 use rustorch_ir::DType;
 use rustorch_macros::track_calls;
@@ -7,14 +7,13 @@ use crate::dims::Integer;
 use crate::error::{RusTorchResult, require};
 use crate::{ScatterReduce, Tensor};
 
-/// Which slices along a dimension belong together. The dimensions before it are those of the tensor.
+/// Segments of slices along a dimension. The dimensions before it are those of the tensor.
 #[derive(Clone, Copy)]
 pub enum Segments<'a> {
-    /// How many slices each segment has, one segment after the other, `i64` or `i32`
+    /// Number of slices of each segment, one segment after the other, `i64` or `i32`
     /// `[…, segments]`.
     Lengths(&'a Tensor),
-    /// Where each segment begins and, behind those, the last one ends, rising, `i64` or `i32`
-    /// `[…, segments + 1]`.
+    /// The start of each segment, and the end of the last one, increasing, `i64` or `i32` `[…, segments + 1]`.
     Offsets(&'a Tensor),
 }
 
@@ -39,13 +38,13 @@ impl Segments<'_> {
 
 #[track_calls]
 impl Tensor {
-    /// What the slices of each segment along `axis` are combined to: `[…, segments, …]`. The elements
-    /// begin with `initial`; without it an empty segment gives 0 as a sum, 1 as a product, NaN as a
-    /// mean, and an infinity as the largest or smallest. Slices that belong to no segment do not
-    /// count. Floats.
+    /// The reduction of each segment's slices along `axis`: `[…, segments, …]`. Each reduction
+    /// begins with `initial`. By default an empty segment gives 0 as a sum, 1 as a product and NaN
+    /// as a mean. Its maximum or minimum is an infinity. Slices outside all segments are left out.
+    /// Takes floats.
     ///
     /// # Errors
-    /// Another dtype; segments other than these.
+    /// Fails for an unsupported dtype, or for unsupported segments.
     pub fn segment_reduce(
         &self,
         reduce: ScatterReduce,

@@ -1,4 +1,4 @@
-//! Arguments of options.
+//! Types of option arguments.
 
 /// A value for an option of type `T`: one of that type, or what converts to it. An option that is an integer takes that type
 /// alone, so that a plain `2` is one: with `Into`, of which `usize` has several, the compiler would take it for an `i32`.
@@ -11,7 +11,7 @@ pub trait Setting<T> {
     fn setting(self) -> T;
 }
 
-/// A type of options that others convert to by `Into`.
+/// A type of option that other types convert to by `Into`.
 pub trait Converted {}
 
 impl<S: Into<T>, T: Converted> Setting<T> for S {
@@ -38,7 +38,7 @@ impl<T> Converted for Option<T> {}
 impl<T> Converted for Vec<T> {}
 impl<T, const N: usize> Converted for [T; N] {}
 
-/// Methods that set options one by one, named as the fields that hold them.
+/// Setters of options, named like their fields.
 macro_rules! setters {
     ($Options:ident $(<$a:lifetime>)? { $($option:ident: $Option:ty),* $(,)? }) => {
         impl $(<$a>)? $Options $(<$a>)? {

@@ -1,17 +1,17 @@
-//! Memory of what was dropped, for the next of its kind: a history of a thousand operations goes at
-//! once, which the allocator does not keep at hand.
+//! Memory of dropped values, reused for the next ones. A history of a thousand operations is
+//! dropped at once, and the allocator would return its memory to the system.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// How many pieces a thread keeps: those of the longest history.
+/// Number of pieces that a thread keeps: those of the longest history.
 const MOST: usize = 1000;
 
 /// A thread's pieces of memory, each with a `T` that holds nothing.
 pub(crate) struct Spares<T>(RefCell<Vec<Arc<T>>>);
 
 impl<T> Spares<T> {
-    /// None yet.
+    /// An empty list.
     pub(crate) const fn new() -> Self {
         Self(RefCell::new(Vec::new()))
     }
@@ -22,7 +22,7 @@ impl<T> Spares<T> {
         self.0.borrow_mut().pop()
     }
 
-    /// Keeps memory that nobody else has a handle on.
+    /// Keeps memory that has no other handle.
     pub(crate) fn keep(&self, spare: Arc<T>) {
         let mut spares = self.0.borrow_mut();
         if spares.len() < MOST {

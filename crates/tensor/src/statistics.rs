@@ -1,4 +1,4 @@
-//! How variables vary together, and how values change along a dimension.
+//! Covariance of variables, and derivatives along a dimension.
 
 use rustorch_ir::DType;
 use rustorch_macros::track_calls;
@@ -8,14 +8,14 @@ use crate::dims::IntoDims;
 use crate::error::{RusTorchResult, require};
 use crate::promote::result_dtype;
 
-/// Where the values of [`Tensor::gradient`] are.
+/// The positions of the values of [`Tensor::gradient`].
 #[derive(Clone)]
 pub enum Spacing {
-    /// So far apart, in all dimensions.
+    /// One distance for all dimensions.
     Step(f64),
-    /// So far apart, a number for each dimension.
+    /// One distance for each dimension.
     Steps(Vec<f64>),
-    /// At these places, a vector for each dimension.
+    /// Coordinates, a vector for each dimension.
     Places(Vec<Tensor>),
 }
 
@@ -45,13 +45,14 @@ impl<const N: usize> From<[&Tensor; N]> for Spacing {
 
 #[track_calls]
 impl Tensor {
-    /// The covariance matrix of variables, the rows of `[variables, observations]`; of one
-    /// variable, also a vector or a number, its variance. `fweights`, integers, say how often each observation counts,
-    /// `aweights`, floats, how much. Integers become `f32`.
+    /// The covariance matrix of variables, which are the rows of `[variables, observations]`. A
+    /// vector or number is one variable, and gives its variance. `fweights` are integers, the
+    /// counts of each observation. `aweights` are floats, their weights. Integers become `f32`.
     ///
     /// # Errors
-    /// Rank above 2; booleans; weights that are not vectors of the observations, or of another kind;
-    /// negative ones, or a sum of 0, where weights are known: they are computed and looked at there and then.
+    /// Fails for rank above 2, or booleans. Also fails for weights that are no vectors of the
+    /// observations, or of an unsupported dtype. Weights that are negative or add up to 0 fail too;
+    /// this check computes them.
     pub fn cov(
         &self,
         correction: i64,
@@ -121,11 +122,11 @@ impl Tensor {
         }
     }
 
-    /// The correlation coefficients of variables, the rows of `[variables, observations]`; of one
-    /// variable 1.
+    /// The correlation coefficients of variables, the rows of `[variables, observations]`. A single
+    /// variable gives 1.
     ///
     /// # Errors
-    /// As [`Tensor::cov`].
+    /// The same errors as [`Tensor::cov`].
     pub fn corrcoef(&self) -> RusTorchResult<Self> {
         let cov = self.cov(1, None, None)?;
         if cov.rank() == 0 {
@@ -140,13 +141,12 @@ impl Tensor {
         }
     }
 
-    /// Estimates of the derivative along each of `dims` (`None`: all), of this shape: inside by
-    /// differences of second order, at the edges by such of `edge_order`, 1 or 2. Integers
-    /// become `f32`.
+    /// Estimates of the derivative along each of `dims` (`None`: all), of this shape. Inner points
+    /// use differences of second order, edges those of `edge_order`, 1 or 2. Integers become `f32`.
     ///
     /// # Errors
-    /// Booleans; there are no such dimensions; one with fewer than `edge_order + 1` indices;
-    /// a spacing that is not one number, one for each dimension, or a vector of places for each.
+    /// Fails for booleans, or if a dimension does not exist or has fewer than `edge_order + 1`
+    /// indices. Also fails for a spacing that does not fit the dimensions.
     pub fn gradient(
         &self,
         spacing: impl Into<Spacing>,
@@ -213,8 +213,8 @@ impl Tensor {
         Self::cat(&[&first, &inside, &last], along)
     }
 
-    /// The derivative along `dim`, whose places are so far apart: each is that of the parabola
-    /// through three neighbours, or of the line through two at the edges.
+    /// The derivative along `dim`, with distances `apart` between its places. Each is that of the
+    /// parabola through three neighbours. At the edges an `edge_order` of 1 takes the line through two.
     fn slope(&self, dim: usize, apart: &Self, edge_order: usize) -> RusTorchResult<Self> {
         let (size, along) = (self.shape()[dim], dim as isize);
         let behind = self.rank() - 1 - dim;
@@ -256,8 +256,8 @@ fn distances(name: &'static str, places: &Tensor, size: usize) -> RusTorchResult
         .sub(&places.narrow(0, 0, size - 1)?)
 }
 
-/// The weights of three neighbours in a derivative, by the distance from the first to the second
-/// and from that to the third: those of Lagrange's polynomial of degree 2.
+/// The weights of three neighbours in a derivative, by the distances between them: those of Lagrange's
+/// polynomial of degree 2.
 type Weights = fn(&Tensor, &Tensor) -> RusTorchResult<[Tensor; 3]>;
 
 fn first_of_three(near: &Tensor, far: &Tensor) -> RusTorchResult<[Tensor; 3]> {

@@ -1,4 +1,4 @@
-//! The tensor: a handle on a value that is computed when it is asked for.
+//! The tensor: a handle on a value that is computed on demand.
 
 use std::sync::{Arc, OnceLock};
 
@@ -27,23 +27,23 @@ use crate::value::{Pending, State, Value, View, overwrites};
 
 /// A multi-dimensional array of one element type.
 ///
-/// Operations are recorded and computed when values are asked for ([`Tensor::eval`],
-/// [`Tensor::to_vec`], printing), so that the runtime sees them together and chooses
-/// devices for them. Shapes and dtypes are checked when an operation is recorded.
+/// Operations are recorded, and computed when values are read ([`Tensor::eval`],
+/// [`Tensor::to_vec`], printing). So the runtime sees them together and chooses devices for them.
+/// Shapes and dtypes are checked when an operation is recorded.
 ///
-/// Clones are handles on the same value ([`Tensor::copy`] gives another one, as PyTorch's `clone` does). Views share the
-/// memory of what they are views of. Writes in place through one of these are seen through the others, whatever was
-/// computed before.
+/// Clones are handles on the same value ([`Tensor::copy`] makes a new one, as PyTorch's `clone`
+/// does). Views share the memory of their base. Writes in place through one of these are seen
+/// through the others, whatever was computed before.
 ///
-/// What is computed keeps the value of everything on the way that there still is a handle on, so
-/// that nothing is computed, and no random number drawn, twice. A history that nobody asks for is
-/// computed when it is 1000 operations long, or keeps 256 MiB that nobody else holds; its errors
-/// then come from the operation that made it so long.
+/// Evaluation keeps the value of every tensor in the computation with a live handle. So nothing is
+/// computed twice, and no random number is drawn twice. An unread history is computed when it is
+/// 1000 operations long, or keeps 256 MiB of otherwise unused memory. Its errors then come from the
+/// operation that made it so long.
 pub struct Tensor {
     value: Value,
-    /// How it was computed, for whom a gradient is wanted of.
+    /// Record of the computation, for tensors that require a gradient.
     track: Option<Arc<Track>>,
-    /// What it shares with the tensor that it is a clone or a view of, or with those of itself.
+    /// State shared with its origin, if it is a clone or a view, or with its own clones and views.
     base: OnceLock<Arc<Base>>,
 }
 
@@ -78,10 +78,10 @@ impl Tensor {
         }
     }
 
-    /// A value that is known only when a [`Trace`](crate::Trace) is run.
+    /// A value that is known only when a [`Trace`](crate::Trace) runs.
     ///
     /// # Errors
-    /// The shape's bytes overflow, or its rows are not whole blocks of `dtype`.
+    /// Fails if the shape's bytes overflow, or if its rows are not whole blocks of `dtype`.
     pub fn placeholder(shape: impl IntoShape, dtype: DType) -> RusTorchResult<Self> {
         let ty = TensorType::new(&shape.into_shape()[..], dtype);
         check_type("placeholder", &ty)?;
@@ -106,24 +106,29 @@ impl Tensor {
         Ok(Self::of(Value::new(ty, pin, State::Scalar(value)), None))
     }
 
-    /// Records `op` on `inputs`; `name` is what errors call it. A view of a tensor in memory
-    /// becomes another one at once. A history that becomes too long is computed.
+    /// Records `op` on `inputs`; `name` is the name in errors.
     pub(crate) fn apply(
         name: &'static str,
         op: impl Into<Op>,
         inputs: &[&Self],
     ) -> RusTorchResult<Self> {
-        let op = op.into();
+        Self::apply_op(name, op.into(), inputs)
+    }
+
+    /// [`Tensor::apply`], compiled once for all types of operations. A view of a tensor in memory becomes
+    /// another one at once. A history that becomes too long is computed.
+    fn apply_op(name: &'static str, op: Op, inputs: &[&Self]) -> RusTorchResult<Self> {
         if let Some(singles) = singles(name, &op, inputs)? {
             let singles: Vec<&Self> = singles.iter().collect();
-            return with_lower(None, || Self::apply(name, op, &singles));
+            return with_lower(None, || Self::apply_op(name, op, &singles));
         }
         let ty = infer(name, &op, inputs)?.swap_remove(0);
         settle(inputs)?;
         let tracks = tracks(inputs, ty.dtype);
         let role = op.def().role();
         if overwrites(&op) {
-            let kept = "a tensor that wants no gradient, for the old value is lost (detach it)";
+            let kept =
+                "a tensor that requires no gradient, since the old value is lost (detach it)";
             let has_gradient = tracks.is_none() || op.kind() == OpKind::Assign;
             require(name, has_gradient, kept, "one that does")?;
             inputs[0].value.announce_update(call::current(name));
@@ -170,13 +175,21 @@ impl Tensor {
         self
     }
 
-    /// What it shares with its clones and views.
+    /// This result, a copy of what PyTorch shows by a view of `of`. A write over it is refused while `of`, or what
+    /// shares its memory, has a handle: that would have to show the write.
+    pub(crate) fn in_place_of_view(mut self, of: &Self) -> Self {
+        let base = of.shared().copy(&self.value, self.track.clone());
+        self.base = base.into();
+        self
+    }
+
+    /// State shared with its clones and views.
     pub(crate) fn shared(&self) -> &Arc<Base> {
         let new = || Base::new(&self.value, self.track.clone());
         self.base.get_or_init(new)
     }
 
-    /// Has what was written over its memory through other handles computed.
+    /// Computes writes over its memory through other handles.
     #[inline]
     pub(crate) fn settle(&self) -> RusTorchResult<()> {
         match self.base.get() {
@@ -191,14 +204,14 @@ impl Tensor {
         base.map(|base| base.writes())
     }
 
-    /// Has it no memory yet, and no clone or view that would have to show what is written over it?
+    /// Has it no memory yet, and no clone or view that would have to show a write?
     pub(crate) fn is_alone(&self) -> bool {
         let pending = self.value.pending();
         let has_none = |pending: Arc<Pending>| pending.written.is_none() && !pending.is_look();
         pending.is_some_and(has_none) && self.base.get().is_none_or(Base::is_alone)
     }
 
-    /// Is it on the result of an operation that nobody else has a handle on?
+    /// Is it the result of an operation without other handles?
     fn is_fresh(&self) -> bool {
         let pending = self.value.pending();
         let is_computed = |pending: Arc<Pending>| pending.op.def().role() == Role::Compute;
@@ -218,7 +231,7 @@ impl Tensor {
         Ok(())
     }
 
-    /// Notes that its elements are written over: gradients of what was recorded before cannot read them.
+    /// Notes that its elements are written over: gradients of earlier operations cannot read them.
     pub(crate) fn announce_change(&self, name: &'static str) {
         self.value.announce_update(call::current(name));
     }
@@ -228,6 +241,20 @@ impl Tensor {
     /// never computed.
     pub(crate) fn with_gradient_of(&self, other: &Self) -> Self {
         Self::of(self.value.clone(), other.track())
+    }
+
+    /// This view, whose gradient goes through `op` on another tensor.
+    pub(crate) fn with_gradient_through(
+        mut self,
+        name: &'static str,
+        op: impl Into<Op>,
+        of: &Self,
+    ) -> RusTorchResult<Self> {
+        if let Some(tracks) = tracks(&[of], self.dtype()) {
+            let pending = recorded(name, op.into(), &[of], self.pin());
+            self.track = Some(Track::result(pending, tracks, &self.value, &[]));
+        }
+        Ok(self)
     }
 
     pub(crate) fn with_track(&self, track: Option<Arc<Track>>) -> Self {
@@ -259,7 +286,7 @@ impl Tensor {
         }
         let types = infer(name, &op, inputs)?;
         if types.len() == 1 {
-            return Ok(vec![Self::apply(name, op, inputs)?]);
+            return Ok(vec![Self::apply_op(name, op, inputs)?]);
         }
         settle(inputs)?;
         let pending = recorded(name, op, inputs, pin_of(inputs));
@@ -274,6 +301,15 @@ impl Tensor {
             eval_all(&results.iter().collect::<Vec<_>>())?;
         }
         Ok(results)
+    }
+
+    /// A recorded operation on other operands, by the same call.
+    pub(crate) fn again(recorded: &Pending, inputs: &[&Self]) -> RusTorchResult<Self> {
+        let (op, call) = (&recorded.op, recorded.call);
+        let ty = infer(call.method, op, inputs)?.swap_remove(0);
+        let values = inputs.iter().map(|input| &input.value);
+        let pending = Pending::new(op.clone(), call, values, recorded.pin);
+        Self::pending(ty, pending, None)
     }
 
     #[inline]
@@ -316,12 +352,12 @@ impl Tensor {
         }
     }
 
-    /// How its elements are computed, if a gradient is wanted of it.
+    /// Track of its computation, if it requires a gradient.
     pub(crate) fn track(&self) -> Option<Arc<Track>> {
         self.own_track().filter(|track| track.is_wanted())
     }
 
-    /// Its track, also that of a leaf of which no gradient is wanted for now.
+    /// Its track, also for a leaf that requires no gradient for now.
     pub(crate) fn own_track(&self) -> Option<Arc<Track>> {
         match self.base.get().filter(|base| base.is_changed()) {
             Some(base) => base.track(&self.value, self.track.as_ref()),
@@ -360,7 +396,7 @@ impl Tensor {
     /// Size of one dimension; negative ones count from the last.
     ///
     /// # Errors
-    /// There is no such dimension.
+    /// Fails if the dimension does not exist.
     pub fn size(&self, dim: impl Integer) -> RusTorchResult<usize> {
         Ok(self.shape()[self.dim("size", dim)?])
     }
@@ -371,6 +407,7 @@ impl Tensor {
     }
 
     /// Number of dimensions.
+    #[doc(alias = "ndimension")]
     pub fn rank(&self) -> usize {
         self.ty().rank()
     }
@@ -381,21 +418,23 @@ impl Tensor {
     }
 
     /// Number of elements.
+    #[doc(alias = "nelement")]
     pub fn numel(&self) -> usize {
         self.ty().shape.elements()
     }
 
-    /// Are the elements one row-major run without gaps? Whether they are computed yet makes no difference.
+    /// Are the elements contiguous in row-major order? It does not matter whether they are computed
+    /// yet.
     pub fn is_contiguous(&self) -> bool {
         self.value.layout().is_contiguous()
     }
 
-    /// Was the value computed, or given?
+    /// Is the value computed?
     pub fn is_ready(&self) -> bool {
         matches!(*self.value.lock(), State::Ready(_))
     }
 
-    /// Does its value follow from what is given only when a trace is run?
+    /// Does its value depend on inputs that are known only when a trace runs?
     pub(crate) fn is_traced(&self) -> bool {
         match self.state() {
             State::Placeholder | State::Failed(_) => true,
@@ -417,21 +456,19 @@ impl Tensor {
         })
     }
 
-    /// The memory that the elements are in, if they are computed, or were before a device that had the
-    /// only copy was lost.
+    /// The memory of computed elements, or of elements whose only copy a device lost.
     pub fn storage_in_memory(&self) -> Option<Storage> {
         Some(self.value.view()?.storage.clone())
     }
 
-    /// A number that clones of a tensor have in common, and no other tensor while there is one of them: Python's
-    /// `id`. A view has its own.
+    /// A number that clones of a tensor share, and no other live tensor has: Python's `id`. A view
+    /// has its own.
     pub fn id(&self) -> usize {
         self.value.key()
     }
 
-    /// The device in whose memory the elements are, which is the one that computed them;
-    /// `None` while they are not computed. With copies on several, the one that the tensor
-    /// was moved to.
+    /// The device in whose memory the elements are; `None` while they are not computed. If several
+    /// devices have copies, it is the one that the tensor was moved to.
     pub fn device(&self) -> Option<DeviceType> {
         let storage = self.storage_in_memory()?;
         let runtime = runtime();
@@ -439,16 +476,16 @@ impl Tensor {
         Some(wanted.unwrap_or_else(|| runtime.device_of(&storage)))
     }
 
-    /// The same elements on another device; what is computed from them is computed there
-    /// too. [`DeviceType::Auto`] leaves the choice to the runtime again.
+    /// The same elements on another device; operations on them run there too. [`DeviceType::Auto`]
+    /// returns the choice to the runtime.
     ///
-    /// Elements in memory are brought there now, others are computed there. What the device
-    /// cannot do, or fails at, goes down the chain, unless the runtime's routing is strict. A device is
-    /// named by its [`DeviceType`] or as PyTorch does, by a text (`"cuda"`, `"opencl:1"`).
+    /// Elements in memory are copied there now, others are computed there. Operations that the
+    /// device cannot do fall back to the next device, unless the runtime's routing is strict. A
+    /// device is named by its [`DeviceType`], or by a text as in PyTorch (`"cuda"`, `"opencl:1"`).
     ///
     /// # Errors
-    /// The runtime has no such device; the only copy was on a device that is lost; in strict mode, the device
-    /// fails.
+    /// Fails if the runtime has no such device, or if the only copy was on a lost device. In strict
+    /// mode it also fails if the device does.
     pub fn to_device(&self, device: impl IntoDevice) -> RusTorchResult<Self> {
         self.moved(device.into_device("to_device")?)
     }
@@ -461,6 +498,10 @@ impl Tensor {
         let op = || self.same();
         let tracks = tracks(&[self], self.dtype());
         let Some(mut view) = self.value.view() else {
+            // It is to be computed there anyway.
+            if self.pin() == pin {
+                return Ok(self.clone());
+            }
             return Self::pending(
                 self.ty().clone(),
                 recorded(NAME, op(), &[self], pin),
@@ -494,9 +535,9 @@ impl Tensor {
         Reshape { shape }.into()
     }
 
-    /// Takes a value whose elements this tensor's have become in its memory, and tells the other handles on that. Where
-    /// nothing is recorded for gradients, what the tensor was computed by stays what it was. What is recorded to be run
-    /// many times, or known only then, is this handle's alone.
+    /// Takes a value that holds this tensor's elements in its memory now. The other handles on that memory
+    /// follow. If nothing is recorded for gradients, the tensor's history stays as it was. A value that is
+    /// recorded to be run many times, or known only then, belongs to this handle alone.
     pub(crate) fn become_updated(&mut self, name: &'static str, updated: Self) {
         let memory = self.value.memory();
         let is_to_be_run = updated.is_traced() || recording::is_recording();
@@ -581,7 +622,7 @@ pub(crate) fn settle(inputs: &[&Tensor]) -> RusTorchResult<()> {
     inputs.iter().try_for_each(|input| input.settle())
 }
 
-/// An operation on tensors; `name` is what errors call it if the user called no method.
+/// An operation on tensors; `name` is the name in errors if the user called no method.
 #[inline]
 fn recorded(
     name: &'static str,
@@ -590,16 +631,21 @@ fn recorded(
     pin: Option<DeviceType>,
 ) -> Arc<Pending> {
     let inputs = inputs.iter().map(|input| &input.value);
-    Pending::new(op, call::current(name), inputs, pin)
+    let takes_lists = matches!(op, Op::Concat(_));
+    let mut pending = Pending::new(op, call::current(name), inputs, pin);
+    if takes_lists {
+        Pending::part_operands(&mut pending);
+    }
+    pending
 }
 
-/// Where an operation is wanted: work goes where what it works on was moved to.
+/// The device of an operation: it follows the operand that was moved.
 #[inline]
 fn pin_of(inputs: &[&Tensor]) -> Option<DeviceType> {
     inputs.iter().find_map(|t| t.pin()).or_else(current_pin)
 }
 
-/// Types of an operation's results; `name` is what errors call it.
+/// Types of an operation's results; `name` is the name in errors.
 #[inline]
 fn infer(name: &'static str, op: &Op, inputs: &[&Tensor]) -> RusTorchResult<ResultTypes> {
     let results = match inputs {

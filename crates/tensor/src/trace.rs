@@ -19,10 +19,10 @@ use crate::repeats::without_repeats;
 use crate::tensor::settle;
 use crate::value::Value;
 
-/// A recorded computation: inputs that differ from run to run, tensors in memory that stay
-/// (weights, and states that the computation updates), outputs.
+/// A recorded computation. It has inputs that differ from run to run, outputs, and tensors in
+/// memory that stay: weights, and states that it updates.
 ///
-/// It is planned with its first run; further ones only launch kernels.
+/// The first run plans it; later runs only launch kernels.
 ///
 /// ```
 /// use rustorch_ir::DType;
@@ -58,8 +58,8 @@ impl Trace {
     /// [`Tensor::copy_`]) is updated in place by every run, and by these alone where the result is one of `outputs`.
     ///
     /// # Errors
-    /// A placeholder in the computation that is not among `placeholders`; an old state that was
-    /// read behind its update.
+    /// Fails for a placeholder in the computation that is not among `placeholders`. Also fails for
+    /// an old state that is read after its update.
     pub fn new(placeholders: &[&Tensor], outputs: &[&Tensor]) -> RusTorchResult<Self> {
         settle(outputs)?;
         for output in outputs {
@@ -95,19 +95,19 @@ impl Trace {
         })
     }
 
-    /// The same, for a caller who checks values before each run, see
+    /// The same trace, for a caller that checks values before each run, see
     /// [`Executable::with_checked_values`].
     pub fn with_checked_values(mut self) -> Self {
         self.executable = self.executable.with_checked_values();
         self
     }
 
-    /// The same computation as it is placed now, with a conversion to `dtype` and back wherever
-    /// a computed `f32` value goes from one device to another: what runtimes do whose devices
-    /// have no type in common, to compare with.
+    /// The same computation as it is placed now, with conversions between devices. Every computed `f32` value that
+    /// goes from one device to another is converted to `dtype` and back. Runtimes without a common type of their
+    /// devices do so; this is for comparison.
     ///
     /// # Errors
-    /// No device can run some operation; `dtype` is not a float.
+    /// Fails if no device can run some operation, or if `dtype` is not a float.
     pub fn converting(&self, dtype: DType) -> RusTorchResult<Self> {
         require(
             "converting",
@@ -129,12 +129,13 @@ impl Trace {
         })
     }
 
-    /// The same computation, whose values take about `bytes` at once, as [`Trace::peak_bytes`] counts them, or as few as can
-    /// be: of those that were computed for the output of this index, as for a loss, and are read behind it, as by gradients, some
-    /// are not kept until then, first those that save the most bytes for what that costs. The results are the same.
+    /// The same computation, whose values take about `bytes` at once, as [`Trace::peak_bytes`] counts them, or as few
+    /// as can be: the output of this index is, for example, a loss. Some values computed for it are read after it,
+    /// for example by gradients. Some of these are not kept until then, first those that save most bytes for their
+    /// cost. The results are the same.
     ///
     /// # Errors
-    /// There is no such output.
+    /// Fails if there is no such output.
     pub fn saving(&self, output: usize, bytes: usize, saving: Saving) -> RusTorchResult<Self> {
         let graph = self.executable.graph();
         let last = graph.outputs().get(output).copied();
@@ -146,14 +147,14 @@ impl Trace {
         Ok(self.rewritten(graph, origins))
     }
 
-    /// The same computation, in which there is never a whole table of logits: the product that they come of, the cross
-    /// entropies of its rows, and the gradients of both, are computed for one of so many chunks of rows after the other. The
-    /// gradients of the product's weights are added up in single precision where they are halves, so that results are the
-    /// same up to rounding. `None` where something else reads the logits, or where so many chunks rather than
-    /// half of them would save less than adding up their gradients costs.
+    /// The same computation, in which there is never a whole table of logits: one chunk of rows after the other is
+    /// computed: the product, the cross entropies of its rows, and the gradients of both. The gradients of the
+    /// product's weights are summed in single precision if they are halves. So results are the same up to rounding.
+    /// `None` if something else reads the logits. Also `None` if this number of chunks, rather than half of it,
+    /// saves less than summing their gradients costs.
     ///
     /// # Errors
-    /// None, but for bugs.
+    /// Fails only for bugs.
     pub fn chunking(&self, chunks: usize) -> RusTorchResult<Option<Self>> {
         let chunking = Chunking::of(self.executable.graph())?;
         let Some(chunking) = chunking.filter(|chunking| chunking.is_worth(chunks)) else {
@@ -187,7 +188,7 @@ impl Trace {
     /// Does it move values to the host, as it would be planned now?
     ///
     /// # Errors
-    /// No device can run some operation.
+    /// Fails if no device can run some operation.
     pub fn offloads(&self) -> RusTorchResult<bool> {
         let (graph, _) = self.executable.placement()?;
         Ok(graph.nodes().iter().any(|node| node.op.def().offloads()))
@@ -199,12 +200,12 @@ impl Trace {
         peak(self.executable.graph())
     }
 
-    /// Runs with values for the placeholders, in their order, and returns the outputs'
-    /// elements, each contiguous. An output that is a state is that state's storage. What was written in place over a
-    /// tensor that the computation reads has to be [evaluated](Tensor::eval) before: memory is read as it is.
+    /// Runs with values for the placeholders, in their order, and returns the outputs' elements, each
+    /// contiguous. An output that is a state is that state's storage. In-place writes to a tensor that the
+    /// computation reads have to be [evaluated](Tensor::eval) before: memory is read as it is.
     ///
     /// # Errors
-    /// Another number of storages than placeholders, or of other sizes; those of
+    /// Fails unless there is a storage of the right size for each placeholder. Also the errors of
     /// [`Executable::run`].
     pub fn run(&self, inputs: &[Storage]) -> RusTorchResult<Vec<Storage>> {
         let mut outputs = Vec::new();
@@ -213,10 +214,10 @@ impl Trace {
     }
 
     /// [`Trace::run`] for replaying: `outputs` is cleared and filled, and storages of an
-    /// earlier run that nobody else holds are used again, so that no memory is taken.
+    /// earlier run without other handles are used again, so that no memory is taken.
     ///
     /// # Errors
-    /// As [`Trace::run`].
+    /// The same errors as [`Trace::run`].
     pub fn run_into(&self, inputs: &[Storage], outputs: &mut Vec<Storage>) -> RusTorchResult<()> {
         if inputs.len() != self.placeholders {
             let expected = format_args!("{} storages for the placeholders", self.placeholders);
@@ -241,7 +242,7 @@ impl Trace {
     /// [`Executable::load`] does: what the first run would do otherwise.
     ///
     /// # Errors
-    /// As [`Trace::run`].
+    /// The same errors as [`Trace::run`].
     pub fn load(&self, inputs: &[Storage], each: impl FnMut(Loaded)) -> RusTorchResult<()> {
         let fresh = self.placeholders;
         let loaded = self.executable.load(&[inputs, &self.leaves], fresh, each);
@@ -251,14 +252,14 @@ impl Trace {
     /// [`Trace::load`] for runs that are to have room for what they work in, as [`Executable::load_with_room`] does.
     ///
     /// # Errors
-    /// As [`Trace::run`].
+    /// The same errors as [`Trace::run`].
     pub fn load_with_room(&self, inputs: &[Storage], held: &[WorkingMemory]) -> RusTorchResult<()> {
         let (fresh, inputs) = (self.placeholders, [inputs, &self.leaves]);
         let loaded = self.executable.load_with_room(&inputs, fresh, held, |_| {});
         Ok(loaded.map_err(|e| self.by_call(e))?)
     }
 
-    /// A failure by the call that recorded what failed.
+    /// Attributes a failure to the call that recorded the failing operation.
     fn by_call(&self, error: RunError) -> RunError {
         error.by_call(|node| *self.calls.get(node?)?)
     }
@@ -285,7 +286,7 @@ impl Trace {
     /// is replaced without recording again.
     ///
     /// # Errors
-    /// The computation does not use `old`, or `new` has another size.
+    /// Fails if the computation does not use `old`, or if `new` has another size.
     pub fn rebind(&mut self, old: &Storage, new: &Storage) -> RusTorchResult<()> {
         let (expected, got) = (format!("{} bytes", old.bytes()), new.bytes());
         require("rebind", old.bytes() == new.bytes(), expected, got)?;

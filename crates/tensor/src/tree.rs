@@ -1,4 +1,4 @@
-//! The short way for values that a few operations compute from what is in memory.
+//! The short way for values that follow from values in memory by a few operations.
 
 use std::sync::Arc;
 
@@ -16,18 +16,24 @@ const FEW: usize = 16;
 /// Inputs of any tree at most, for the same reason: of `cat` of thousands maps take less.
 const MANY: usize = 64;
 
-/// A value's history, if each result in it is the operand of one operation and nobody has a handle
-/// on it, and if it begins with whole tensors in memory and numbers. Its graph is made without maps
-/// of values, which would take longer than operations on small tensors do.
+/// A value's history that is a tree: each result in it is the operand of one operation and has no handle. It
+/// begins with whole tensors in memory and numbers. Its graph is made without maps of values, which would take
+/// longer than operations on small tensors do.
 #[derive(Default)]
 pub(crate) struct Tree {
     /// The operations, operands first.
     nodes: SmallVec<[Node; 2]>,
     /// Their operands, one operation's behind the other's.
     operands: SmallVec<[Operand; 4]>,
-    /// What is in memory, and where.
-    inputs: SmallVec<[Value; 4]>,
+    /// The leaves in memory, with their places.
+    inputs: SmallVec<[Input; 4]>,
     pub(crate) storages: SmallVec<[Storage; 4]>,
+}
+
+struct Input {
+    value: Value,
+    /// Is it one for its value only, though others show the same?
+    is_apart: bool,
 }
 
 struct Node {
@@ -43,21 +49,21 @@ enum Operand {
     Node(u32),
 }
 
-/// An operation of which so many operands are in the tree already.
+/// An operation, with the number of its operands that are in the tree already.
 struct Open {
     pending: Arc<Pending>,
     operands: usize,
 }
 
 impl Tree {
-    /// Operations of a tree at most: as many as a history may have one behind the other.
+    /// Most operations of a tree: the longest chain of a history.
     pub(crate) const MOST: usize = MAX_DEPTH as usize;
 
     /// Takes the history of a value that `pending` computes: is it a tree of at most `most`
     /// operations? Else the tree is not to be used. Histories can be long: in a loop, not by recursion.
     ///
     /// # Errors
-    /// There is no memory for a number.
+    /// Fails if memory is too small for a number.
     pub(crate) fn grow(
         &mut self,
         pending: Arc<Pending>,
@@ -105,9 +111,9 @@ impl Tree {
             let dtype = value.ty().dtype;
             let operand = match &*value.lock() {
                 State::Ready(view) if view.is_whole(dtype) && view.is_of(open.pending.recorded) => {
-                    self.input(value, view.storage.clone())
+                    self.input(value, view.storage.clone(), view.is_apart)
                 }
-                State::Scalar(number) => self.input(value, runtime.number(*number, dtype)?),
+                State::Scalar(number) => self.input(value, runtime.number(*number, dtype)?, false),
                 State::Pending(before) if value.others(1) == 0 => {
                     next = Some(before.clone());
                     continue;
@@ -134,19 +140,26 @@ impl Tree {
         Operand::Node(self.nodes.len() as u32 - 1)
     }
 
-    /// The input that a value is already, if it was not written over before a moment.
+    /// The input for a value that is one already, unless it was written over before a moment.
     fn known(&self, value: &Value, recorded: Moment) -> Option<Operand> {
-        let at = (self.inputs.iter()).position(|input| input.key() == value.key())?;
+        let at = (self.inputs.iter()).position(|input| input.value.key() == value.key())?;
         (self.storages[at].overwritten() <= recorded).then_some(Operand::Input(at as u32))
     }
 
-    /// The input that a value in memory is: one for all that show the same.
-    fn input(&mut self, value: &Value, storage: Storage) -> Operand {
+    /// The input that a value in memory is: one for all that show the same, except those that are apart.
+    fn input(&mut self, value: &Value, storage: Storage, is_apart: bool) -> Operand {
+        let is_same = |(input, known): (&Input, &Storage)| {
+            let is_there = known.id() == storage.id() && input.value.ty() == value.ty();
+            is_there && !input.is_apart
+        };
         let mut known = self.inputs.iter().zip(&self.storages);
-        let same =
-            known.position(|(input, known)| known.id() == storage.id() && input.ty() == value.ty());
+        let same = match is_apart {
+            true => None,
+            false => known.position(is_same),
+        };
         let at = same.unwrap_or_else(|| {
-            self.inputs.push(value.clone());
+            let value = value.clone();
+            self.inputs.push(Input { value, is_apart });
             self.storages.push(storage);
             self.inputs.len() - 1
         });
@@ -155,7 +168,7 @@ impl Tree {
 
     /// The graph, whose output is the value.
     pub(crate) fn outline(&self) -> Outline<'_> {
-        let mut outline = Outline::new(self.inputs.iter().map(Value::ty));
+        let mut outline = Outline::new(self.inputs.iter().map(|input| input.value.ty()));
         outline.reserve(self.nodes.len(), self.operands.len());
         let inputs = self.inputs.len() as u32;
         let id = |operand: &Operand| match *operand {

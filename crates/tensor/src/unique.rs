@@ -11,26 +11,26 @@ use crate::Tensor;
 use crate::dims::OptionalDim;
 use crate::error::{RusTorchResult, require, require_dtype};
 
-/// What [`Tensor::unique`] finds. What is not asked for is not computed.
+/// The results of [`Tensor::unique`]. Results that are not requested are not computed.
 #[derive(Clone)]
 pub struct Unique {
     /// The elements, or indices of a dimension, each once.
     pub values: Tensor,
     /// For each one of the tensor, which of the values it is, `i64`: PyTorch's `return_inverse`.
     pub inverse: Tensor,
-    /// How often each of the values comes, `i64`: PyTorch's `return_counts`.
+    /// Number of times that each value comes, `i64`: PyTorch's `return_counts`.
     pub counts: Tensor,
 }
 
 #[track_calls]
 impl Tensor {
-    /// The elements in rising order, each once, or the indices of `dim` that differ, in the order
-    /// of their elements. As in PyTorch, a NaN equals no other. Real numbers and booleans. They
-    /// are computed there and then, for the shape follows from them; indices of a dimension are
-    /// compared by the host.
+    /// The elements in rising order, each once, or the indices of `dim` that differ, in the order of their
+    /// elements. A NaN equals no other, as in PyTorch. Takes real numbers and booleans. They are computed
+    /// at once, since the shape depends on them; indices of a dimension are compared by the host.
     ///
     /// # Errors
-    /// A complex dtype or a block format; there is no such dimension; those of evaluation.
+    /// Fails for a complex dtype or a block format, or if the dimension does not exist. Also fails
+    /// if the computation fails.
     pub fn unique(&self, dim: impl OptionalDim) -> RusTorchResult<Unique> {
         const NAME: &str = "unique";
         let (x, dtype) = (self.comparable(NAME)?, self.dtype());
@@ -53,7 +53,7 @@ impl Tensor {
     /// the one before. Otherwise as [`Tensor::unique`].
     ///
     /// # Errors
-    /// As [`Tensor::unique`].
+    /// The same errors as [`Tensor::unique`].
     pub fn unique_consecutive(&self, dim: impl OptionalDim) -> RusTorchResult<Unique> {
         const NAME: &str = "unique_consecutive";
         let (x, dtype) = (self.comparable(NAME)?, self.dtype());
@@ -89,7 +89,8 @@ impl Tensor {
         self.cast(name, dtype)
     }
 
-    /// Indices of `dim` in the order of what they hold, by the host; equal ones stay in theirs.
+    /// Indices of `dim` in the order of their elements, sorted by the host; equal ones keep their
+    /// order.
     fn order_of(&self, name: &'static str, dim: usize) -> RusTorchResult<Self> {
         let size = self.shape()[dim];
         let rows = self.movedim(dim as isize, 0)?;

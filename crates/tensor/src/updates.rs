@@ -9,7 +9,7 @@ use rustorch_macros::track_calls;
 use rustorch_runtime::Storage;
 
 use crate::Tensor;
-use crate::autograd::{Writes, is_grad_enabled};
+use crate::autograd::{Track, Writes, is_grad_enabled};
 use crate::devices::runtime;
 use crate::dims::Integer;
 use crate::error::{RusTorchResult, require};
@@ -18,17 +18,16 @@ use crate::value::{State, Value, View};
 
 #[track_calls]
 impl Tensor {
-    /// Writes the elements of `source` over this tensor's, in its memory, and makes this handle one
-    /// on the tensor with that change. `source` is broadcast to this tensor's shape and converted
-    /// to its dtype. Gradients go to `source`.
+    /// Writes the elements of `source` over this tensor's, in its memory. This handle then is one on the
+    /// changed tensor. `source` is broadcast to this tensor's shape and converted to its dtype. Gradients go to
+    /// `source`.
     ///
-    /// The change happens when the result is computed, or a clone or a view of this tensor is used, whichever is
-    /// first, also where this handle is gone by then. Operations that were recorded before have the old elements, and
-    /// are computed before it or together with it. Memory whose elements were lost with
-    /// a device is written at once. So is a view of memory that others show, too; a part costs as much as
-    /// writing all of that memory. Gradients of the tensor that this is a clone or a view of, and of its other views,
-    /// go through the write. Where `source` is known only when a [`Trace`](crate::Trace) is run, other handles show
-    /// what the runs have written.
+    /// The write happens when the result is computed, or when a clone or a view of this tensor is used. It happens
+    /// even if this handle is gone by then. Operations that were recorded before have the old elements, and are
+    /// computed before it or together with it. Memory whose elements were lost with a device is written at once. So
+    /// is a view of memory that others show, too; a part costs as much as writing all of that memory. Gradients go
+    /// through the write: to the origin of a clone or view, and to its other views. If `source` is known only when a
+    /// [`Trace`](crate::Trace) runs, other handles show the elements that the runs have written.
     ///
     /// ```
     /// # use rustorch_tensor::{RusTorchResult, tensor};
@@ -44,9 +43,10 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// A `source` that cannot be broadcast; a block dtype; elements that lie in one place; outside
-    /// [`no_grad`](crate::no_grad) a leaf that wants a gradient, and a view of one; where a gradient is wanted, a view
-    /// of what is not all of its memory.
+    /// Fails for a `source` that does not broadcast, a block dtype, or elements that overlap in
+    /// memory. Outside [`no_grad`](crate::no_grad) it fails for a leaf that requires a gradient,
+    /// and for its views. If a gradient is required, it also fails for a view of part of the
+    /// memory.
     pub fn copy_(&mut self, source: &Self) -> RusTorchResult<&mut Self> {
         const NAME: &str = "copy_";
         if source.value().key() == self.value().key() {
@@ -76,7 +76,7 @@ impl Tensor {
         if !self.is_alone() || self.value().pin() != source.value().pin() {
             return self.write(name, &source);
         }
-        self.require_no_leaf(name)?;
+        self.require_writable(name)?;
         let shape = &self.ty().shape;
         let source = match source.ty().shape == *shape {
             true => source,
@@ -88,7 +88,7 @@ impl Tensor {
 
     /// Writes a source of this dtype over the elements.
     fn write(&mut self, name: &'static str, source: &Self) -> RusTorchResult<&mut Self> {
-        self.require_no_leaf(name)?;
+        self.require_writable(name)?;
         let lost = lost_memory(self.value());
         let part = match lost {
             Some(_) => None,
@@ -118,10 +118,16 @@ impl Tensor {
         Ok(self)
     }
 
-    /// Fails for a leaf that wants a gradient, and a view of one, where gradients are recorded: what was computed
-    /// from it would have another gradient than it says.
-    pub(crate) fn require_no_leaf(&self, name: &'static str) -> RusTorchResult<()> {
-        let is_leaf = is_grad_enabled() && self.track().is_some_and(|track| track.shows_leaf());
+    /// Fails for a copy that another tensor would have to show, were it a view. Fails for a leaf that requires a
+    /// gradient, and a view of one, while gradients are recorded: earlier results would have wrong gradients.
+    pub(crate) fn require_writable(&self, name: &'static str) -> RusTorchResult<()> {
+        let is_copy = self.base().is_some_and(|base| base.is_shown_copy());
+        let expected = "a tensor or a view (copy makes a tensor of its own; index_put_ and copy_ write to the whole)";
+        let got = "a copy, of a tensor that has other handles, where PyTorch has a view";
+        require(name, !is_copy, expected, got)?;
+        let shows_leaf = || self.base().is_some_and(|base| base.is_of_leaf());
+        let is_wanted = |track: Arc<Track>| track.is_leaf() || shows_leaf();
+        let is_leaf = is_grad_enabled() && self.track().is_some_and(is_wanted);
         let expected = "a tensor that is neither a parameter nor a view of one, outside no_grad";
         require(name, !is_leaf, expected, "one that wants a gradient")
     }
@@ -130,7 +136,7 @@ impl Tensor {
     /// writes.
     ///
     /// # Errors
-    /// As [`Tensor::fill`] and [`Tensor::copy_`].
+    /// The same errors as [`Tensor::fill`] and [`Tensor::copy_`].
     pub fn fill_(&mut self, value: impl AsOperand) -> RusTorchResult<&mut Self> {
         let filled = self.fill(value)?;
         self.copy_(&filled)
@@ -139,7 +145,7 @@ impl Tensor {
     /// Writes zeros over the elements, as [`Tensor::copy_`] writes.
     ///
     /// # Errors
-    /// As [`Tensor::copy_`].
+    /// The same errors as [`Tensor::copy_`].
     pub fn zero_(&mut self) -> RusTorchResult<&mut Self> {
         self.fill_(0)
     }
@@ -153,8 +159,8 @@ impl Tensor {
     /// memory yet is computed first, unless it is the result of another update.
     ///
     /// # Errors
-    /// A source or start other than these; a view of a part of some memory; when computed,
-    /// a range that does not fit.
+    /// Fails for an unsupported source or start, or for a view of part of the memory. Evaluation
+    /// fails for a range that does not fit.
     pub fn update_slice_(
         &self,
         source: &Self,
@@ -167,8 +173,8 @@ impl Tensor {
         Self::apply(NAME, UpdateSlice { dim }, &[self, source, start])
     }
 
-    /// Makes this tensor one whose memory an update can change: all of a storage, or what
-    /// another update, or a trace's caller, makes so.
+    /// Makes this tensor one whose memory an update can change. It may be a whole storage, or
+    /// memory prepared by another update or a trace's caller.
     fn prepare_update(&self, name: &'static str) -> RusTorchResult<()> {
         let part = self.prepare_change(name)?;
         let expected = "a tensor that is all of its memory (contiguous makes one)";
@@ -189,13 +195,13 @@ impl Tensor {
         if view.is_whole(self.dtype()) {
             return Ok(None);
         }
-        let expected = "elements that each have a place of their own (contiguous gives them one)";
+        let expected = "elements that do not overlap in memory (contiguous separates them)";
         let got = format_args!("a view {}", self.ty());
         require(name, !may_overlap(&view.layout), expected, got)?;
         Ok(Some(view))
     }
 
-    /// Computes what this tensor is a view of, where neither was computed, so that both show the same memory.
+    /// Computes the base of this view, if neither was computed, so that both show the same memory.
     fn show_memory(&self) -> RusTorchResult<()> {
         if let Some(viewed) = self.value().viewed() {
             Self::of(viewed, None).eval()?;
@@ -204,13 +210,13 @@ impl Tensor {
         Ok(())
     }
 
-    /// What this tensor shows, if it is a view whose elements others show as well.
+    /// The elements of this tensor, if it is a view that shares them.
     fn shared_view(&self) -> Option<Arc<View>> {
         self.value().view().filter(|view| view.is_shared())
     }
 
-    /// Writes `source`, of this shape and dtype, over the part of some memory that this tensor is, and has
-    /// the tensor that it is a view of computed with that.
+    /// Writes `source`, of this shape and dtype, over this tensor's part of some memory. The tensor that it is
+    /// a view of is computed with that.
     fn write_part(&self, name: &'static str, part: &View, source: &Self) -> RusTorchResult<()> {
         let size = self.dtype().size().unwrap_or(1);
         let count = [part.storage.bytes() / size];
@@ -219,9 +225,9 @@ impl Tensor {
         let base = self.base();
         let root = base.and_then(|base| base.root(&part.storage, self.dtype()));
         let is_tracked = is_grad_enabled() && (self.is_tracked() || source.is_tracked());
-        let expected = "where a gradient is wanted, a view of a tensor that is all of its memory, and was written \
-                        over through none but views since (slice_scatter and its kin give the whole tensor with \
-                        the change)";
+        let expected = "if a gradient is required, a view of a tensor that is all of its memory \
+            and was written over only through views since (slice_scatter and similar methods return \
+            the changed tensor)";
         let got = format_args!("a view {}", self.ty());
         require(name, !is_tracked || root.is_some(), expected, got)?;
         let (old, source) = match &root {
@@ -251,7 +257,7 @@ impl Tensor {
         Ok(())
     }
 
-    /// Writes the elements to memory of their size, which nobody waits for.
+    /// Writes the elements to memory of their size, without a wait.
     fn write_to(&self, memory: &Storage) -> RusTorchResult<()> {
         let dense = Self::apply("copy_", Contiguous, &[self])?.storage()?;
         let mut bytes = vec![0; memory.bytes()];

@@ -1,4 +1,4 @@
-//! What handles are on: a value, in memory or still to be computed.
+//! The value of handles: a value, in memory or still to be computed.
 
 pub(crate) mod live;
 
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use rustorch_ir::ops::Contiguous;
 use rustorch_ir::{DType, Layout, Op, OpError, Role, Scalar, Shape, TensorType};
-use rustorch_runtime::{Call, DeviceType, Moment, Storage, WeakStorage};
+use rustorch_runtime::{Call, DeviceType, HostBuffer, Moment, Storage, WeakStorage};
 use smallvec::{SmallVec, smallvec};
 
 use crate::error::{RusTorchError, RusTorchResult};
@@ -24,7 +24,7 @@ thread_local! {
 #[derive(Clone)]
 pub(crate) struct Value(Arc<Node>);
 
-/// A value that may be gone; who has this does not keep it.
+/// A value that may be gone; this does not keep it.
 pub(crate) struct WeakValue(Weak<Node>);
 
 impl WeakValue {
@@ -36,11 +36,11 @@ impl WeakValue {
 
 pub(crate) struct Node {
     ty: TensorType,
-    /// The device that this and what is computed from it are wanted on.
+    /// The device wanted for this value and for results of it.
     pin: Option<DeviceType>,
-    /// Which result it is of the operation that computes it.
+    /// The index among the results of its operation.
     result: usize,
-    /// When the last update was recorded that writes over it, and by which call.
+    /// Moment and call of the last recorded update that writes over it.
     updated: Mutex<(Moment, Option<Call>)>,
     /// The packed extent of the state, so that recording looks at operands without their locks. It
     /// may lag behind the state.
@@ -50,32 +50,32 @@ pub(crate) struct Node {
     state: Mutex<State>,
 }
 
-/// What is known of a value.
+/// The state of a value.
 #[derive(Clone)]
 pub(crate) enum State {
-    /// How it is computed.
+    /// The operation that computes it.
     Pending(Arc<Pending>),
-    /// Where it is.
+    /// Its device.
     Ready(Arc<View>),
     /// One number, of rank 0, that has no memory yet.
     Scalar(Scalar),
     /// It is given when a [`Trace`](crate::Trace) is run.
     Placeholder,
-    /// It cannot be recorded, which whoever asks for it is told.
+    /// The value could not be recorded; each use of it gets the error.
     Failed(Arc<RusTorchError>),
 }
 
 /// An operation on values.
 pub(crate) struct Pending {
     pub(crate) op: Op,
-    /// What errors call it: the method that the user called, and where.
+    /// Its name in errors: the method that the user called, and where.
     pub(crate) call: Call,
     pub(crate) inputs: SmallVec<[Value; 4]>,
     /// The device that the user wants it on.
     pub(crate) pin: Option<DeviceType>,
-    /// How long the history is that ends here.
+    /// Length of the history that ends here.
     pub(crate) extent: Extent,
-    /// When it was recorded: it means what its operands were then.
+    /// Moment of the recording: operands have the elements of that moment.
     pub(crate) recorded: Moment,
     /// Its results in order, if it has several: they are computed together. One alone is found
     /// from the value.
@@ -90,11 +90,11 @@ pub(crate) struct Pending {
 #[derive(Clone)]
 pub(crate) struct Written {
     pub(crate) memory: WeakStorage,
-    /// When it was recorded.
+    /// Moment of the recording.
     pub(crate) moment: Moment,
 }
 
-/// How long a history is.
+/// Length of a history.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Extent {
     /// Operations one behind the other.
@@ -111,7 +111,7 @@ impl Extent {
     /// Bits of the count when packed. Above them are a bit for the placeholder, and the depth.
     const BYTES: u32 = 48;
 
-    /// Of a value in this state.
+    /// A value in this state.
     fn of_state(state: &State) -> Self {
         let none = Self::default();
         match state {
@@ -201,6 +201,19 @@ impl Pending {
         }
     }
 
+    /// Gives each operand its own input, as far as these are in memory. So lists of tensors have
+    /// one graph, whichever of them are the same.
+    pub(crate) fn part_operands(pending: &mut Arc<Self>) {
+        let Some(pending) = Arc::get_mut(pending) else {
+            return;
+        };
+        for input in &mut pending.inputs {
+            if let Some(apart) = input.apart() {
+                *input = apart;
+            }
+        }
+    }
+
     /// Puts the operands to others, if this is the last handle.
     fn release(mut pending: Arc<Self>, released: &mut SmallVec<[Value; 4]>) {
         let Some(alone) = alone(&mut pending) else {
@@ -237,16 +250,28 @@ impl Pending {
         self.results.get().map_or(1, |results| results.len())
     }
 
-    /// Is it a view that strides can express of its operand as that is now?
-    pub(crate) fn shows_operand(&self) -> bool {
-        let is_view = self.op.def().role() == Role::View;
-        let seen = |of: &Value| self.op.def().view(&of.layout());
-        is_view && self.inputs.first().and_then(seen).is_some()
-    }
-
     /// Is it another look at its operand's memory?
     pub(crate) fn is_look(&self) -> bool {
         self.layout.is_some()
+    }
+
+    /// Is it a view in graphs that strides cannot express?
+    pub(crate) fn is_copying_view(&self) -> bool {
+        self.op.def().role() == Role::View && !self.is_look()
+    }
+
+    /// The value of such a view, of this type, and the operation that copies it.
+    pub(crate) fn as_copy_of_view(self: &Arc<Self>, ty: &TensorType) -> (Value, Arc<Self>) {
+        let view = Value::new(ty.clone(), self.pin, State::Pending(self.clone()));
+        let copy = Self {
+            op: Contiguous.into(),
+            inputs: smallvec![view.clone()],
+            results: OnceLock::new(),
+            layout: None,
+            written: None,
+            ..**self
+        };
+        (view, Arc::new(copy))
     }
 
     /// Fails if memory that an operand shows was written over since this was recorded.
@@ -257,14 +282,14 @@ impl Pending {
             return Ok(());
         };
         let expected = "operands as they were when it was recorded";
-        let cure = "ask for the value before that, or record it again";
+        let cure = "read the value before that, or record it again";
         let got = written_since(memory.last_write(), cure);
         let error = OpError::new(self.call.method, expected, got);
         let call = Some(self.call);
         Err(RusTorchError::Op { error, call })
     }
 
-    /// The results that there are handles on, of which `value` is one.
+    /// The results with live handles, among them `value`.
     pub(crate) fn results(&self, value: Value) -> SmallVec<[Value; 1]> {
         match self.results.get() {
             Some(results) => results
@@ -277,7 +302,7 @@ impl Pending {
     }
 }
 
-/// Words of an error about elements that were written over: the writer, and what to do.
+/// Words of an error about overwritten elements: the writer, and the cure.
 pub(crate) fn written_since(writer: Option<Call>, cure: &str) -> String {
     let by = writer.map(|call| format!(" by {call}")).unwrap_or_default();
     format!("one that was written over since{by} ({cure})")
@@ -294,15 +319,17 @@ pub(crate) struct View {
     pub(crate) layout: Layout,
     /// Was it made as a look at another one's elements?
     is_look: bool,
+    /// Is it its own input in graphs that do not write over the storage?
+    pub(crate) is_apart: bool,
     origin: Origin,
 }
 
-/// Where a storage's elements come from.
+/// The source of a storage's elements.
 #[derive(Clone, Default)]
 struct Origin {
     /// The operation that computed them.
     op: Option<&'static str>,
-    /// How they are computed again, and the storage's version with which that is true.
+    /// Recipe of the elements, and the version of the storage for which it holds.
     recipe: Option<(Arc<Recipe>, u64)>,
 }
 
@@ -314,8 +341,15 @@ impl View {
             storage,
             layout,
             is_look: false,
+            is_apart: false,
             origin: Origin::default(),
         }
+    }
+
+    /// A number in its own memory; `None` if there is none left.
+    pub(crate) fn number(number: Scalar, ty: &TensorType) -> Option<Self> {
+        let buffer = HostBuffer::copy_of(&number.to_bytes(ty.dtype))?;
+        Some(Self::whole(Storage::from_host(buffer), &ty.shape))
     }
 
     /// The same, computed just now by this operation, with a recipe or without.
@@ -335,7 +369,16 @@ impl View {
             storage,
             layout,
             is_look: true,
+            is_apart: false,
             origin,
+        }
+    }
+
+    /// The same elements, as an input of their own in graphs.
+    fn apart(&self) -> Self {
+        Self {
+            is_apart: true,
+            ..self.seen_as(self.layout.clone())
         }
     }
 
@@ -344,7 +387,7 @@ impl View {
         self.origin.op
     }
 
-    /// How the whole storage is computed again, if it was not written over since.
+    /// Recipe of the whole storage, if it was not written over since.
     pub(crate) fn recipe(&self) -> Option<&Arc<Recipe>> {
         let (recipe, version) = self.origin.recipe.as_ref()?;
         (self.storage.version() == *version).then_some(recipe)
@@ -355,7 +398,7 @@ impl View {
         self.storage.overwritten() <= moment
     }
 
-    /// Is it a look at elements that somebody else may show as well?
+    /// Does it show elements that other values may show as well?
     pub(crate) fn is_shared(&self) -> bool {
         self.is_look && self.storage.handles() > 1
     }
@@ -367,7 +410,7 @@ impl View {
             && dtype.bytes_of(&self.layout.shape) == Some(self.storage.bytes())
     }
 
-    /// What `op` shows of it, if it is a view that strides can express.
+    /// The part that `op` shows of it, if it is a view that strides can express.
     pub(crate) fn seen(&self, op: &Op) -> Option<Self> {
         let def = op.def();
         let layout = (def.role() == Role::View).then(|| def.view(&self.layout))??;
@@ -376,8 +419,8 @@ impl View {
 }
 
 impl Node {
-    /// Forgets the state but for the inputs, which are put to others, so that dropping a node never drops
-    /// another inside it.
+    /// Drops the state except the inputs, which are moved to others. So dropping a node never drops another
+    /// inside it.
     #[inline]
     fn release(&mut self, released: &mut SmallVec<[Value; 4]>) {
         live::leave(&self.place);
@@ -388,7 +431,7 @@ impl Node {
     }
 }
 
-/// What there is no other handle on, with little work where there is one.
+/// The state without another handle on it, with little work if there is one.
 fn alone<T>(shared: &mut Arc<T>) -> Option<&mut T> {
     match Arc::strong_count(shared) {
         1 => Arc::get_mut(shared),
@@ -488,6 +531,18 @@ impl Value {
         Self::new(TensorType { shape, dtype }, pin, State::Ready(view))
     }
 
+    /// The same elements as an input of their own in graphs. They must be all of some memory, or a number.
+    fn apart(&self) -> Option<Self> {
+        let view = match (self.viewed().as_ref().unwrap_or(self).state(), self.view()) {
+            (State::Ready(_), Some(view)) if view.is_whole(self.ty().dtype) => view.apart(),
+            (State::Scalar(number), None) if self.ty().shape.elements() == 1 => {
+                View::number(number, self.ty())?.apart()
+            }
+            _ => return None,
+        };
+        Some(Self::ready(self.ty().dtype, self.pin(), view))
+    }
+
     pub(crate) fn ty(&self) -> &TensorType {
         &self.0.ty
     }
@@ -504,7 +559,7 @@ impl Value {
         self.lock().clone()
     }
 
-    /// How long the history is that ends here, as far as it is known without the lock.
+    /// Length of the history that ends here, as far as it is known without the lock.
     #[inline]
     pub(crate) fn extent(&self) -> Extent {
         Extent::unpacked(self.0.extent.load(Ordering::Relaxed))
@@ -527,12 +582,12 @@ impl Value {
         mem::replace(state, with)
     }
 
-    /// Is it an error that whoever asks for it gets?
+    /// Is it an error that each use of it gets?
     pub(crate) fn is_failed(&self) -> bool {
         matches!(*self.lock(), State::Failed(_))
     }
 
-    /// How it is computed, if it was not yet.
+    /// The operation that computes it, if it was not computed yet.
     pub(crate) fn pending(&self) -> Option<Arc<Pending>> {
         match &*self.lock() {
             State::Pending(pending) => Some(pending.clone()),
@@ -540,7 +595,7 @@ impl Value {
         }
     }
 
-    /// Where its elements are, if they are in memory.
+    /// The place of its elements, if they are in memory.
     pub(crate) fn view(&self) -> Option<Arc<View>> {
         match &*self.lock() {
             State::Ready(view) => Some(view.clone()),
@@ -573,7 +628,7 @@ impl Value {
         }
     }
 
-    /// How its elements lie in memory, or will.
+    /// Layout of its elements in memory, or in the memory that it will have.
     pub(crate) fn layout(&self) -> Layout {
         match &*self.lock() {
             State::Ready(view) => view.layout.clone(),
@@ -587,13 +642,18 @@ impl Value {
         }
     }
 
-    /// What it is a view of, if it is one that was not computed.
+    /// The value that it is a view of, if that was not computed.
     pub(crate) fn viewed(&self) -> Option<Self> {
         let views = self.pending_views();
         views.last().map(|(_, pending)| pending.inputs[0].clone())
     }
 
-    /// Becomes a look at what it is a view of, if that is in memory.
+    /// The value in whose memory it is, or will be: itself, if it is no view that was not computed.
+    pub(crate) fn root(&self) -> Self {
+        self.viewed().unwrap_or_else(|| self.clone())
+    }
+
+    /// Shows the memory of its base, if that is there.
     pub(crate) fn show(&self) {
         for (view, pending) in self.pending_views().iter().rev() {
             let viewed = pending.inputs[0].view();
@@ -605,7 +665,7 @@ impl Value {
         }
     }
 
-    /// This value and what it shows, as far as those are looks that were not computed.
+    /// This value and its bases, as far as they are views that were not computed.
     fn pending_views(&self) -> Vec<(Self, Arc<Pending>)> {
         let (mut value, mut views) = (self.clone(), Vec::new());
         while let Some(pending) = value.pending().filter(|pending| pending.is_look()) {
@@ -616,7 +676,7 @@ impl Value {
         views
     }
 
-    /// Cannot be computed: whoever asks for it gets this error.
+    /// Cannot be computed: each use of it gets this error.
     pub(crate) fn fail(&self, error: RusTorchError) {
         let mut state = self.lock();
         if matches!(*state, State::Pending(_)) {
@@ -637,7 +697,7 @@ impl Value {
         }
     }
 
-    /// Puts what was lost in memory again.
+    /// Puts lost elements in memory again.
     pub(crate) fn restore(&self, view: View) {
         let mut state = self.lock();
         if matches!(*state, State::Ready(_)) {
@@ -661,8 +721,8 @@ impl Value {
         updated.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does it have, in memory or when it is computed, the elements of a moment? Also what is only
-    /// recorded to be written over has others from then on.
+    /// Does it have, in memory or when it is computed, the elements of a moment? Recorded writes
+    /// count as well from then on.
     pub(crate) fn is_of(&self, moment: Moment) -> bool {
         let mut value = self.clone();
         loop {
@@ -679,7 +739,7 @@ impl Value {
         }
     }
 
-    /// The call that wrote over it last, or recorded that.
+    /// The call that wrote last, or recorded the write.
     pub(crate) fn writer(&self) -> Option<Call> {
         let recorded = self.updated().1;
         recorded.or_else(|| self.memory()?.last_write())
@@ -699,12 +759,12 @@ impl Value {
         }
     }
 
-    /// Which result it is of the operation that computes it.
+    /// The index among the results of its operation.
     pub(crate) fn result(&self) -> usize {
         self.0.result
     }
 
-    /// The same value, which this keeps nobody from dropping.
+    /// The same value, without keeping it alive.
     pub(crate) fn downgrade(&self) -> WeakValue {
         WeakValue(Arc::downgrade(&self.0))
     }

@@ -7,6 +7,7 @@ use rustorch_ir::{Layout, Op, Shape, TensorType, broadcast_shapes};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
+use crate::autograd::is_grad_enabled;
 use crate::dims::Sizes;
 use crate::dims::{Integer, IntoDims, IntoShape, IntoSizes};
 use crate::error::{RusTorchResult, require};
@@ -15,11 +16,11 @@ use crate::value::Value;
 
 #[track_calls]
 impl Tensor {
-    /// The same elements, in row-major order, in another shape. One size may be −1: it is
-    /// what the others leave. A view where strides allow it, else a copy.
+    /// The same elements, in row-major order, in another shape. One size may be −1: it follows from
+    /// the others. A view where strides allow it, else a copy.
     ///
     /// # Errors
-    /// Another number of elements.
+    /// Fails if the number of elements differs.
     pub fn reshape(&self, shape: impl IntoSizes) -> RusTorchResult<Self> {
         self.reshaped("reshape", &shape.into_sizes())
     }
@@ -27,7 +28,8 @@ impl Tensor {
     /// [`Tensor::reshape`] without copying.
     ///
     /// # Errors
-    /// Another number of elements; elements that no strides show in this shape, whether they are computed yet or not.
+    /// Fails if the number of elements differs. Also fails if no strides can give this shape,
+    /// whether the elements are computed or not.
     pub fn view(&self, shape: impl IntoSizes) -> RusTorchResult<Self> {
         const NAME: &str = "view";
         let shape = shape.into_sizes().infer(NAME, self.numel())?;
@@ -48,7 +50,7 @@ impl Tensor {
     /// becomes `[1]`.
     ///
     /// # Errors
-    /// There are no such dimensions, or `start` is behind `end`.
+    /// Fails if the dimensions do not exist, or if `start` is after `end`.
     pub fn flatten(&self, start: impl Integer, end: impl Integer) -> RusTorchResult<Self> {
         let end = end.to_isize();
         let start = start.to_isize();
@@ -70,7 +72,7 @@ impl Tensor {
     /// Without those of the named dimensions (`None`: all) that have size 1.
     ///
     /// # Errors
-    /// There are no such dimensions.
+    /// Fails if a dimension does not exist.
     pub fn squeeze(&self, dims: impl IntoDims) -> RusTorchResult<Self> {
         let dims = dims.into_dims().resolve("squeeze", self.rank())?;
         let kept = |&(d, &size): &(usize, &usize)| size != 1 || !dims.contains(&d);
@@ -83,7 +85,7 @@ impl Tensor {
     /// With a dimension of size 1 put in at `dim`, between −rank − 1 and rank.
     ///
     /// # Errors
-    /// There is no such place.
+    /// Fails if the position does not exist.
     pub fn unsqueeze(&self, dim: impl Integer) -> RusTorchResult<Self> {
         let at = rustorch_ir::normalize_dim("unsqueeze", dim.to_isize(), self.rank() + 1)?;
         let mut shape = self.ty().shape.clone();
@@ -91,10 +93,10 @@ impl Tensor {
         Self::apply("unsqueeze", Reshape { shape }, &[self])
     }
 
-    /// All dimensions made one.
+    /// All dimensions joined into one.
     ///
     /// # Errors
-    /// None but of block formats.
+    /// Fails only for block formats.
     pub fn ravel(&self) -> RusTorchResult<Self> {
         self.reshaped("ravel", &[-1].into_sizes())
     }
@@ -102,7 +104,7 @@ impl Tensor {
     /// A dimension cut into several of these sizes; one may be −1.
     ///
     /// # Errors
-    /// There is no such dimension; sizes that do not make its own.
+    /// Fails if the dimension does not exist, or if the sizes do not multiply to it.
     pub fn unflatten(&self, dim: impl Integer, sizes: impl IntoSizes) -> RusTorchResult<Self> {
         const NAME: &str = "unflatten";
         let (dim, dims) = (self.dim(NAME, dim)?, self.shape());
@@ -114,7 +116,7 @@ impl Tensor {
     /// [`Tensor::view`] in another tensor's shape.
     ///
     /// # Errors
-    /// As [`Tensor::view`].
+    /// The same errors as [`Tensor::view`].
     pub fn view_as(&self, other: &Self) -> RusTorchResult<Self> {
         self.view(other.shape())
     }
@@ -122,7 +124,7 @@ impl Tensor {
     /// [`Tensor::reshape`] to another tensor's shape.
     ///
     /// # Errors
-    /// As [`Tensor::reshape`].
+    /// The same errors as [`Tensor::reshape`].
     pub fn reshape_as(&self, other: &Self) -> RusTorchResult<Self> {
         self.reshape(other.shape())
     }
@@ -130,7 +132,7 @@ impl Tensor {
     /// With dimensions of size 1 in front until there is one.
     ///
     /// # Errors
-    /// None but of block formats.
+    /// Fails only for block formats.
     pub fn atleast_1d(&self) -> RusTorchResult<Self> {
         match self.rank() {
             0 => self.reshape([1]),
@@ -141,7 +143,7 @@ impl Tensor {
     /// A number as `[1, 1]`, a vector as one row.
     ///
     /// # Errors
-    /// None but of block formats.
+    /// Fails only for block formats.
     pub fn atleast_2d(&self) -> RusTorchResult<Self> {
         match self.rank() {
             0 => self.reshape([1, 1]),
@@ -153,7 +155,7 @@ impl Tensor {
     /// A number as `[1, 1, 1]`, a vector as `[1, n, 1]`, a matrix as `[m, n, 1]`.
     ///
     /// # Errors
-    /// None but of block formats.
+    /// Fails only for block formats.
     pub fn atleast_3d(&self) -> RusTorchResult<Self> {
         match self.rank() {
             0 => self.reshape([1, 1, 1]),
@@ -166,7 +168,7 @@ impl Tensor {
     /// Dimensions in another order: dimension `i` of the result is `dims[i]` of this tensor.
     ///
     /// # Errors
-    /// `dims` does not name each dimension once.
+    /// Fails if `dims` does not name each dimension once.
     pub fn permute(&self, dims: impl IntoDims) -> RusTorchResult<Self> {
         let dims = dims.into_dims().listed("permute", self.rank())?;
         Self::apply("permute", Permute { dims }, &[self])
@@ -175,7 +177,7 @@ impl Tensor {
     /// Two dimensions exchanged.
     ///
     /// # Errors
-    /// There are no such dimensions.
+    /// Fails if a dimension does not exist.
     pub fn transpose(&self, a: impl Integer, b: impl Integer) -> RusTorchResult<Self> {
         let (a, b) = (
             self.wrap_dim("transpose", a)?,
@@ -192,7 +194,7 @@ impl Tensor {
     /// [`Tensor::transpose`] by NumPy's name.
     ///
     /// # Errors
-    /// As [`Tensor::transpose`].
+    /// The same errors as [`Tensor::transpose`].
     pub fn swapaxes(&self, a: impl Integer, b: impl Integer) -> RusTorchResult<Self> {
         self.transpose(a, b)
     }
@@ -200,7 +202,7 @@ impl Tensor {
     /// [`Tensor::transpose`] by another name.
     ///
     /// # Errors
-    /// As [`Tensor::transpose`].
+    /// The same errors as [`Tensor::transpose`].
     pub fn swapdims(&self, a: impl Integer, b: impl Integer) -> RusTorchResult<Self> {
         self.transpose(a, b)
     }
@@ -208,7 +210,8 @@ impl Tensor {
     /// The dimensions `source` moved to the places `destination`; the others keep their order.
     ///
     /// # Errors
-    /// Lists of different lengths, or with a dimension that there is not, or that comes twice.
+    /// Fails for lists of different lengths, or for a dimension that does not exist or is listed
+    /// twice.
     pub fn movedim(
         &self,
         source: impl IntoDims,
@@ -232,7 +235,7 @@ impl Tensor {
     /// [`Tensor::movedim`] by NumPy's name.
     ///
     /// # Errors
-    /// As [`Tensor::movedim`].
+    /// The same errors as [`Tensor::movedim`].
     pub fn moveaxis(
         &self,
         source: impl IntoDims,
@@ -244,7 +247,7 @@ impl Tensor {
     /// Each matrix of the last two dimensions transposed: PyTorch's `mT`.
     ///
     /// # Errors
-    /// Rank below 2.
+    /// Fails for rank below 2.
     pub fn mt(&self) -> RusTorchResult<Self> {
         require("mt", self.rank() >= 2, "rank 2 or more", self.ty())?;
         self.transpose(-2, -1)
@@ -253,7 +256,7 @@ impl Tensor {
     /// Each matrix of the last two dimensions transposed and conjugated: PyTorch's `mH`, too.
     ///
     /// # Errors
-    /// Rank below 2.
+    /// Fails for rank below 2.
     pub fn adjoint(&self) -> RusTorchResult<Self> {
         require("adjoint", self.rank() >= 2, "rank 2 or more", self.ty())?;
         self.transpose(-2, -1)?.conj()
@@ -262,7 +265,7 @@ impl Tensor {
     /// A matrix transposed and conjugated; a tensor of rank 0 conjugated.
     ///
     /// # Errors
-    /// Another rank.
+    /// Fails for an unsupported rank.
     pub fn h(&self) -> RusTorchResult<Self> {
         let legal = matches!(self.rank(), 0 | 2);
         require("h", legal, "a matrix, or rank 0", self.ty())?;
@@ -272,7 +275,7 @@ impl Tensor {
     /// The tensor itself: conjugates are computed where they are asked for.
     ///
     /// # Errors
-    /// None.
+    /// Never fails.
     pub fn resolve_conj(&self) -> RusTorchResult<Self> {
         Ok(self.clone())
     }
@@ -280,7 +283,7 @@ impl Tensor {
     /// The tensor itself: negatives are computed where they are asked for.
     ///
     /// # Errors
-    /// None.
+    /// Never fails.
     pub fn resolve_neg(&self) -> RusTorchResult<Self> {
         Ok(self.clone())
     }
@@ -288,7 +291,7 @@ impl Tensor {
     /// A matrix transposed; tensors of rank 0 and 1 as they are.
     ///
     /// # Errors
-    /// Rank above 2.
+    /// Fails for rank above 2.
     pub fn t(&self) -> RusTorchResult<Self> {
         require("t", self.rank() <= 2, "rank 2 or less", self.ty())?;
         match self.rank() {
@@ -300,7 +303,7 @@ impl Tensor {
     /// Broadcast to a shape, aligned at the last dimension; −1 keeps a size.
     ///
     /// # Errors
-    /// A size that is neither 1 nor kept.
+    /// Fails for a size that differs from a kept dimension other than 1.
     pub fn expand(&self, shape: impl IntoSizes) -> RusTorchResult<Self> {
         let shape: Shape = shape.into_sizes().keep("expand", self.shape())?;
         Self::apply("expand", Expand { shape }, &[self])
@@ -309,7 +312,7 @@ impl Tensor {
     /// Broadcast to a shape: [`Tensor::expand`] by its other name.
     ///
     /// # Errors
-    /// A size that is neither 1 nor kept.
+    /// Fails for a size that differs from a kept dimension other than 1.
     pub fn broadcast_to(&self, shape: impl IntoSizes) -> RusTorchResult<Self> {
         self.expand(shape)
     }
@@ -317,7 +320,7 @@ impl Tensor {
     /// [`Tensor::expand`] to another tensor's shape.
     ///
     /// # Errors
-    /// As [`Tensor::expand`].
+    /// The same errors as [`Tensor::expand`].
     pub fn expand_as(&self, other: &Self) -> RusTorchResult<Self> {
         self.expand(other.shape())
     }
@@ -326,7 +329,7 @@ impl Tensor {
     /// or 1. `[]` of none.
     ///
     /// # Errors
-    /// Sizes that differ.
+    /// Fails for sizes that differ.
     pub fn broadcast_shapes(shapes: &[&[usize]]) -> RusTorchResult<Shape> {
         let both = |a: Shape, b: &&[usize]| broadcast_shapes("broadcast_shapes", &a, b);
         Ok(shapes.iter().try_fold(Shape::default(), both)?)
@@ -335,18 +338,18 @@ impl Tensor {
     /// Tensors broadcast to their common shape.
     ///
     /// # Errors
-    /// Shapes that do not broadcast.
+    /// Fails for shapes that do not broadcast.
     pub fn broadcast_tensors(tensors: &[&Self]) -> RusTorchResult<Vec<Self>> {
         let both = |a: Shape, b: &&Self| broadcast_shapes("broadcast_tensors", &a, b.shape());
         let shape = tensors.iter().try_fold(Shape::default(), both)?;
         tensors.iter().map(|t| t.expand(&shape)).collect()
     }
 
-    /// Summed to a shape that broadcasts to this tensor's; the inverse of broadcasting. Of
-    /// integers and booleans an `i64`, if anything is summed or the rank is 0.
+    /// Summed to a shape that broadcasts to this tensor's; the inverse of broadcasting. For integers and
+    /// booleans the result is an `i64`, if anything is summed or the rank is 0.
     ///
     /// # Errors
-    /// A shape that does not broadcast to this tensor's.
+    /// Fails for a shape that does not broadcast to this tensor's.
     pub fn sum_to_size(&self, shape: impl IntoShape) -> RusTorchResult<Self> {
         const NAME: &str = "sum_to_size";
         let shape = &shape.into_shape()[..];
@@ -366,13 +369,13 @@ impl Tensor {
         }
     }
 
-    /// The tensor's memory seen with other sizes, strides and offset, in elements: of one in
-    /// memory the whole storage that it is a view of (the offset defaults to its own), of others,
-    /// and where a gradient is wanted, its elements in row-major order. Places may be seen
-    /// several times. As in PyTorch, there are no negative strides.
+    /// The tensor's memory seen with other sizes, strides and offset, in elements. The offset defaults to the
+    /// tensor's own. A pending tensor counts with its future memory. Places may be seen several times.
+    /// Gradients go to the elements that the tensor shows. There are no negative strides, as in PyTorch.
     ///
     /// # Errors
-    /// A place outside of the memory; a stride for each size is missing; a block format.
+    /// Fails for an element outside the memory, or unless each size has a stride. Also fails for a
+    /// block format.
     pub fn as_strided(
         &self,
         size: impl IntoShape,
@@ -396,56 +399,94 @@ impl Tensor {
         let mut reaches = size.iter().zip(stride).map(reach);
         let end = reaches.try_fold(offset.unwrap_or(0), |end, reach| end.checked_add(reach?));
         let fits = end.is_some_and(|end| end < isize::MAX as usize);
-        require(NAME, fits, "places that fit the address space", got)?;
-        self.restrided(NAME, |layout| Layout {
+        require(NAME, fits, "offsets that fit the address space", got)?;
+        let own = self.memory_layout()?;
+        let layout = Layout {
             shape: size.into(),
             strides: stride.into(),
-            offset: offset.unwrap_or(layout.offset),
-        })
+            offset: offset.unwrap_or(own.offset),
+        };
+        let shown = self.seen_as(NAME, &layout)?;
+        if !(is_grad_enabled() && self.is_tracked()) {
+            return Ok(shown);
+        }
+        let count = self.memory_elements();
+        let memory = match self.numel() == count && own.is_contiguous() {
+            true => self.ravel()?,
+            false => Self::zeros([count], self.dtype())?.as_strided_scatter(
+                self,
+                &own.shape[..],
+                &own.strides[..],
+                own.offset,
+            )?,
+        };
+        shown.with_gradient_through(NAME, AsStrided { layout }, &memory)
     }
 
-    /// Another layout of the same memory, made from this tensor's.
+    /// Another look at this tensor's elements, whose layout follows from that of this tensor.
     pub(crate) fn restrided(
         &self,
         name: &'static str,
         change: impl Fn(&Layout) -> Layout,
     ) -> RusTorchResult<Self> {
+        let shown = self.seen_as(name, &change(&self.memory_layout()?))?;
+        if !(is_grad_enabled() && self.is_tracked()) {
+            return Ok(shown);
+        }
+        // The gradient needs no more than the elements in their order.
+        let layout = change(&Layout::contiguous(&self.ty().shape));
+        shown.with_gradient_through(name, AsStrided { layout }, &self.ravel()?)
+    }
+
+    /// Layout in the memory that it has or will have.
+    fn memory_layout(&self) -> RusTorchResult<Layout> {
+        self.settle()?;
+        self.value().show();
+        Ok(self.value().layout())
+    }
+
+    /// Number of elements of the memory that it has or will have.
+    fn memory_elements(&self) -> usize {
+        let root = self.value().root();
+        match root.view() {
+            Some(view) => view.storage.bytes() / self.dtype().size().unwrap_or(1),
+            None => root.ty().shape.elements(),
+        }
+    }
+
+    /// A view of its memory in this layout, for which no gradient is recorded.
+    fn seen_as(&self, name: &'static str, layout: &Layout) -> RusTorchResult<Self> {
         let expected = "a tensor of scalars (cast block formats first)";
         require(name, !self.dtype().is_block(), expected, self.ty())?;
-        let checked = |layout: &Layout| -> RusTorchResult<Layout> {
-            let layout = change(layout);
-            check_type(name, &TensorType::new(layout.shape.clone(), self.dtype()))?;
-            Ok(layout)
-        };
-        self.settle()?;
-        let in_memory = self.value().view().filter(|_| !self.is_tracked());
-        let Some(view) = in_memory else {
-            let layout = checked(&Layout::contiguous(&self.ty().shape))?;
-            return Self::apply(name, AsStrided { layout }, &[&self.ravel()?]);
-        };
-        let layout = checked(&view.layout)?;
-        let elements = view.storage.bytes() / self.dtype().size().unwrap_or(1);
+        check_type(name, &TensorType::new(layout.shape.clone(), self.dtype()))?;
+        let elements = self.memory_elements();
+        let (is_inside, expected) = (layout.end() <= elements, "a layout inside the memory");
         let got = format_args!("{layout:?} of {elements} elements");
-        require(
-            name,
-            layout.end() <= elements,
-            "a layout inside the memory",
-            got,
-        )?;
-        let value = Value::ready(self.dtype(), self.value().pin(), view.seen_as(layout));
-        Ok(Self::of(value, None).viewing(self))
+        require(name, is_inside, expected, got)?;
+        let layout = layout.clone();
+        let seen = match self.value().view() {
+            Some(view) => {
+                let value = Value::ready(self.dtype(), self.value().pin(), view.seen_as(layout));
+                Self::of(value, None)
+            }
+            None => {
+                let memory = Self::of(self.value().root(), None).ravel()?;
+                Self::apply(name, AsStrided { layout }, &[&memory])?
+            }
+        };
+        Ok(seen.viewing(self))
     }
 
     /// Windows of `size` indices of `dim`, `step` apart: their number is the size of `dim`, and
     /// they are a new last dimension. A view.
     ///
     /// # Errors
-    /// There is no such dimension; windows larger than it; a step of 0.
+    /// Fails if the dimension does not exist, for windows larger than it, or for a step of 0.
     pub fn unfold(&self, dim: impl Integer, size: usize, step: usize) -> RusTorchResult<Self> {
         const NAME: &str = "unfold";
         let dim = self.wrap_dim(NAME, dim)?;
         let total = self.shape().get(dim).copied().unwrap_or(1);
-        let expected = format_args!("windows of at most {total} indices, at least one apart");
+        let expected = format_args!("windows of at most {total} indices, and a step of at least 1");
         let got = format_args!("{size}, {step} apart");
         require(NAME, size <= total && step > 0, expected, got)?;
         if self.rank() == 0 {
@@ -464,7 +505,7 @@ impl Tensor {
     /// The elements in row-major order without gaps: a copy where they are not yet.
     ///
     /// # Errors
-    /// None but of block formats, which always are.
+    /// Never fails: a block format is always contiguous.
     pub fn contiguous(&self) -> RusTorchResult<Self> {
         match self.is_contiguous() {
             false => Self::apply("contiguous", Contiguous, &[self]),
@@ -472,7 +513,7 @@ impl Tensor {
         }
     }
 
-    /// The same elements in memory of their own: PyTorch's `clone`. Gradients go through it. Rust's
+    /// The same elements in their own memory: PyTorch's `clone`. Gradients go through it. Rust's
     /// [`clone`](Clone::clone) is another handle on the same memory, as `y = x` is in PyTorch.
     ///
     /// ```
@@ -488,7 +529,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// A block format.
+    /// Fails for a block format.
+    #[doc(alias = "clone")]
     pub fn copy(&self) -> RusTorchResult<Self> {
         Self::apply("copy", Contiguous, &[self])
     }

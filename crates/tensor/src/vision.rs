@@ -15,12 +15,12 @@ use crate::setting::setters;
 use crate::windowed::PerDim;
 use crate::{Patches, Tensor};
 
-/// The indices, `i64`, of the boxes `[n, 4]` that are kept, best `scores` `[n]` first: none of them
-/// overlaps a better one by more than `iou_threshold` of what both cover. It is computed there and
-/// then, as how many there are follows from the values. Floats.
+/// The indices, `i64`, of the boxes `[n, 4]` that are kept, best `scores` `[n]` first. A box is
+/// dropped if its intersection with a better one, over their union, is above `iou_threshold`. It is
+/// computed at once, since their number depends on the values. Takes floats.
 ///
 /// # Errors
-/// Shapes or dtypes other than these; the boxes or scores cannot be computed.
+/// Fails for unsupported shapes or dtypes, or if the boxes or scores cannot be computed.
 #[track_calls(vision)]
 pub fn nms(boxes: &Tensor, scores: &Tensor, iou_threshold: f64) -> RusTorchResult<Tensor> {
     const NAME: &str = "vision.nms";
@@ -42,7 +42,7 @@ pub fn nms(boxes: &Tensor, scores: &Tensor, iou_threshold: f64) -> RusTorchResul
     Tensor::from_vec(kept, [count])
 }
 
-/// Of boxes in an order those that do not overlap one before them too much.
+/// The boxes, in order, that do not overlap an earlier one too much.
 fn apart<T>(boxes: &[T], order: &[i64], iou_threshold: f64) -> Vec<i64>
 where
     T: Element + PartialOrd + Default + Into<f64>,
@@ -79,10 +79,10 @@ where
 /// The optional arguments of [`roi_align`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RoiAlignOptions {
-    /// How many pixels of the images one of the boxes' coordinates is.
+    /// Pixels of the images in a unit of the boxes' coordinates.
     pub spatial_scale: f64,
-    /// How many points along each dimension of a bin are averaged. `None`: as many as it has pixels,
-    /// rounded up.
+    /// Number of points along each dimension of a bin that are averaged. `None`: its number of
+    /// pixels, rounded up.
     pub sampling_ratio: Option<usize>,
     /// Are pixels' middles at halves, rather than at whole numbers, and boxes never made larger?
     pub aligned: bool,
@@ -100,14 +100,14 @@ impl Default for RoiAlignOptions {
     }
 }
 
-/// The parts of images `x` `[n, c, h, w]` that `boxes` `[k, 5]` show, of which the first number is
-/// the image's index, in `output_size` bins, each the mean of points between pixels:
-/// `[k, c, height, width]` ([Mask R-CNN](https://arxiv.org/abs/1703.06870)). Floats of one dtype.
-/// Without a `sampling_ratio` the boxes are computed there and then.
+/// The parts of images `x` `[n, c, h, w]` that `boxes` `[k, 5]` show, in `output_size` bins. A box's first
+/// number is the image's index. Each bin is the mean of points between pixels: `[k, c, height, width]`
+/// ([Mask R-CNN](https://arxiv.org/abs/1703.06870)). Takes floats of one dtype. Without a `sampling_ratio`
+/// the boxes are computed at once.
 ///
 /// # Errors
-/// Shapes or dtypes other than these; a size or `sampling_ratio` of 0; images without pixels; when
-/// computed, an index of no image.
+/// Fails for unsupported shapes or dtypes, a size or `sampling_ratio` of 0, or empty images.
+/// Evaluation fails for an index of no image.
 #[track_calls(vision)]
 pub fn roi_align(
     x: &Tensor,
@@ -120,12 +120,13 @@ pub fn roi_align(
 }
 
 /// [`roi_align`] with the largest in place of the mean: in each bin of the four pixels around each
-/// point, each multiplied by its weight. That is not the largest of the points' own values, but what
+/// point, each multiplied by its weight. This differs from the largest of the points' own values,
+/// but is what
 /// [ONNX's `RoiAlign`](https://onnx.ai/onnx/operators/onnx__RoiAlign.html) defines as `mode='max'`. A bin
 /// without points is 0.
 ///
 /// # Errors
-/// As [`roi_align`].
+/// The same errors as [`roi_align`].
 #[track_calls(vision)]
 pub fn roi_align_max(
     x: &Tensor,
@@ -137,7 +138,7 @@ pub fn roi_align_max(
     aligned("vision.roi_align_max", x, boxes, bins, options, Pooled::Max)
 }
 
-/// What becomes of the points of a bin.
+/// The reduction of a bin's points.
 #[derive(Clone, Copy, PartialEq)]
 enum Pooled {
     Mean,
@@ -216,9 +217,9 @@ fn aligned(
 
 /// The points of boxes along one dimension.
 struct Points {
-    /// What they need, `[k, bins, points]`, weighted for what becomes of a bin.
+    /// Their weights for the reduction, `[k, bins, points]`.
     taps: Vec<Tap>,
-    /// How many points a bin has at most.
+    /// Largest number of points of a bin.
     most: usize,
     /// Has the box's bins this point? `[k, 1, points]`.
     is_point: Tensor,
@@ -307,7 +308,7 @@ pub struct DeformConvOptions<'a> {
     pub padding: [usize; 2],
     /// Distance between the elements of a window.
     pub dilation: [usize; 2],
-    /// What each element of a window is multiplied by, `[n, offset groups · kh · kw, h', w']`.
+    /// The factor of each element of a window, `[n, offset groups · kh · kw, h', w']`.
     pub mask: Option<&'a Tensor>,
 }
 
@@ -322,13 +323,13 @@ impl Default for DeformConvOptions<'_> {
     }
 }
 
-/// Convolution of `x` `[n, c, h, w]` with `weight` `[o, c / groups, kh, kw]` and `bias` `[o]`, whose
-/// windows' elements are moved by `offset` `[n, offset groups · kh · kw · 2, h', w']`, pixels along
-/// `h` before those along `w`, to places between pixels, or to zeros outside: `[n, o, h', w']`
-/// ([Deformable ConvNets v2](https://arxiv.org/abs/1811.11168)). Floats of one dtype.
+/// Convolution of `x` `[n, c, h, w]` with `weight` `[o, c / groups, kh, kw]` and `bias` `[o]`. The windows'
+/// elements are moved by `offset` `[n, offset groups · kh · kw · 2, h', w']` to places between pixels, or to
+/// zeros outside. Offsets along `h` come before those along `w`: `[n, o, h', w']`
+/// ([Deformable ConvNets v2](https://arxiv.org/abs/1811.11168)). Takes floats of one dtype.
 ///
 /// # Errors
-/// Shapes or dtypes other than these; a stride or dilation of 0.
+/// Fails for unsupported shapes or dtypes, or a stride or dilation of 0.
 #[track_calls(vision)]
 pub fn deform_conv2d(
     x: &Tensor,

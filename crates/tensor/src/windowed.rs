@@ -35,8 +35,8 @@ impl PerDim<3> for (usize, usize, usize) {
     }
 }
 
-/// How many windows each of `N` dimensions becomes: one `usize` for all, one for each, or `None` for as many as a dimension
-/// has elements.
+/// Number of windows for each of `N` dimensions. It is one `usize` for all, one for each, or `None` for the number of a
+/// dimension's elements.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no number of windows for each of {N} dimensions",
     label = "expected one `usize`, or {N} of `usize` or `Option<usize>`"

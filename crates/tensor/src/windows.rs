@@ -1,8 +1,7 @@
 //! Windows of signals: `torch.signal.windows`, and the older names beside it.
 //!
-//! They are computed by the host in double precision. `sym` says that the window is symmetric, for
-//! filters; else it is one period of a periodic one, for spectra, which is a symmetric one of
-//! `m + 1` elements without its last.
+//! They are computed by the host in double precision. `sym` says that the window is symmetric, for filters;
+//! else it is one period of a periodic one, for spectra: a symmetric one of `m + 1` elements without its last.
 
 use std::f64::consts::{PI, SQRT_2};
 
@@ -58,8 +57,8 @@ fn cosines(
 /// `Σ (−1)ᵏ weights[k] · cos(2πkn / steps)`.
 ///
 /// # Errors
-/// A dtype other than `f32` and `f64`; no weights; no memory. Those of the other windows are the
-/// same.
+/// Fails for a dtype other than `f32` and `f64`, no weights, or too little memory. The errors of
+/// the other windows are the same.
 #[track_calls]
 pub fn general_cosine(
     m: usize,
@@ -75,7 +74,7 @@ pub fn general_cosine(
 /// `alpha − (1 − alpha) · cos(2πn / steps)`.
 ///
 /// # Errors
-/// See [`general_cosine`].
+/// The same errors as [`general_cosine`].
 #[track_calls]
 pub fn general_hamming(m: usize, alpha: f64, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
     cosines("general_hamming", m, &[alpha, 1.0 - alpha], sym, dtype)
@@ -84,7 +83,7 @@ pub fn general_hamming(m: usize, alpha: f64, sym: bool, dtype: DType) -> RusTorc
 /// Hann's: [`general_hamming`] of 0.5.
 ///
 /// # Errors
-/// See [`general_cosine`].
+/// The same errors as [`general_cosine`].
 #[track_calls]
 pub fn hann(m: usize, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
     cosines("hann", m, &[0.5, 0.5], sym, dtype)
@@ -93,7 +92,7 @@ pub fn hann(m: usize, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
 /// Hamming's: [`general_hamming`], with an `alpha` of 0.54 by PyTorch's default.
 ///
 /// # Errors
-/// See [`general_cosine`].
+/// The same errors as [`general_cosine`].
 #[track_calls]
 pub fn hamming(m: usize, alpha: f64, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
     cosines("hamming", m, &[alpha, 1.0 - alpha], sym, dtype)
@@ -102,7 +101,7 @@ pub fn hamming(m: usize, alpha: f64, sym: bool, dtype: DType) -> RusTorchResult<
 /// Blackman's: [`general_cosine`] of 0.42, 0.5 and 0.08.
 ///
 /// # Errors
-/// See [`general_cosine`].
+/// The same errors as [`general_cosine`].
 #[track_calls]
 pub fn blackman(m: usize, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
     cosines("blackman", m, &[0.42, 0.5, 0.08], sym, dtype)
@@ -112,7 +111,7 @@ pub fn blackman(m: usize, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
 /// [`general_cosine`] of 0.3635819, 0.4891775, 0.1365995 and 0.0106411.
 ///
 /// # Errors
-/// See [`general_cosine`].
+/// The same errors as [`general_cosine`].
 #[track_calls]
 pub fn nuttall(m: usize, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
     let weights = [0.363_581_9, 0.489_177_5, 0.136_599_5, 0.010_641_1];
@@ -122,7 +121,7 @@ pub fn nuttall(m: usize, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
 /// Bartlett's triangle, which ends with 0.
 ///
 /// # Errors
-/// See [`general_cosine`].
+/// The same errors as [`general_cosine`].
 #[track_calls]
 pub fn bartlett(m: usize, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
     let step = 2.0 / steps(m, sym);
@@ -132,7 +131,7 @@ pub fn bartlett(m: usize, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
 /// Half a period of a sine, `sin(π(n + ½) / m)`.
 ///
 /// # Errors
-/// See [`general_cosine`].
+/// The same errors as [`general_cosine`].
 #[track_calls]
 pub fn cosine(m: usize, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
     let step = PI / (steps(m, sym) + 1.0);
@@ -142,7 +141,8 @@ pub fn cosine(m: usize, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
 /// `exp(−|n − center| / tau)`; the center is the window's own if there is none.
 ///
 /// # Errors
-/// See [`general_cosine`]; a `tau` that is not positive; a center of a symmetric window.
+/// The same errors as [`general_cosine`]. Also fails for a `tau` that is not positive, or a
+/// `center` of a symmetric window.
 #[track_calls]
 pub fn exponential(
     m: usize,
@@ -168,7 +168,7 @@ pub fn exponential(
 /// Gauss's bell of this standard deviation in elements.
 ///
 /// # Errors
-/// See [`general_cosine`]; a deviation that is not positive.
+/// The same errors as [`general_cosine`]. Also fails for a deviation that is not positive.
 #[track_calls]
 pub fn gaussian(m: usize, std: f64, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
     const NAME: &str = "gaussian";
@@ -180,7 +180,7 @@ pub fn gaussian(m: usize, std: f64, sym: bool, dtype: DType) -> RusTorchResult<T
 /// Kaiser's, `I₀(β √(1 − x²)) / I₀(β)` for `x` from −1 to 1.
 ///
 /// # Errors
-/// See [`general_cosine`]; a negative `beta`.
+/// The same errors as [`general_cosine`]. Also fails for a negative `beta`.
 #[track_calls]
 pub fn kaiser(m: usize, beta: f64, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
     const NAME: &str = "kaiser";
@@ -192,8 +192,8 @@ pub fn kaiser(m: usize, beta: f64, sym: bool, dtype: DType) -> RusTorchResult<Te
     })
 }
 
-/// The modified Bessel function of the first kind of order 0, by its power series
-/// `Σ ((x/2)ⁿ / n!)²`, whose terms are all positive.
+/// The modified Bessel function of the first kind of order 0, by its power series `Σ ((x/2)ⁿ / n!)²`. All of
+/// its terms are positive.
 fn bessel_i0(x: f64) -> f64 {
     let quarter = x * x / 4.0;
     let (mut sum, mut term, mut n) = (1.0, 1.0, 1.0);
@@ -210,7 +210,7 @@ impl Tensor {
     /// [`hann`], periodic or symmetric.
     ///
     /// # Errors
-    /// A block format; no memory.
+    /// Fails for a block format, or too little memory.
     pub fn hann_window(length: usize, periodic: bool, dtype: DType) -> RusTorchResult<Self> {
         hann(length, !periodic, wide(dtype))?.to_dtype(dtype)
     }
@@ -219,7 +219,7 @@ impl Tensor {
     /// 0.46.
     ///
     /// # Errors
-    /// A block format; no memory.
+    /// Fails for a block format, or too little memory.
     pub fn hamming_window(
         length: usize,
         periodic: bool,
@@ -234,7 +234,7 @@ impl Tensor {
     /// [`blackman`], periodic or symmetric.
     ///
     /// # Errors
-    /// A block format; no memory.
+    /// Fails for a block format, or too little memory.
     pub fn blackman_window(length: usize, periodic: bool, dtype: DType) -> RusTorchResult<Self> {
         blackman(length, !periodic, wide(dtype))?.to_dtype(dtype)
     }
@@ -242,7 +242,7 @@ impl Tensor {
     /// [`bartlett`], periodic or symmetric.
     ///
     /// # Errors
-    /// A block format; no memory.
+    /// Fails for a block format, or too little memory.
     pub fn bartlett_window(length: usize, periodic: bool, dtype: DType) -> RusTorchResult<Self> {
         bartlett(length, !periodic, wide(dtype))?.to_dtype(dtype)
     }
@@ -250,7 +250,7 @@ impl Tensor {
     /// [`kaiser`], periodic or symmetric. PyTorch's default beta is 12.
     ///
     /// # Errors
-    /// A block format; no memory; a negative `beta`.
+    /// Fails for a block format, too little memory, or a negative `beta`.
     pub fn kaiser_window(
         length: usize,
         periodic: bool,

@@ -1,5 +1,5 @@
-//! What depends on where the process's generator of random numbers stands: no other test of this
-//! program draws from it meanwhile.
+//! Tests of the process's generator of random numbers: no other test of this program draws from it
+//! meanwhile.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

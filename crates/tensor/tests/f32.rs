@@ -71,7 +71,7 @@ fn processor() -> Arc<dyn Backend> {
     Arc::new(Cpu::new(1))
 }
 
-/// As on a Mac.
+/// A runtime as on a Mac.
 fn mac() -> Runtime {
     Runtime::new([
         posing(COREML, Hardware::NeuralEngine),
@@ -87,8 +87,8 @@ fn emulated() -> Vec<Arc<dyn Backend>> {
     })
 }
 
-/// The processor beside each device of this machine that works in the host's memory, beside the
-/// emulated Metal device, and beside one that poses as Metal.
+/// The processor beside other devices that work in the host's memory: each one of this machine, the
+/// emulated Metal device, and one that poses as Metal.
 fn machines() -> Vec<(DeviceType, Runtime)> {
     let mut here = backends(1);
     let is_opencl = |b: &Arc<dyn Backend>| matches!(b.info().device, DeviceType::OpenCL(_));
@@ -115,7 +115,7 @@ fn error<T>(result: RusTorchResult<T>) -> String {
     }
 }
 
-/// Where each operation of a report ran.
+/// The device of each operation of a report.
 fn places(report: &F32Report) -> Vec<(&str, DeviceType)> {
     let rows = report.operations.iter();
     rows.map(|row| (row.op.as_str(), row.device)).collect()

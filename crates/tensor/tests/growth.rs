@@ -27,7 +27,7 @@ type Outcome = RusTorchResult<()>;
 /// A case to count: its name, and its work at a size.
 type Case = (&'static str, fn(usize) -> Outcome);
 
-const CASES: [Case; 36] = [
+const CASES: [Case; 40] = [
     ("from_vec and to_vec", |n| {
         (0..n).try_for_each(|_| numbers(64)?.to_vec::<f32>().map(drop))
     }),
@@ -50,6 +50,10 @@ const CASES: [Case; 36] = [
     ("stack of results", |n| {
         let parts = each(&vectors(n)?, |x| x.add(1))?;
         done(&Tensor::stack(&parts, 0)?)
+    }),
+    ("stack of repeats", |n| {
+        let x = numbers(1)?;
+        done(&Tensor::stack(&vec![&x; n], 0)?)
     }),
     ("hstack", |n| done(&Tensor::hstack(&vectors(n)?)?)),
     ("column_stack", |n| {
@@ -121,6 +125,28 @@ const CASES: [Case; 36] = [
         let mut x = numbers(4)?;
         for _ in 0..n {
             x = x.sub(&x.sum(None, false)?)?;
+        }
+        done(&x)
+    }),
+    ("a chain that shares", |n| {
+        let mut x = numbers(4)?;
+        for _ in 0..n {
+            x = x.sigmoid()?.mul(&x.tanh()?)?.add(&x)?;
+        }
+        done(&x)
+    }),
+    ("a chain with handles", |n| {
+        let mut held = vec![numbers(4)?];
+        for i in 0..n {
+            held.push(held[i].sin()?);
+        }
+        done(&held[n])
+    }),
+    ("a chain with views that are held", |n| {
+        let (mut x, mut held) = (numbers(4)?, Vec::new());
+        for _ in 0..n {
+            x = x.sin()?;
+            held.push(x.narrow(0, 1, 2)?);
         }
         done(&x)
     }),
@@ -243,8 +269,6 @@ fn count((case, _): &Case, n: usize) -> u64 {
 /// By how much a case may grow where it is ten times as large. Quadratic growth is a hundredfold.
 fn limit((case, _): &Case) -> f64 {
     match *case {
-        // Planning compares the operands of one node of all parameters with each other: a small part, and once.
-        "gradients of many" | "updates of many" => 20.0,
         // A write takes more the more of them are recorded, up to a length that is soon reached.
         "writing, recorded" => 20.0,
         _ => 12.0,

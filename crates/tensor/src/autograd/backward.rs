@@ -1,4 +1,4 @@
-//! The way back through a history.
+//! The backward pass through a history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::Location;
@@ -17,9 +17,9 @@ use crate::precision::with_lower;
 use crate::value::{Value, written_since};
 use crate::{Tensor, call};
 
-/// What a backward pass is to find.
+/// The targets of a backward pass.
 pub(super) struct Request<'a> {
-    /// What errors call it.
+    /// Its name in errors.
     pub(super) name: &'static str,
     /// Tensors, each with the gradient that it begins with.
     pub(super) outputs: Vec<(&'a Tensor, Tensor)>,
@@ -42,18 +42,19 @@ struct Visited {
     needed: SmallVec<[bool; 4]>,
 }
 
-/// A walk back. Operations are visited from the last one recorded on, so that all who read a value come
-/// before the operation that computed it.
+/// A walk back. Operations are visited from the last one recorded on. So all readers of a value come before the
+/// operation that computed it.
 struct Walk<'a> {
     request: &'a Request<'a>,
     /// `None` if all leaves are wanted.
     wanted: Option<BTreeSet<TrackId>>,
     visited: BTreeMap<Moment, Visited>,
-    /// Leaves, and what else is wanted, with their gradients.
+    /// Leaves and other wanted tensors, with their gradients.
     found: BTreeMap<TrackId, (Arc<Track>, Tensor)>,
 }
 
-/// Gradients of what is wanted, in its order, as far as there is a way to it; none if leaves are.
+/// Gradients of the wanted tensors, in their order, as far as a way leads to them; none if leaves
+/// are wanted.
 pub(super) fn run(request: &Request) -> RusTorchResult<Vec<Option<Tensor>>> {
     // Gradients are of the operations that were recorded.
     with_lower(None, || match request.create_graph {
@@ -158,8 +159,8 @@ impl<'a> Walk<'a> {
     }
 
     fn forgotten(&self) -> OpError {
-        let expected = "what the tensors were computed by (say retain_graph the first time \
-                        where a backward pass goes the same way again)";
+        let expected = "the history of the tensors (use retain_graph in the first backward pass \
+            to keep it)";
         OpError::new(
             self.request.name,
             expected,
@@ -174,7 +175,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Is an operand wanted, or what it was computed from?
+    /// Is an operand wanted, or is one of its ancestors?
     fn leads_on(&self, track: &Option<Arc<Track>>) -> bool {
         let Some(track) = track else {
             return false;
@@ -272,8 +273,8 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The sum of two gradients. Those of slices that lie side by side are joined: sums of what is mostly zeros would
-/// be written and read as often as there are slices.
+/// The sum of two gradients. Adjacent slices are joined: sums of mostly zeros would be written and read as
+/// often as there are slices.
 fn added(a: Tensor, b: Tensor) -> RusTorchResult<Tensor> {
     let (Some(first), Some(second)) = (Padded::of(&a), Padded::of(&b)) else {
         return a.add(&b);
@@ -334,7 +335,7 @@ impl Padded {
         self.neighbours.iter().map(|x| x.shape()[self.dim]).sum()
     }
 
-    /// With what begins where this ends.
+    /// Joins the slice with the one that begins where this ends.
     fn joined(self, next: Self) -> RusTorchResult<Tensor> {
         const NAME: &str = "backward";
         let dim = self.dim;

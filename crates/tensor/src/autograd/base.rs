@@ -1,14 +1,14 @@
-//! What handles on the same memory know of writes over it.
+//! The record of writes that handles on the same memory share.
 //!
-//! A write through one handle is seen through its clones and views, also where the handle is dropped before anything
-//! is computed: the group of them keeps it ([`Writes`]). It changes the tensor that a view shows, and with it how that
-//! tensor and its other views were computed: what PyTorch's `CopySlices` does. Handles know of it by a [`Base`], which
-//! a tensor's handle makes when it is first cloned or viewed. Only handles hold one, never a history, so that no
+//! Clones and views see a write through any handle, even if that handle is dropped before anything is computed:
+//! the group of them keeps it ([`Writes`]). A write changes the tensor that a view shows, as PyTorch's `CopySlices`
+//! does. It also changes the history of that tensor and its other views. Handles know of it by a [`Base`], which a
+//! tensor's handle makes when it is first cloned or viewed. Only handles hold one, never a history, so that no
 //! history holds itself.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use rustorch_ir::{DType, Layout, Shape};
 use rustorch_runtime::{Moment, Storage};
@@ -20,52 +20,62 @@ use crate::Tensor;
 use crate::error::{RusTorchError, RusTorchResult};
 use crate::value::{Value, View, WeakValue};
 
-/// What a tensor's handle, its clones, and the views that were made of them share.
+/// State that a tensor's handle shares with its clones and views.
 pub(crate) struct Base {
-    /// The tensor, as long as somebody else has a handle on it. None of a view that was made where nothing is
-    /// recorded for gradients.
+    /// The tensor, as long as it has another handle.
     root: Option<WeakValue>,
     /// Was it written over, with gradients in play?
     is_changed: AtomicBool,
     state: Mutex<State>,
-    /// Shared with handles on the same memory of which other gradients are wanted, once there are such, or a write.
+    /// Shared with handles on the same memory whose gradients differ, once there are such, or a write.
     writes: OnceLock<Arc<Writes>>,
 }
 
 /// The writes over memory that several handles show.
 #[derive(Default)]
 pub(crate) struct Writes {
-    /// Held by who records a write, so that those of several threads come one after the other.
+    /// Lock for recording a write, so that writes of several threads come one after the other.
     turn: Mutex<()>,
     /// Was there any?
     is_any: AtomicBool,
     last: Mutex<Last>,
+    /// Writes over the tensors that this memory is a copy of, where PyTorch has a view.
+    copied: SmallVec<[Weak<Writes>; 1]>,
 }
 
 /// The last writes, until they are computed: the memory's id and the tensor with it. Views that turned out to be copies
-/// have memory of their own.
+/// have their own memory.
 type Last = SmallVec<[(usize, Value); 1]>;
 
 struct State {
     /// The tensor's shape.
     shape: Shape,
-    /// How it is computed.
+    /// Track of the value's computation.
     track: Option<Arc<Track>>,
-    /// When its elements were those of that.
+    /// Moment at which its elements were those of that track.
     moment: Moment,
     /// Its memory, once it was written over.
     memory: Option<Storage>,
-    /// How views of it are computed since then.
+    /// Tracks of its views since then.
     views: Vec<(Layout, Arc<Track>)>,
 }
 
-/// All of some memory.
+/// The track of a value's elements in another shape.
+fn in_shape(value: &Value, track: &Arc<Track>, shape: &Shape) -> Option<Arc<Track>> {
+    if value.ty().shape == *shape {
+        return Some(track.clone());
+    }
+    let written = Tensor::of(value.clone(), Some(track.clone()));
+    enable_grad(|| written.reshape(&shape[..])).ok()?.track()
+}
+
+/// The base of some whole memory.
 fn whole(memory: &Storage, shape: &Shape, dtype: DType) -> Value {
     Value::ready(dtype, None, View::whole(memory.clone(), shape))
 }
 
 impl Base {
-    /// That of a value with its track, of which a clone or a view is made now.
+    /// The state of a value with its track, for a new clone or view.
     pub(crate) fn new(root: &Value, track: Option<Arc<Track>>) -> Arc<Self> {
         Arc::new(Self::of(root, Some(root.downgrade()), track))
     }
@@ -86,14 +96,34 @@ impl Base {
         }
     }
 
-    /// That of a handle on the same memory whose track is another one.
+    /// The state of a handle on the same memory with another track.
     pub(crate) fn beside(&self, value: &Value, track: Option<Arc<Track>>) -> Arc<Self> {
         self.with_writes(Self::of(value, Some(value.downgrade()), track))
     }
 
-    /// That of a view for which nothing is recorded.
+    /// The state of a view for which nothing is recorded.
     pub(crate) fn unrecorded(&self, view: &Value) -> Arc<Self> {
         self.with_writes(Self::of(view, None, None))
+    }
+
+    /// The state of a copy of it, where PyTorch has a view.
+    pub(crate) fn copy(&self, copy: &Value, track: Option<Arc<Track>>) -> Arc<Self> {
+        let of = self.writes();
+        let copied = of.copied.iter().cloned().chain([Arc::downgrade(&of)]);
+        let writes = Writes {
+            copied: copied.collect(),
+            ..Writes::default()
+        };
+        Arc::new(Self {
+            writes: Arc::new(writes).into(),
+            ..Self::of(copy, Some(copy.downgrade()), track)
+        })
+    }
+
+    /// Is it a copy of a tensor that has a handle still, where PyTorch has a view?
+    pub(crate) fn is_shown_copy(&self) -> bool {
+        let writes = self.writes.get();
+        writes.is_some_and(|writes| writes.copied.iter().any(|of| of.strong_count() > 0))
     }
 
     fn with_writes(&self, other: Self) -> Arc<Self> {
@@ -125,18 +155,22 @@ impl Base {
         if !is_known {
             self.state().moment = Moment::next();
         } else if self.is_of(memory, written.ty().dtype) {
-            self.change(memory, track.cloned());
+            let shape = self.state().shape.clone();
+            self.change(
+                memory,
+                track.and_then(|track| in_shape(written, track, &shape)),
+            );
         }
     }
 
-    /// Keeps a write that was refused, `failed`, so that whoever uses the memory next is told.
+    /// Keeps a refused write, `failed`, so that the next use of the memory gets its error.
     pub(crate) fn refuse(&self, memory: &Storage, failed: &Value) {
         let writes = self.writes.get_or_init(Arc::default);
         writes.without(memory).push((memory.id(), failed.clone()));
         writes.is_any.store(true, Ordering::Relaxed);
     }
 
-    /// A write that is not made: a mistake came of it, and whoever asked for it was told, or it is a trace's.
+    /// Drops a write that is not made: its mistake was reported, or it is a trace's.
     pub(crate) fn forget(&self, written: &Value) {
         if let Some(writes) = self.writes.get() {
             let mut last = writes.last();
@@ -163,10 +197,10 @@ impl Base {
         }
     }
 
-    /// Has what was written through other handles than the one on `value` computed, if that shows the memory.
+    /// Computes writes through other handles than the one on `value`, if that shows the memory.
     ///
     /// # Errors
-    /// Those of computing it.
+    /// Fails if the computation fails.
     #[inline]
     pub(crate) fn settle(&self, value: &Value) -> RusTorchResult<()> {
         match self.writes.get() {
@@ -184,6 +218,13 @@ impl Base {
     /// Was the tensor written over, with gradients in play?
     pub(crate) fn is_changed(&self) -> bool {
         self.is_changed.load(Ordering::Relaxed)
+    }
+
+    /// Is the tensor a leaf that wants a gradient?
+    pub(crate) fn is_of_leaf(&self) -> bool {
+        let state = self.state();
+        let mut track = state.track.iter();
+        track.any(|track| track.is_leaf() && track.is_wanted())
     }
 
     /// The tensor, seen by a view of this dtype. It has to be all of `memory`, and it is known how its elements are
@@ -225,7 +266,7 @@ impl Base {
         drop(old);
     }
 
-    /// How the elements of a handle on the tensor, or on a view of it, are computed, whose own track is `own`.
+    /// The computation of a handle's elements, on the tensor or on a view of it, with the track `own`.
     pub(crate) fn track(&self, value: &Value, own: Option<&Arc<Track>>) -> Option<Arc<Track>> {
         let own = || own.cloned();
         let (root, layout) = {
@@ -273,7 +314,7 @@ impl Writes {
         last
     }
 
-    /// See [`Base::settle`]. A mistake is kept, or told once: the memory is as it was then.
+    /// See [`Base::settle`]. A mistake is kept, or reported once: the memory is as it was then.
     fn settle(&self, value: &Value, keeps_mistakes: bool) -> RusTorchResult<()> {
         value.show();
         // Whoever else asks waits: it is written once.

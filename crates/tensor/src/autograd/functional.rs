@@ -7,7 +7,7 @@ use super::{GradOptions, enable_grad, grad_with, no_grad};
 use crate::error::{RusTorchResult, require};
 use crate::{Tensor, call};
 
-/// The same value as a leaf of its own.
+/// The same value as a separate leaf.
 fn leaf(x: &Tensor) -> RusTorchResult<Tensor> {
     let mut leaf = x.detach();
     leaf.requires_grad_(true)?;
@@ -25,11 +25,11 @@ fn gradient(y: &Tensor, x: &Tensor, options: &GradOptions) -> RusTorchResult<Ten
     }
 }
 
-/// What `f` gives for `x`, and the product of `v` with its Jacobian there: `torch.autograd.functional.vjp`.
+/// The result of `f` for `x`, and the product of `v` with its Jacobian there: `torch.autograd.functional.vjp`.
 /// `v` has the result's type, the product that of `x`.
 ///
 /// # Errors
-/// Those of `f`; a `v` of another type; see [`grad`](super::grad).
+/// The errors of `f` and of [`grad`](super::grad). Also fails for a `v` of another type.
 #[track_calls]
 pub fn vjp(
     f: impl FnOnce(&Tensor) -> RusTorchResult<Tensor>,
@@ -42,13 +42,13 @@ pub fn vjp(
     Ok((y.detach(), product))
 }
 
-/// What `f` gives for `x`, and the product of its Jacobian there with `v`: `torch.autograd.functional.jvp`. `v`
-/// has the type of `x`, the product that of the result.
+/// The result of `f` for `x`, and the product of its Jacobian there with `v`: `torch.autograd.functional.jvp`.
+/// `v` has the type of `x`, the product that of the result.
 ///
 /// It is the gradient of [`vjp`], which is linear.
 ///
 /// # Errors
-/// Those of `f`; a `v` of another type; see [`grad`](super::grad).
+/// The errors of `f` and of [`grad`](super::grad). Also fails for a `v` of another type.
 #[track_calls]
 pub fn jvp(
     f: impl FnOnce(&Tensor) -> RusTorchResult<Tensor>,
@@ -67,12 +67,13 @@ pub fn jvp(
 }
 
 /// The Jacobian of `f` at `x`, of the result's shape and then that of `x`:
-/// `torch.autograd.functional.jacobian`. Complex ones are conjugated as gradients are.
+/// `torch.autograd.functional.jacobian`. The Jacobian of complex numbers is conjugated, as
+/// gradients are.
 ///
-/// Of the losses of several samples, not added up, it has the gradient of each by itself.
+/// If `f` gives one loss for each sample, it holds the gradient of each sample's loss.
 ///
 /// # Errors
-/// Those of `f`; see [`grad`](super::grad).
+/// The errors of `f` and of [`grad`](super::grad).
 #[track_calls]
 pub fn jacobian(
     f: impl FnOnce(&Tensor) -> RusTorchResult<Tensor>,
@@ -84,7 +85,7 @@ pub fn jacobian(
 /// The Hessian of `f`, which gives one real element, at `x`: twice the shape of `x`.
 ///
 /// # Errors
-/// Those of `f`, and of [`grad`](super::grad).
+/// The errors of `f` and of [`grad`](super::grad).
 #[track_calls]
 pub fn hessian(
     f: impl FnOnce(&Tensor) -> RusTorchResult<Tensor>,
@@ -112,8 +113,8 @@ pub fn hessian(
 /// ```
 ///
 /// # Errors
-/// The first derivative that is not as the difference; inputs or a result of other than `f64`, which single precision is
-/// too coarse for; those of `f`.
+/// Fails for the first derivative that differs. Also fails for inputs or results other than `f64`,
+/// since single precision is too coarse. Also the errors of `f`.
 #[track_calls]
 pub fn gradcheck(
     f: impl Fn(&[Tensor]) -> RusTorchResult<Tensor>,

@@ -1,4 +1,4 @@
-//! Asking for gradients.
+//! Computing gradients of tensors.
 
 use std::sync::{Arc, Weak};
 
@@ -10,6 +10,7 @@ use super::backward::{Request, run};
 use super::track::Track;
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::warnings::warn_once;
 
 /// The optional arguments of [`Tensor::backward_with`] and [`grad_with`]:
 /// `GradOptions::default().retain_graph(true)`.
@@ -23,33 +24,33 @@ pub struct GradOptions {
 }
 
 impl GradOptions {
-    /// The gradient that the next output begins with, of its shape and dtype; 1 for an output of one
-    /// element that has none.
+    /// The gradient of the next output, of its shape and dtype; 1 by default, for an output of one
+    /// element.
     pub fn gradient(mut self, gradient: &Tensor) -> Self {
         self.gradients.push(gradient.clone());
         self
     }
 
-    /// Is it kept how the tensors were computed, so that a backward pass may go the same way again?
-    /// As `create_graph` if it is not said.
+    /// Keeps the history of the tensors, so that another backward pass can use it. By default the
+    /// same as `create_graph`.
     pub fn retain_graph(mut self, retain_graph: bool) -> Self {
         self.retain_graph = Some(retain_graph);
         self
     }
 
-    /// Do gradients want gradients, for derivatives of higher order?
+    /// Makes the gradients require gradients, for derivatives of higher order.
     pub fn create_graph(mut self, create_graph: bool) -> Self {
         self.create_graph = create_graph;
         self
     }
 
-    /// The tensors that [`Tensor::backward_with`] gives gradients; all leaves if it is not said.
+    /// The tensors that [`Tensor::backward_with`] computes gradients of; by default all leaves.
     pub fn inputs(mut self, inputs: &[&Tensor]) -> Self {
         self.inputs = Some(inputs.iter().map(|&input| input.clone()).collect());
         self
     }
 
-    /// May inputs of [`grad_with`] have nothing to do with the outputs? Their gradient is `None`.
+    /// Allows inputs of [`grad_with`] that the outputs do not depend on. Their gradient is `None`.
     pub fn allow_unused(mut self, allow_unused: bool) -> Self {
         self.allow_unused = allow_unused;
         self
@@ -95,7 +96,7 @@ fn ones(name: &'static str, x: &Tensor) -> RusTorchResult<Tensor> {
 }
 
 /// The gradients of `inputs`, from `outputs`, each of one real element: `torch.autograd.grad`. Nothing is
-/// added to [`Tensor::grad`]. How the outputs were computed is then forgotten, see
+/// added to [`Tensor::grad`]. The outputs' history is then forgotten, see
 /// [`GradOptions::retain_graph`].
 ///
 /// ```
@@ -112,19 +113,21 @@ fn ones(name: &'static str, x: &Tensor) -> RusTorchResult<Tensor> {
 /// ```
 ///
 /// # Errors
-/// An output that requires no gradient, or of another number of elements; an input that requires none, or
-/// that the outputs do not follow from; an operation on the way that has no gradient; what was written over
-/// since, or used up by another backward pass.
+/// Fails for an output that requires no gradient, or that has another number of elements. Fails for
+/// an input that requires no gradient, or that no output depends on. Fails for an operation on the
+/// path that has no gradient. Fails for a tensor that was overwritten, or freed by another backward
+/// pass.
 #[track_calls]
 pub fn grad(outputs: &[&Tensor], inputs: &[&Tensor]) -> RusTorchResult<Vec<Tensor>> {
     let gradients = gradients("grad", outputs, inputs, &GradOptions::default())?;
     Ok(gradients.into_iter().flatten().collect())
 }
 
-/// [`grad`] with options. The gradient of an input that nothing leads to is `None`, where that is allowed.
+/// [`grad`] with options. If allowed, the gradient of an input that no output depends on is `None`.
 ///
 /// # Errors
-/// As [`grad`]; a gradient that an output cannot begin with.
+/// The same errors as [`grad`]. Also fails for a gradient of another shape or dtype than its
+/// output.
 #[track_calls]
 pub fn grad_with(
     outputs: &[&Tensor],
@@ -166,14 +169,14 @@ fn gradients(
     Ok(found)
 }
 
-/// What takes a hook away again, see [`Tensor::register_hook`].
+/// A handle that removes a hook, see [`Tensor::register_hook`].
 pub struct HookHandle {
     track: Weak<Track>,
     number: u64,
 }
 
 impl HookHandle {
-    /// Takes the hook away.
+    /// Removes the hook.
     pub fn remove(self) {
         if let Some(track) = self.track.upgrade() {
             track.remove_hook(self.number);
@@ -183,25 +186,23 @@ impl HookHandle {
 
 #[track_calls]
 impl Tensor {
-    /// Is a gradient wanted? As in PyTorch, results want one if an operand does. Such a handle
-    /// keeps how it was computed, see [`Tensor::recorded`].
+    /// Does this tensor require a gradient? Results require one if an operand does, as in PyTorch.
+    /// Such a handle keeps its history, see [`Tensor::recorded`].
     pub fn requires_grad(&self) -> bool {
         self.is_tracked()
     }
 
-    /// Says whether a gradient is wanted of this handle, its later clones, and what is computed from
-    /// them. It begins here: how the tensor itself was computed is forgotten where that changes. Of a leaf that a
-    /// gradient was wanted of it is said of all its clones, so that it reaches a module by the parameters that it
-    /// gives. A clone is returned, so that `Tensor::zeros(3, DType::F32)?.requires_grad_(true)?` is a parameter.
+    /// Sets whether this handle, its later clones, and tensors computed from them require a gradient.
     ///
     /// # Errors
-    /// A dtype that is neither a float nor complex; `false` for what was computed from tensors that want one.
+    /// Fails for a dtype that is neither float nor complex. Also fails for `false` on a tensor that
+    /// is no leaf.
     pub fn requires_grad_(&mut self, requires_grad: bool) -> RusTorchResult<Self> {
         const NAME: &str = "requires_grad_";
         let (dtype, expected) = (self.dtype(), "a floating-point or complex dtype");
         let legal = !requires_grad || dtype.has_gradient();
         require(NAME, legal, expected, dtype)?;
-        let expected = "true, or a leaf (detach gives a value that wants no gradient)";
+        let expected = "true, or a leaf (detach gives a value that requires no gradient)";
         require(NAME, requires_grad || self.is_leaf(), expected, self.ty())?;
         self.want_gradient(requires_grad);
         Ok(self.clone())
@@ -218,20 +219,49 @@ impl Tensor {
         }
     }
 
-    /// The same value, of which no gradient is wanted.
+    /// The same value, without a gradient.
     pub fn detach(&self) -> Self {
         self.with_track(None)
     }
 
-    /// Does no history for gradients lead here? True of tensors that want none, and of those that
-    /// [`Tensor::requires_grad_`] made want one.
+    /// Replaces the elements by others, of any shape and dtype, and stays the same leaf: PyTorch's
+    /// `x.data = data`. Other handles on the leaf keep their elements. From now on its gradient,
+    /// which the handles share, is computed from the new elements.
+    ///
+    /// # Errors
+    /// Fails for a tensor that is no leaf and requires a gradient. A leaf that requires one also
+    /// fails for a dtype without gradients.
+    pub fn set_data(&mut self, data: &Self) -> RusTorchResult<()> {
+        const NAME: &str = "set_data";
+        require(NAME, self.is_leaf(), "a leaf", self.ty())?;
+        let (dtype, expected) = (data.dtype(), "a floating-point or complex dtype");
+        let legal = !self.requires_grad() || dtype.has_gradient();
+        require(NAME, legal, expected, dtype)?;
+        let track = self.own_track();
+        let memory = [&*self, data].map(Self::storage_in_memory);
+        let is_same = matches!(&memory, [Some(old), Some(new)] if old.same_as(new));
+        if let Some(track) = track.as_ref().filter(|_| !is_same) {
+            track.change_data();
+        }
+        *self = data.with_track(track);
+        Ok(())
+    }
+
+    /// Number of times that [`Tensor::set_data`] has replaced the leaf's memory, by any handle.
+    pub fn data_changes(&self) -> u32 {
+        self.own_track().map_or(0, |track| track.data_changes())
+    }
+
+    /// Is it a leaf? True of tensors that require no gradient, and of those that
+    /// [`Tensor::requires_grad_`] made require one.
     pub fn is_leaf(&self) -> bool {
         self.track().is_none_or(|track| track.is_leaf())
     }
 
-    /// Adds the gradients of the leaves that this tensor, of one real element, was computed from to their
-    /// [`Tensor::grad`]. They are computed when they are asked for; ask for several, and for a loss that was not
-    /// read yet, together by [`eval_all`](crate::eval_all). How this tensor was computed is then forgotten.
+    /// Computes the gradients of the leaves that this tensor depends on, and adds them to their
+    /// [`Tensor::grad`]. The tensor has one real element. They are computed when their values are
+    /// read. Use [`eval_all`](crate::eval_all) to compute several of them, and an unread loss,
+    /// together. The tensor's history is then forgotten.
     ///
     /// ```
     /// use rustorch_tensor::tensor;
@@ -247,8 +277,9 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// A tensor that requires no gradient, or of several elements; an operation on the way that has no
-    /// gradient; what was written over since, or used up by another backward pass; a hook's.
+    /// Fails for a tensor that requires no gradient, or has several elements. Fails for an
+    /// operation on the path that has no gradient. Fails for a tensor that was overwritten, or
+    /// freed by another backward pass. The errors of a hook.
     pub fn backward(&self) -> RusTorchResult<()> {
         self.go_back("backward", &GradOptions::default())
     }
@@ -256,7 +287,8 @@ impl Tensor {
     /// [`Tensor::backward`] with options, of tensors of several elements, too.
     ///
     /// # Errors
-    /// As [`Tensor::backward`]; a gradient of another type than this tensor.
+    /// The same errors as [`Tensor::backward`]. Also fails for a gradient of another type than this
+    /// tensor.
     pub fn backward_with(&self, options: &GradOptions) -> RusTorchResult<()> {
         self.go_back("backward", options)
     }
@@ -276,15 +308,25 @@ impl Tensor {
     }
 
     /// The gradient that backward passes have added up, of this tensor's shape and dtype; `None` before
-    /// the first. Of leaves, and of what [retains](Tensor::retain_grad) its own.
+    /// the first. Leaves have one, and tensors that [retain](Tensor::retain_grad) theirs. Reading any
+    /// other tensor's gradient gives a warning.
+    #[track_caller]
     pub fn grad(&self) -> Option<Self> {
-        self.track()?.gradient()
+        let track = self.track()?;
+        if !track.retains() {
+            warn_once(
+                "grad",
+                "the tensor is no leaf, so it keeps no gradient; call retain_grad before \
+                 backward to keep it",
+            );
+        }
+        track.gradient()
     }
 
-    /// Puts another gradient in its place, or none.
+    /// Replaces the gradient, or removes it.
     ///
     /// # Errors
-    /// A tensor that requires no gradient; a gradient of another shape or dtype.
+    /// Fails for a tensor that requires no gradient, or for a gradient of another shape or dtype.
     pub fn set_grad(&self, gradient: Option<&Self>) -> RusTorchResult<()> {
         const NAME: &str = "set_grad";
         let track = self.require_track(NAME)?;
@@ -296,27 +338,28 @@ impl Tensor {
         Ok(())
     }
 
-    /// Takes the gradient away: the next backward pass begins anew.
+    /// Removes the gradient: the next backward pass starts from zero.
     pub fn zero_grad(&self) {
         if let Some(track) = self.track() {
             track.set_gradient(None);
         }
     }
 
-    /// Has backward passes keep this tensor's gradient though it is no leaf.
+    /// Makes backward passes keep this tensor's gradient although it is no leaf.
     ///
     /// # Errors
-    /// A tensor that requires no gradient.
+    /// Fails for a tensor that requires no gradient.
     pub fn retain_grad(&self) -> RusTorchResult<()> {
         self.require_track("retain_grad")?.retain();
         Ok(())
     }
 
-    /// Has backward passes call `hook` with this tensor's gradient, once it is known, and go on with what it
-    /// gives, if it does, of the same shape and dtype. Hooks are called in the order in which they came.
+    /// Registers `hook` for this tensor's gradient. Backward passes call it once the gradient is known. If it
+    /// returns a tensor of the same shape and dtype, that replaces the gradient. Hooks are called in the order
+    /// of their registration.
     ///
     /// # Errors
-    /// A tensor that requires no gradient.
+    /// Fails for a tensor that requires no gradient.
     pub fn register_hook(
         &self,
         hook: impl Fn(&Self) -> RusTorchResult<Option<Self>> + Send + Sync + 'static,

@@ -1,10 +1,11 @@
-//! Gradients of what tensors were computed by: `torch.autograd`.
+//! Gradients of tensors' computations: `torch.autograd`.
 //!
-//! A value forgets its history when it is computed. A *tracked* handle keeps it beside the value, until
-//! a backward pass has used it, or its drop. Operations know nothing of this, so that graphs are the same
-//! with it and without. A backward pass records the gradients as operations on tensors like any others
-//! ([`Op::vjp`](rustorch_ir::Op::vjp) says which): they are computed when they are asked for, together
-//! with what they share with a loss that was not read yet, and a [`Trace`](crate::Trace) takes them in.
+//! A value drops its history when it is computed. A *tracked* handle keeps it beside the value,
+//! until a backward pass has used it or the handle is dropped. Operations do not depend on this, so
+//! graphs are the same with and without gradients. A backward pass records the gradients as
+//! operations on tensors like any others, as [`Op::vjp`](rustorch_ir::Op::vjp) defines them. They
+//! are computed on demand, together with unread parts of the loss, and a [`Trace`](crate::Trace)
+//! includes them.
 //!
 //! | file | what it holds |
 //! | --- | --- |
@@ -34,17 +35,19 @@ thread_local! {
     static IS_ENABLED: Cell<bool> = const { Cell::new(true) };
 }
 
-/// Does this thread record what gradients are wanted of? See [`no_grad`].
+/// Does this thread record operations for gradients?
 pub fn is_grad_enabled() -> bool {
     IS_ENABLED.get()
 }
 
-/// Calls `f`, in which this thread records nothing for gradients: results want none.
+/// Calls `f` without recording for gradients on this thread: results require none.
+#[doc(alias = "inference_mode")]
+#[doc(alias = "set_grad_enabled")]
 pub fn no_grad<R>(f: impl FnOnce() -> R) -> R {
     with_grad_enabled(false, f)
 }
 
-/// Calls `f`, in which this thread records what gradients are wanted of, also inside of [`no_grad`].
+/// Calls `f` with recording for gradients on this thread, also inside [`no_grad`].
 pub fn enable_grad<R>(f: impl FnOnce() -> R) -> R {
     with_grad_enabled(true, f)
 }

@@ -1,8 +1,8 @@
-//! What a handle that wants a gradient keeps.
+//! State of a handle that requires a gradient.
 
 use std::collections::BTreeSet;
 use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustorch_ir::{Op, Role};
@@ -16,13 +16,15 @@ use crate::value::{Pending, Value};
 /// A function that is called with a gradient, and may give another one.
 pub(super) type Hook = dyn Fn(&Tensor) -> RusTorchResult<Option<Tensor>> + Send + Sync;
 
-/// What a handle, and its clones, keep.
+/// State of a handle and its clones.
 pub(crate) struct Track {
     id: TrackId,
     is_leaf: bool,
-    /// Of a leaf: is its gradient wanted still? All handles that have the track hear of it.
+    /// For a leaf: is its gradient wanted still? All handles that have the track hear of it.
     is_wanted: AtomicBool,
-    /// How it was computed; of a leaf nothing.
+    /// Counts how often a leaf was given other memory.
+    data_changes: AtomicU32,
+    /// Record of the computation; none for a leaf.
     record: Mutex<Option<Record>>,
     gradient: Mutex<Option<Tensor>>,
     /// Is the gradient kept though it is no leaf?
@@ -39,17 +41,17 @@ pub(super) type TrackId = (Moment, usize);
 pub(super) struct Record {
     pub(super) step: Step,
     pub(super) inputs: Tracks,
-    /// All results of an operation of several: a gradient may need those too that nobody reads.
+    /// All results of an operation with several: a gradient may need unread ones, too.
     pub(super) results: Vec<Value>,
 }
 
-/// How results were computed.
+/// Origin of results.
 #[derive(Clone)]
 pub(super) enum Step {
-    /// By an operation.
+    /// Computed by an operation.
     Operation(Arc<Pending>),
-    /// By a function of which nothing is kept: it is called again when the gradient is asked for, and
-    /// then recorded.
+    /// Computed by a function without kept values. It is called again when the gradient is needed,
+    /// and recorded then.
     Again(Arc<dyn Fn() -> RusTorchResult<Tensor> + Send + Sync>),
 }
 
@@ -69,6 +71,7 @@ impl Track {
             id,
             is_leaf: record.is_none(),
             is_wanted: AtomicBool::new(true),
+            data_changes: AtomicU32::new(0),
             record: Mutex::new(record),
             gradient: Mutex::default(),
             retains: AtomicBool::default(),
@@ -103,7 +106,7 @@ impl Track {
         )
     }
 
-    /// The track of what a function gives that is called again.
+    /// The track of a function's result, for a function that is called again.
     pub(crate) fn again(
         inputs: &[&Tensor],
         result: &Tensor,
@@ -127,8 +130,8 @@ impl Track {
         drop(old);
     }
 
-    /// The bytes of what was recorded since on the way to this value, with what its operations read without
-    /// a gradient. Views count nothing: they are of other values' memory.
+    /// The bytes recorded since then on the way to this value, with operands that its operations read without a
+    /// gradient. Views count nothing: they are of other values' memory.
     pub(crate) fn bytes_since(self: &Arc<Self>, begun: Moment) -> usize {
         let is_view = |pending: &Pending| pending.op.def().role() == Role::View;
         let mut counted = BTreeSet::new();
@@ -174,7 +177,7 @@ impl Track {
         self.is_leaf
     }
 
-    /// Is a gradient wanted?
+    /// Does this tensor require a gradient?
     pub(crate) fn is_wanted(&self) -> bool {
         self.is_wanted.load(Ordering::Relaxed)
     }
@@ -184,25 +187,17 @@ impl Track {
         self.is_wanted.store(is_wanted, Ordering::Relaxed);
     }
 
-    /// Is it a leaf's, or that of a view of one, as far as that is still known?
-    pub(crate) fn shows_leaf(self: &Arc<Self>) -> bool {
-        let mut track = self.clone();
-        while !track.is_leaf {
-            let viewed = track.record().and_then(|record| match &record.step {
-                Step::Operation(pending) if pending.shows_operand() => {
-                    record.inputs.into_iter().next()?
-                }
-                Step::Operation(_) | Step::Again(_) => None,
-            });
-            match viewed {
-                Some(viewed) => track = viewed,
-                None => return false,
-            }
-        }
-        true
+    /// Number of times that the leaf was given other memory.
+    pub(super) fn data_changes(&self) -> u32 {
+        self.data_changes.load(Ordering::Relaxed)
     }
 
-    /// How it was computed, if that is still known.
+    /// Notes that the leaf was given other memory.
+    pub(super) fn change_data(&self) {
+        self.data_changes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Record of the computation, if it is still known.
     pub(super) fn record(&self) -> Option<Record> {
         lock(&self.record).clone()
     }
@@ -272,21 +267,21 @@ impl Drop for Track {
     }
 }
 
-/// How a tensor was computed.
+/// Record of a tensor's computation.
 pub struct Recorded {
     /// The operation.
     pub op: Op,
-    /// Its operands, each tracked if a gradient is wanted of it.
+    /// Its operands, each tracked if its gradient is needed.
     pub inputs: Vec<Tensor>,
-    /// Its results, without what else is wanted of them.
+    /// Its results, without gradients.
     pub results: Vec<Tensor>,
-    /// Which of the results the tensor is.
+    /// The tensor's index among the results.
     pub result: usize,
 }
 
 impl Tensor {
-    /// The operation that a tracked tensor was computed by; `None` of leaves, and of what was
-    /// [forgotten](Tensor::forget).
+    /// The operation that computed a tracked tensor; `None` for leaves and
+    /// [forgotten](Tensor::forget) histories.
     pub fn recorded(&self) -> Option<Recorded> {
         let record = self.track()?.record()?;
         let Step::Operation(pending) = &record.step else {
@@ -305,8 +300,8 @@ impl Tensor {
         })
     }
 
-    /// Forgets how the tensor was computed, for all its handles, as a backward pass does when it has
-    /// used that.
+    /// Drops the history of the tensor, for all its handles, as a backward pass does after using
+    /// it.
     pub fn forget(&self) {
         if let Some(track) = self.track() {
             track.forget();

@@ -9,22 +9,23 @@ use crate::Tensor;
 use crate::amp::lowered;
 use crate::dims::Integer;
 use crate::error::{RusTorchResult, require};
+use crate::known::Known;
 use crate::numbers::{Side, beside_elements, require_held, require_inside};
 use crate::promote::Operand;
 
 unary_methods! {
-    "`x / 2 · (1 + erf(x / √2))`. Floats."
+    "`x / 2 · (1 + erf(x / √2))`. Takes floats."
     gelu = activation(ActivationKind::Gelu);
-    "GELU by its tanh approximation: PyTorch's `approximate='tanh'`. Floats."
+    "GELU by its tanh approximation: PyTorch's `approximate='tanh'`. Takes floats."
     gelu_tanh = activation(ActivationKind::GeluTanh);
 }
 
 #[track_calls]
 impl Tensor {
-    /// `max(x, 0)`. Floats and integers.
+    /// `max(x, 0)`. Takes floats and integers.
     ///
     /// # Errors
-    /// A complex dtype or a block format.
+    /// Fails for a complex dtype or a block format.
     pub fn relu(&self) -> RusTorchResult<Self> {
         match self.dtype().is_int() {
             true => self.binary(
@@ -37,10 +38,11 @@ impl Tensor {
         }
     }
 
-    /// `1 / (1 + e⁻ˣ)`. Real (integers as `f32`) or complex.
+    /// `1 / (1 + e⁻ˣ)`. Takes real numbers (integers become `f32`) and complex ones.
     ///
     /// # Errors
-    /// A block format.
+    /// Fails for a block format.
+    #[doc(alias = "expit")]
     pub fn sigmoid(&self) -> RusTorchResult<Self> {
         match self.dtype().is_complex() {
             true => self.neg()?.exp()?.add(1)?.reciprocal(),
@@ -49,10 +51,10 @@ impl Tensor {
         }
     }
 
-    /// `x · sigmoid(x)`. Floats and complex numbers.
+    /// `x · sigmoid(x)`. Takes floats and complex numbers.
     ///
     /// # Errors
-    /// Another dtype.
+    /// Fails for an unsupported dtype.
     pub fn silu(&self) -> RusTorchResult<Self> {
         match self.dtype().is_complex() {
             true => self.mul(&self.sigmoid()?),
@@ -60,28 +62,28 @@ impl Tensor {
         }
     }
 
-    /// `x / (1 + |x|)`. Numbers; integers as `f32`.
+    /// `x / (1 + |x|)`. Takes numbers; integers become `f32`.
     ///
     /// # Errors
-    /// A block format.
+    /// Fails for a block format.
     pub fn softsign(&self) -> RusTorchResult<Self> {
         self.composed_of_numbers("softsign", |x| x.div(&x.abs()?.add(1)?))
     }
 
-    /// `x - tanh(x)`. Numbers; integers as `f32`.
+    /// `x - tanh(x)`. Takes numbers; integers become `f32`.
     ///
     /// # Errors
-    /// A block format.
+    /// Fails for a block format.
     pub fn tanhshrink(&self) -> RusTorchResult<Self> {
         self.composed_of_numbers("tanhshrink", |x| x.sub(&x.tanh()?))
     }
 
-    /// `x`, or below 0 `x` times a slope: in training one drawn evenly between the bounds for each
-    /// element, from the [default generator](crate::default_generator), else the mean of the bounds.
-    /// Real; integers as `f32`.
+    /// `x`, or the slope times `x` below 0. In training each element has a random slope between the
+    /// bounds, else the slope is their mean. Random numbers are those of the
+    /// [default generator](crate::default_generator). Takes real numbers; integers become `f32`.
     ///
     /// # Errors
-    /// A dtype other than of real numbers; `lower` above `upper`; bounds that are not finite.
+    /// Fails for a dtype that is not real, `lower` above `upper`, or bounds that are not finite.
     pub fn rrelu(&self, lower: f64, upper: f64, training: bool) -> RusTorchResult<Self> {
         const NAME: &str = "rrelu";
         let got = format_args!("{lower} and {upper}");
@@ -97,11 +99,12 @@ impl Tensor {
         })
     }
 
-    /// `self` where that is positive, else `weight · self`: `weight` is one number, or one for each
-    /// index of dimension 1 (of dimension 0 where there is no other), of `self`'s dtype. Floats.
+    /// `self` if it is positive, else `weight · self`. `weight` is one number of `self`'s dtype, or
+    /// one for each index of dimension 1. A vector has one for each index of dimension 0. Takes
+    /// floats.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these.
+    /// Fails for unsupported shapes or dtypes.
     pub fn prelu(&self, weight: &Self) -> RusTorchResult<Self> {
         const NAME: &str = "prelu";
         self.require_float(NAME)?;
@@ -122,10 +125,10 @@ impl Tensor {
         Self::where_(&above, x, &below.mul(&weight)?)
     }
 
-    /// The first half along `dim` times the sigmoid of the second. Floats.
+    /// The first half along `dim` times the sigmoid of the second. Takes floats.
     ///
     /// # Errors
-    /// Another dtype; no such dimension, or one of odd size.
+    /// Fails for an unsupported dtype, or for a dimension that does not exist or has an odd size.
     pub fn glu(&self, dim: impl Integer) -> RusTorchResult<Self> {
         const NAME: &str = "glu";
         self.require_float(NAME)?;
@@ -138,13 +141,16 @@ impl Tensor {
         )?;
         let [a, b] = [0, size / 2].map(|start| self.narrow(dim, start, size / 2));
         let (a, b) = (a?, b?);
-        a.composed(NAME, |a| a.mul(&b.cast(NAME, a.dtype())?.sigmoid()?))
+        a.composed(NAME, |a| {
+            let b = b.cast(NAME, a.dtype())?;
+            a.mul(&b.known(NAME, Known::Sigmoid, b.detach().sigmoid()?)?)
+        })
     }
 
-    /// `value` where `self` is no larger than `threshold`, else `self`. Real numbers.
+    /// `value` if `self` is at most `threshold`, else `self`. Takes real numbers.
     ///
     /// # Errors
-    /// A complex dtype or a block format; numbers out of the dtype's range.
+    /// Fails for a complex dtype or a block format, or numbers out of the dtype's range.
     pub fn threshold(&self, threshold: f64, value: f64) -> RusTorchResult<Self> {
         const NAME: &str = "threshold";
         let dtype = self.dtype();
@@ -155,11 +161,11 @@ impl Tensor {
         Self::where_(&self.le(&threshold)?, &value, self)
     }
 
-    /// `min(max(x, low), high)`. Real numbers.
+    /// `min(max(x, low), high)`. Takes real numbers.
     ///
     /// # Errors
-    /// A dtype without order; `low` above `high`; a bound that no element meets, or that is no
-    /// number of a float dtype.
+    /// Fails for a dtype without order, or if `low` is above `high`. Also fails for a bound that
+    /// the dtype cannot hold.
     pub fn hardtanh(&self, low: f64, high: f64) -> RusTorchResult<Self> {
         const NAME: &str = "hardtanh";
         // A bound that is NaN makes all of it NaN.
@@ -192,18 +198,18 @@ impl Tensor {
         })
     }
 
-    /// `min(max(x, 0), 6)`. Real numbers.
+    /// `min(max(x, 0), 6)`. Takes real numbers.
     ///
     /// # Errors
-    /// A dtype without order.
+    /// Fails for a dtype without order.
     pub fn relu6(&self) -> RusTorchResult<Self> {
         self.hardtanh(0.0, 6.0)
     }
 
-    /// `x`, or `alpha · (exp(x / alpha) - 1)` below 0. Real; integers as `f32`.
+    /// `x`, or `alpha · (exp(x / alpha) - 1)` below 0. Takes real numbers; integers become `f32`.
     ///
     /// # Errors
-    /// A dtype other than of real numbers; an `alpha` of 0.
+    /// Fails for a dtype that is not real, or an `alpha` of 0.
     pub fn celu(&self, alpha: f64) -> RusTorchResult<Self> {
         const NAME: &str = "celu";
         require(NAME, alpha != 0.0, "an alpha other than 0", alpha)?;
@@ -213,10 +219,10 @@ impl Tensor {
         })
     }
 
-    /// 0 from `-lambda` to `lambda`, outside `x` nearer to 0 by `lambda`. Floats.
+    /// 0 from `-lambda` to `lambda`; outside, `x` moved towards 0 by `lambda`. Takes floats.
     ///
     /// # Errors
-    /// Another dtype; a `lambda` that is negative or not finite.
+    /// Fails for an unsupported dtype, or a `lambda` that is negative or not finite.
     pub fn softshrink(&self, lambda: f64) -> RusTorchResult<Self> {
         const NAME: &str = "softshrink";
         self.require_float(NAME)?;
@@ -228,6 +234,16 @@ impl Tensor {
             let outside = Self::where_(&x.lt(-lambda)?, &x.add(lambda)?, &above)?;
             Self::where_(&x.abs()?.le(lambda)?, 0.0, &outside)
         })
+    }
+
+    /// 0 from `-lambda` to `lambda`, `x` outside. Takes real numbers; integers become `f32`.
+    ///
+    /// # Errors
+    /// Fails for a dtype that is not real, or a `lambda` that the dtype does not hold.
+    pub fn hardshrink(&self, lambda: f64) -> RusTorchResult<Self> {
+        const NAME: &str = "hardshrink";
+        require_held(NAME, lambda.into(), float_of(self.dtype()))?;
+        self.composed(NAME, |x| Self::where_(&x.abs()?.le(lambda)?, 0.0, x))
     }
 
     /// Results of `f` below 0, and of a line with the second slope above. The slope at 0 is the first, as PyTorch has
@@ -286,8 +302,6 @@ composed_methods! {
         let beyond = Tensor::where_(&x.le(-3)?, &x.mul(0)?, x)?;
         Tensor::where_(&bends, &bent, &beyond)
     };
-    "0 from `-lambda` to `lambda`, `x` outside."
-    hardshrink(lambda: f64) = |x| Tensor::where_(&x.abs()?.le(lambda)?, 0.0, x);
     "`x · tanh(ln(1 + eˣ))`."
     mish() = |x| {
         // Beyond, it is x but for what is far below the last digit.

@@ -11,7 +11,7 @@ use crate::numbers::Side;
 use crate::promote::{AsOperand, Number};
 use crate::promote::{Operand, result_dtype};
 
-/// How [`Tensor::div_mode`] makes whole numbers of quotients.
+/// Rounding of [`Tensor::div_mode`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RoundingMode {
     /// Towards zero.
@@ -21,48 +21,53 @@ pub enum RoundingMode {
 }
 
 unary_methods! {
-    "`-x`. Numbers; integers wrap."
+    "`-x`. Takes numbers; integers wrap."
+    #[doc(alias = "negative")]
     neg = unary(UnaryOp::Neg);
-    "`|x|`; of complex numbers the length, a real."
+    "`|x|`; for complex numbers the magnitude, a real number."
+    #[doc(alias = "absolute")]
     abs = unary(UnaryOp::Abs);
 }
 
 binary_methods! {
-    "`self + other`; of booleans, or."
+    "`self + other`; logical or for booleans."
     add = Add, |d| d;
     "`self - other`."
+    #[doc(alias = "subtract")]
     sub = Sub, |d| d;
-    "`self · other`; of booleans, and."
+    "`self · other`; logical and for booleans."
+    #[doc(alias = "multiply")]
     mul = Mul, |d| d;
-    "`self / other`, the true quotient: of integers an `f32`."
+    "`self / other`, the true quotient; an `f32` for integers."
+    #[doc(alias = "divide")]
     div = Div, float_of;
-    "`self / other`: `div` by its other name."
+    "`self / other`: another name of `div`."
     true_divide = Div, float_of;
-    "`⌊self / other⌋`. Real numbers; an integer division by zero is an error of evaluation."
+    "`⌊self / other⌋`. Takes real numbers; an integer division by zero is an error of evaluation."
     floor_divide = FloorDivide, |d| d;
-    "`self - other · ⌊self / other⌋`, with `other`'s sign, as Python's `%`. Real numbers; an \
+    "`self - other · ⌊self / other⌋`, with `other`'s sign, as Python's `%`. Takes real numbers; an \
      integer division by zero is an error of evaluation."
     remainder = Remainder, |d| d;
-    "`self` with the sign of `other`. Real numbers; integers as `f32`."
+    "`self` with the sign of `other`. Takes real numbers; integers become `f32`."
     copysign = CopySign, float_of;
-    "Greatest common divisor, which is not negative. Integers."
+    "Greatest common divisor, which is not negative. Takes integers."
     gcd = Gcd, |d| d;
 }
 
 bounding_methods! {
-    "The larger; NaN where one is NaN. Real numbers and booleans."
+    "The larger one; NaN if one is NaN. Takes real numbers and booleans."
     maximum = Maximum;
-    "The smaller; NaN where one is NaN. Real numbers and booleans."
+    "The smaller one; NaN if one is NaN. Takes real numbers and booleans."
     minimum = Minimum;
 }
 
 #[track_calls]
 impl Tensor {
-    /// 0 where `self` is negative, 1 where it is positive, `values` where it is 0. Real numbers and
-    /// booleans of one dtype.
+    /// 0 if `self` is negative or NaN, 1 if it is positive, `values` if it is 0. Takes real numbers
+    /// and booleans of one dtype.
     ///
     /// # Errors
-    /// Shapes that do not broadcast; different dtypes, or others.
+    /// Fails for shapes that do not broadcast, or for different or unsupported dtypes.
     pub fn heaviside(&self, values: &Self) -> RusTorchResult<Self> {
         const NAME: &str = "heaviside";
         let got = format_args!("{} and {}", self.ty(), values.ty());
@@ -74,17 +79,14 @@ impl Tensor {
         )?;
         require(NAME, !self.dtype().is_complex(), "real numbers", self.ty())?;
         let step = self.gt(0)?.cast(NAME, self.dtype())?;
-        let step = Self::where_(&self.eq(0)?, values, &step)?;
-        match self.dtype().is_float() {
-            true => Self::where_(&self.isnan()?, self, &step),
-            false => Ok(step),
-        }
+        Self::where_(&self.eq(0)?, values, &step)
     }
 
     /// `self + alpha · other`: PyTorch's `add` with `alpha`.
     ///
     /// # Errors
-    /// Errors of [`Tensor::add`]; an `alpha` that the common dtype does not hold, or a float beside integers.
+    /// The errors of [`Tensor::add`]. Also fails for an `alpha` that the common dtype does not
+    /// hold, or a float beside integers.
     pub fn add_scaled(&self, other: impl AsOperand, alpha: impl Number) -> RusTorchResult<Self> {
         let other = other.as_operand()?;
         const NAME: &str = "add_scaled";
@@ -100,7 +102,7 @@ impl Tensor {
     /// `other - self`.
     ///
     /// # Errors
-    /// As [`Tensor::sub`].
+    /// The same errors as [`Tensor::sub`].
     pub fn rsub(&self, other: impl AsOperand) -> RusTorchResult<Self> {
         const NAME: &str = "rsub";
         let other = other.as_operand()?;
@@ -114,11 +116,11 @@ impl Tensor {
         )
     }
 
-    /// The quotient made whole: PyTorch's `div` with `rounding_mode`. Real numbers; integers stay
-    /// integers, whose division by zero is an error of evaluation.
+    /// The rounded quotient: PyTorch's `div` with `rounding_mode`. Real numbers; integers stay
+    /// integers. An integer division by zero is an error of evaluation.
     ///
     /// # Errors
-    /// Shapes that do not broadcast; other dtypes.
+    /// Fails for shapes that do not broadcast, or unsupported dtypes.
     pub fn div_mode(&self, other: impl AsOperand, mode: RoundingMode) -> RusTorchResult<Self> {
         const NAME: &str = "div_mode";
         let other = other.as_operand()?;
@@ -139,11 +141,11 @@ impl Tensor {
         floor.add(&inexact.logical_and(&negative)?.cast(NAME, dtype)?)
     }
 
-    /// The remainder of a division that is cut towards zero: it has `self`'s sign. Real numbers; an
-    /// integer division by zero is an error of evaluation.
+    /// The remainder of a division that is truncated towards zero: it has `self`'s sign. Real
+    /// numbers; an integer division by zero is an error of evaluation.
     ///
     /// # Errors
-    /// Shapes that do not broadcast; other dtypes.
+    /// Fails for shapes that do not broadcast, or unsupported dtypes.
     pub fn fmod(&self, other: impl AsOperand) -> RusTorchResult<Self> {
         const NAME: &str = "fmod";
         let other = other.as_operand()?;
@@ -157,10 +159,10 @@ impl Tensor {
         Self::where_(&opposite, &rest.sub(&b)?, &rest)
     }
 
-    /// Least common multiple, which is not negative. Integers.
+    /// Least common multiple, which is not negative. Takes integers.
     ///
     /// # Errors
-    /// Shapes that do not broadcast; other dtypes.
+    /// Fails for shapes that do not broadcast, or unsupported dtypes.
     pub fn lcm(&self, other: impl AsOperand) -> RusTorchResult<Self> {
         const NAME: &str = "lcm";
         let other = other.as_operand()?;
@@ -172,18 +174,18 @@ impl Tensor {
         a.floor_divide(&divisor)?.mul(&b)?.abs()
     }
 
-    /// The larger; where one is NaN, the other. Real numbers and booleans.
+    /// The larger one; if one is NaN, the other. Takes real numbers and booleans.
     ///
     /// # Errors
-    /// Shapes that do not broadcast; other dtypes.
+    /// Fails for shapes that do not broadcast, or unsupported dtypes.
     pub fn fmax(&self, other: impl AsOperand) -> RusTorchResult<Self> {
         self.choose("fmax", BinaryOp::Maximum, other.as_operand()?)
     }
 
-    /// The smaller; where one is NaN, the other. Real numbers and booleans.
+    /// The smaller one; if one is NaN, the other. Takes real numbers and booleans.
     ///
     /// # Errors
-    /// Shapes that do not broadcast; other dtypes.
+    /// Fails for shapes that do not broadcast, or unsupported dtypes.
     pub fn fmin(&self, other: impl AsOperand) -> RusTorchResult<Self> {
         self.choose("fmin", BinaryOp::Minimum, other.as_operand()?)
     }
@@ -198,10 +200,10 @@ impl Tensor {
         Self::where_(&b.isnan()?, &a, &Self::where_(&a.isnan()?, &b, &chosen)?)
     }
 
-    /// The next number from `self` towards `other` that the dtype has. Floats.
+    /// The next representable number after `self` in the direction of `other`. Takes floats.
     ///
     /// # Errors
-    /// Shapes that do not broadcast; another dtype.
+    /// Fails for shapes that do not broadcast, or an unsupported dtype.
     pub fn nextafter(&self, other: impl AsOperand) -> RusTorchResult<Self> {
         const NAME: &str = "nextafter";
         let other = other.as_operand()?;
@@ -232,7 +234,7 @@ impl Tensor {
     /// `x · x`; of booleans an `i64`.
     ///
     /// # Errors
-    /// A block format.
+    /// Fails for a block format.
     pub fn square(&self) -> RusTorchResult<Self> {
         let x = match self.dtype() {
             DType::Bool => self.cast("square", DType::I64)?,
@@ -241,10 +243,10 @@ impl Tensor {
         x.binary("square", BinaryOp::Mul, (&x).into(), |d| d)
     }
 
-    /// `x` itself. Numbers.
+    /// `x` itself. Takes numbers.
     ///
     /// # Errors
-    /// Booleans.
+    /// Fails for booleans.
     pub fn positive(&self) -> RusTorchResult<Self> {
         let expected = "numbers, not booleans";
         require("positive", self.dtype() != DType::Bool, expected, self.ty())?;
@@ -252,12 +254,12 @@ impl Tensor {
     }
 
     /// `min(max(self, low), high)`; the bounds are tensors that broadcast, or numbers. Numbers beyond
-    /// all integers of the dtype leave the elements as they are. At a bound that is a number the
-    /// gradient is 0. With one that is a tensor `self` shares it.
+    /// all integers of the dtype leave the elements unchanged. The gradient is 0 where a number as a
+    /// bound applies. At a tensor bound equal to `self`, both share the gradient.
     ///
     /// # Errors
-    /// A dtype without order; shapes that do not broadcast; a bound out of range that would be the result, such as a
-    /// lower one of 200 of `i8`.
+    /// Fails for a dtype without order, or shapes that do not broadcast. Also fails for a bound
+    /// that would be the result but is out of range: 200 for `i8`.
     pub fn clamp(&self, low: impl AsOperand, high: impl AsOperand) -> RusTorchResult<Self> {
         const NAME: &str = "clamp";
         let (least, most) = (low.as_operand()?, high.as_operand()?);
@@ -275,11 +277,11 @@ impl Tensor {
         }
     }
 
-    /// `self` where that is larger, else the bound: a number, at which the gradient is 0, or a tensor, with which
-    /// `self` shares it. Real numbers and booleans.
+    /// `self` if it is larger, else the bound. The gradient at a number is 0; a tensor bound that
+    /// equals `self` shares it. Takes real numbers and booleans.
     ///
     /// # Errors
-    /// Shapes that do not broadcast; a dtype without order.
+    /// Fails for shapes that do not broadcast, or a dtype without order.
     pub fn clamp_min(&self, bound: impl AsOperand) -> RusTorchResult<Self> {
         let bound = bound.as_operand()?;
         let y = self.bounded("clamp_min", BinaryOp::Maximum, bound)?;
@@ -289,10 +291,10 @@ impl Tensor {
         }
     }
 
-    /// `self` where that is smaller, else the bound: otherwise as [`Tensor::clamp_min`].
+    /// `self` if it is smaller, else the bound. Otherwise like [`Tensor::clamp_min`].
     ///
     /// # Errors
-    /// Errors of [`Tensor::clamp_min`].
+    /// The errors of [`Tensor::clamp_min`].
     pub fn clamp_max(&self, bound: impl AsOperand) -> RusTorchResult<Self> {
         let bound = bound.as_operand()?;
         let y = self.bounded("clamp_max", BinaryOp::Minimum, bound)?;
@@ -318,7 +320,7 @@ impl Tensor {
     /// `weight` is a tensor or a number.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these.
+    /// Fails for unsupported shapes or dtypes.
     pub fn lerp(&self, end: &Self, weight: impl AsOperand) -> RusTorchResult<Self> {
         const NAME: &str = "lerp";
         require(NAME, self.dtype() == end.dtype(), self.ty(), end.ty())?;
@@ -340,18 +342,18 @@ impl Tensor {
         Self::where_(&near, &from_start, &from_end)?.cast(NAME, self.dtype())
     }
 
-    /// `self + value · a · b`. Numbers, which broadcast and promote.
+    /// `self + value · a · b`. Takes numbers, which broadcast and promote.
     ///
     /// # Errors
-    /// Shapes that do not broadcast.
+    /// Fails for shapes that do not broadcast.
     pub fn addcmul(&self, a: &Self, b: &Self, value: impl Number) -> RusTorchResult<Self> {
         self.combined("addcmul", [a, b], value.to_number(), BinaryOp::Mul)
     }
 
-    /// `self + value · a / b`. Floats and complex numbers, which broadcast and promote.
+    /// `self + value · a / b`. Takes floats and complex numbers, which broadcast and promote.
     ///
     /// # Errors
-    /// Shapes that do not broadcast; integers by integers.
+    /// Fails for shapes that do not broadcast, or if both are integers.
     pub fn addcdiv(&self, a: &Self, b: &Self, value: impl Number) -> RusTorchResult<Self> {
         const NAME: &str = "addcdiv";
         let is_whole = |x: &Self| x.dtype().is_int() || x.dtype() == DType::Bool;
@@ -381,7 +383,7 @@ impl Tensor {
     /// The norm of order `p` of `self - other`.
     ///
     /// # Errors
-    /// As [`Tensor::sub`] and [`Tensor::norm`].
+    /// The same errors as [`Tensor::sub`] and [`Tensor::norm`].
     pub fn dist(&self, other: &Self, p: f64) -> RusTorchResult<Self> {
         self.sub(other)?.norm(p, None, false)
     }

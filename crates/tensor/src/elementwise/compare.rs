@@ -1,6 +1,6 @@
-//! Comparisons, and what kind of number an element is.
+//! Comparisons, and tests for kinds of numbers.
 
-use rustorch_ir::ops::{CompareOp, UnaryOp};
+use rustorch_ir::ops::{CompareOp, Contiguous, UnaryOp};
 use rustorch_ir::{DType, OpError};
 use rustorch_macros::track_calls;
 
@@ -9,15 +9,17 @@ use crate::error::{RusTorchResult, require};
 
 /// One method for each line: documentation, name, comparison.
 macro_rules! compare_methods {
-    ($($doc:literal $name:ident = $op:ident;)*) => {
+    ($($doc:literal $(#[$more:meta])* $name:ident = $op:ident;)*) => {
         #[rustorch_macros::track_calls]
         impl Tensor {
             $(#[doc = $doc]
+            $(#[$more])*
             ///
-            /// `other` is a tensor, which is broadcast and promoted, or a number. Result `bool`.
+            /// `other` is a tensor, which is broadcast and promoted, or a number. The result is
+            /// `bool`.
             ///
             /// # Errors
-            /// Shapes that do not broadcast; an order of complex numbers.
+            /// Fails for shapes that do not broadcast, or for an ordering of complex numbers.
             pub fn $name(&self, other: impl crate::AsOperand) -> RusTorchResult<Self> {
                 self.compare(stringify!($name), CompareOp::$op, other.as_operand()?)
             })*
@@ -28,35 +30,40 @@ macro_rules! compare_methods {
 compare_methods! {
     "`self == other`, for each element."
     eq = Eq;
-    "`self != other`, for each element; true of NaN."
+    "`self != other`, for each element; true for NaN."
+    #[doc(alias = "not_equal")]
     ne = Ne;
     "`self < other`, for each element."
+    #[doc(alias = "less")]
     lt = Lt;
     "`self <= other`, for each element."
+    #[doc(alias = "less_equal")]
     le = Le;
     "`self > other`, for each element."
+    #[doc(alias = "greater")]
     gt = Gt;
     "`self >= other`, for each element."
+    #[doc(alias = "greater_equal")]
     ge = Ge;
 }
 
 #[track_calls]
 impl Tensor {
-    /// −1, 0 or 1. Real numbers, of which NaN gives 0, and booleans.
+    /// The sign: −1, 0 or 1. It takes real numbers and booleans; NaN gives 0.
     ///
     /// # Errors
-    /// A complex dtype or a block format.
+    /// Fails for a complex dtype or a block format.
     pub fn sign(&self) -> RusTorchResult<Self> {
         match self.dtype() {
-            DType::Bool => Ok(self.clone()),
+            DType::Bool => Self::apply("sign", Contiguous, &[self]),
             _ => self.unary("sign", UnaryOp::Sign),
         }
     }
 
-    /// Is it NaN? Result `bool`.
+    /// Is the element NaN? The result is `bool`.
     ///
     /// # Errors
-    /// A block format.
+    /// Fails for a block format.
     pub fn isnan(&self) -> RusTorchResult<Self> {
         match self.dtype() {
             d if d.is_float() => self.unary("isnan", UnaryOp::IsNan),
@@ -66,10 +73,10 @@ impl Tensor {
         }
     }
 
-    /// Is it infinite? Result `bool`.
+    /// Is the element infinite? The result is `bool`.
     ///
     /// # Errors
-    /// A block format.
+    /// Fails for a block format.
     pub fn isinf(&self) -> RusTorchResult<Self> {
         match self.dtype() {
             d if d.is_float() => self.abs()?.eq(f64::INFINITY),
@@ -79,10 +86,10 @@ impl Tensor {
         }
     }
 
-    /// Is it neither infinite nor NaN? Result `bool`.
+    /// Is the element neither infinite nor NaN? The result is `bool`.
     ///
     /// # Errors
-    /// A block format.
+    /// Fails for a block format.
     pub fn isfinite(&self) -> RusTorchResult<Self> {
         match self.dtype() {
             d if d.is_float() => self.abs()?.lt(f64::INFINITY),
@@ -95,18 +102,18 @@ impl Tensor {
         }
     }
 
-    /// Is it +∞? Result `bool`. Real numbers and booleans.
+    /// Is it +∞? The result is `bool`. Takes real numbers and booleans.
     ///
     /// # Errors
-    /// A complex dtype or a block format.
+    /// Fails for a complex dtype or a block format.
     pub fn isposinf(&self) -> RusTorchResult<Self> {
         self.is_infinity("isposinf", f64::INFINITY)
     }
 
-    /// Is it −∞? Result `bool`. Real numbers and booleans.
+    /// Is it −∞? The result is `bool`. Takes real numbers and booleans.
     ///
     /// # Errors
-    /// A complex dtype or a block format.
+    /// Fails for a complex dtype or a block format.
     pub fn isneginf(&self) -> RusTorchResult<Self> {
         self.is_infinity("isneginf", f64::NEG_INFINITY)
     }
@@ -120,10 +127,10 @@ impl Tensor {
         }
     }
 
-    /// Is its imaginary part 0? Result `bool`; true of real numbers.
+    /// Is the imaginary part 0? Result `bool`; true of real numbers.
     ///
     /// # Errors
-    /// A block format.
+    /// Fails for a block format.
     pub fn isreal(&self) -> RusTorchResult<Self> {
         match self.dtype().is_complex() {
             true => self.imag()?.eq(0),
@@ -131,10 +138,10 @@ impl Tensor {
         }
     }
 
-    /// Is its sign bit set? Result `bool`. Real numbers and booleans.
+    /// Is the sign bit set? The result is `bool`. Takes real numbers and booleans.
     ///
     /// # Errors
-    /// A complex dtype or a block format.
+    /// Fails for a complex dtype or a block format.
     pub fn signbit(&self) -> RusTorchResult<Self> {
         match self.dtype() {
             d if d.is_float() => self.ones_like()?.copysign(self)?.lt(0),
@@ -148,7 +155,7 @@ impl Tensor {
     /// Result `bool`; shapes broadcast.
     ///
     /// # Errors
-    /// Different dtypes; shapes that do not broadcast; negative tolerances.
+    /// Fails for different dtypes, shapes that do not broadcast, or negative tolerances.
     pub fn isclose(
         &self,
         other: &Self,
@@ -196,17 +203,18 @@ impl Tensor {
     /// Are all elements [close](Tensor::isclose)?
     ///
     /// # Errors
-    /// As [`Tensor::isclose`]; those of evaluation.
+    /// The same errors as [`Tensor::isclose`]. Also fails if evaluation fails.
     pub fn allclose(&self, other: &Self, rtol: f64, atol: f64) -> RusTorchResult<bool> {
         self.near("allclose", other, [rtol, atol], false)?
             .all(None, false)?
             .to_scalar()
     }
 
-    /// Are shape and every element equal, in the dtype that both promote to? NaN differs from itself.
+    /// Do shapes and all elements match, in the dtype that both promote to? NaN differs from
+    /// itself.
     ///
     /// # Errors
-    /// Dtypes that do not promote; those of evaluation.
+    /// Fails for dtypes that do not promote, or if evaluation fails.
     pub fn equal(&self, other: &Self) -> RusTorchResult<bool> {
         match self.shape() == other.shape() {
             true => self.eq(other)?.all(None, false)?.to_scalar(),

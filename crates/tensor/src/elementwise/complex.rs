@@ -1,58 +1,65 @@
-//! Complex numbers: their parts, and functions of them, which are made of real ones.
+//! Complex numbers: their parts, and functions composed of real ones.
 
 use rustorch_ir::DType;
-use rustorch_ir::ops::{Binary, BinaryOp, UnaryOp};
+use rustorch_ir::ops::{Binary, BinaryOp, Custom, UnaryOp};
 use rustorch_macros::track_calls;
 
-use super::unary_methods;
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::known::Known;
 use crate::promote::Operand;
-
-unary_methods! {
-    "Imaginary part of complex numbers."
-    imag = unary(UnaryOp::Imag);
-}
 
 #[track_calls]
 impl Tensor {
-    /// Complex conjugate; real numbers as they are.
+    /// Complex conjugate; real numbers are unchanged. A copy, although PyTorch returns a view.
+    /// Writing to it is an error while this tensor has a handle.
     ///
     /// # Errors
-    /// None.
+    /// Never fails.
+    #[doc(alias = "conj_physical")]
     pub fn conj(&self) -> RusTorchResult<Self> {
         match self.dtype().is_complex() {
-            true => self.unary("conj", UnaryOp::Conj),
+            true => Ok(self.unary("conj", UnaryOp::Conj)?.in_place_of_view(self)),
             false => Ok(self.clone()),
         }
     }
 
-    /// Real part; real numbers as they are.
+    /// Real part; real numbers are unchanged. A copy, although PyTorch returns a view. Writing to
+    /// it is an error while this tensor has a handle.
     ///
     /// # Errors
-    /// None.
+    /// Never fails.
     pub fn real(&self) -> RusTorchResult<Self> {
         match self.dtype().is_complex() {
-            true => self.unary("real", UnaryOp::Real),
+            true => Ok(self.unary("real", UnaryOp::Real)?.in_place_of_view(self)),
             false => Ok(self.clone()),
         }
+    }
+
+    /// Imaginary part of complex numbers. A copy, although PyTorch returns a view. Writing to it is
+    /// an error while this tensor has a handle.
+    ///
+    /// # Errors
+    /// Fails for an unsupported dtype.
+    pub fn imag(&self) -> RusTorchResult<Self> {
+        Ok(self.unary("imag", UnaryOp::Imag)?.in_place_of_view(self))
     }
 
     /// The complex numbers `real + imag · i` of two tensors of `f32`, or two of `f64`, which
     /// broadcast.
     ///
     /// # Errors
-    /// Other dtypes; shapes that do not broadcast.
+    /// Fails for unsupported dtypes, or shapes that do not broadcast.
     pub fn complex(real: &Self, imag: &Self) -> RusTorchResult<Self> {
         let op = BinaryOp::Complex;
         Self::apply("complex", Binary { op }, &[real, imag])
     }
 
-    /// The complex numbers of these lengths and angles, two tensors of `f32`, or two of `f64`, which
+    /// Complex numbers from magnitudes and angles, two tensors of `f32` or two of `f64`, which
     /// broadcast.
     ///
     /// # Errors
-    /// Other dtypes; shapes that do not broadcast.
+    /// Fails for unsupported dtypes, or shapes that do not broadcast.
     pub fn polar(length: &Self, angle: &Self) -> RusTorchResult<Self> {
         require(
             "polar",
@@ -63,10 +70,11 @@ impl Tensor {
         Self::complex(&length.mul(&angle.cos()?)?, &length.mul(&angle.sin()?)?)
     }
 
-    /// Real and imaginary parts as a last dimension of size 2. (A copy, where PyTorch has a view.)
+    /// Real and imaginary parts as a last dimension of size 2. A copy, although PyTorch returns a
+    /// view. Writing to it is an error while this tensor has a handle.
     ///
     /// # Errors
-    /// Real numbers.
+    /// Fails for real numbers.
     pub fn view_as_real(&self) -> RusTorchResult<Self> {
         let name = "view_as_real";
         require(
@@ -75,39 +83,44 @@ impl Tensor {
             "complex numbers",
             self.ty(),
         )?;
-        Self::stack(&[&self.real()?, &self.imag()?], -1)
+        Ok(Self::stack(&[&self.real()?, &self.imag()?], -1)?.in_place_of_view(self))
     }
 
-    /// The complex numbers whose parts are the last dimension, of size 2, of an `f32` or `f64`. (A
-    /// copy, where PyTorch has a view.)
+    /// Complex numbers from an `f32` or `f64` tensor whose last dimension, of size 2, holds the
+    /// parts. A copy, although PyTorch returns a view. Writing to it is an error while this tensor
+    /// has a handle.
     ///
     /// # Errors
-    /// Other shapes or dtypes.
+    /// Fails for unsupported shapes or dtypes.
     pub fn view_as_complex(&self) -> RusTorchResult<Self> {
         let pairs = self.shape().last() == Some(&2);
         let expected = "a last dimension of size 2";
         require("view_as_complex", pairs, expected, self.ty())?;
-        Self::complex(&self.select(-1, 0)?, &self.select(-1, 1)?)
+        let numbers = Self::complex(&self.select(-1, 0)?, &self.select(-1, 1)?)?;
+        Ok(numbers.in_place_of_view(self))
     }
 
-    /// `x / |x|`, 0 of 0; of real numbers [`Tensor::sign`].
+    /// `x / |x|`, and 0 for 0; for real numbers [`Tensor::sign`].
     ///
     /// # Errors
-    /// A dtype other than of numbers.
+    /// Fails for a dtype that is not numeric.
     pub fn sgn(&self) -> RusTorchResult<Self> {
         if !self.dtype().is_complex() {
             return self.sign();
         }
         let length = self.abs()?;
-        let divisor = Self::where_(&length.eq(0)?, 1.0, &length)?;
-        Self::complex(&self.real()?.div(&divisor)?, &self.imag()?.div(&divisor)?)
+        let is_zero = length.eq(0)?;
+        let divisor = Self::where_(&is_zero, 1.0, &length)?;
+        // The slope at 0 is 0.
+        let part = |x: Self| Self::where_(&is_zero, 0.0, &x)?.div(&divisor);
+        Self::complex(&part(self.real()?)?, &part(self.imag()?)?)
     }
 
-    /// The angle of complex numbers, from −π to π; of real ones 0, or π below 0, and NaN of NaN.
-    /// Integers as `f32`.
+    /// The angle of complex numbers, from −π to π. For real numbers it is 0, π below 0, and NaN for
+    /// NaN. Integers as `f32`.
     ///
     /// # Errors
-    /// A block format.
+    /// Fails for a block format.
     pub fn angle(&self) -> RusTorchResult<Self> {
         if self.dtype().is_complex() {
             return self.imag()?.atan2(&self.real()?);
@@ -141,10 +154,10 @@ impl Tensor {
         use std::f64::consts::{LN_2, LN_10};
         match op {
             UnaryOp::Log => self.complex_log(),
-            UnaryOp::Log2 => self.complex_log()?.div(LN_2),
-            UnaryOp::Log10 => self.complex_log()?.div(LN_10),
+            UnaryOp::Log2 => self.complex_log()?.times_real(1.0 / LN_2),
+            UnaryOp::Log10 => self.complex_log()?.times_real(1.0 / LN_10),
             UnaryOp::Log1p => self.complex_log1p(),
-            UnaryOp::Exp2 => self.mul(LN_2)?.exp(),
+            UnaryOp::Exp2 => self.times_real(LN_2)?.exp(),
             UnaryOp::Expm1 => self.complex_expm1(),
             UnaryOp::Sqrt => self.complex_sqrt(),
             UnaryOp::Rsqrt => self.complex_sqrt()?.reciprocal(),
@@ -164,24 +177,57 @@ impl Tensor {
         }
     }
 
-    fn complex_log(&self) -> RusTorchResult<Self> {
+    /// `c · z` of a real number, whose product with infinity is no NaN beside it.
+    fn times_real(&self, c: f64) -> RusTorchResult<Self> {
         let (x, y) = self.parts()?;
+        Self::complex(&x.mul(c)?, &y.mul(c)?)
+    }
+
+    /// `1 - z` and `1 + z`, with the signs of imaginary zeros: these are sides of branch cuts.
+    fn beside_one(&self) -> RusTorchResult<[Self; 2]> {
+        let (x, y) = self.parts()?;
+        let below = Self::complex(&x.rsub(1)?, &y.neg()?)?;
+        Ok([below, Self::complex(&x.add(1)?, &y)?])
+    }
+
+    /// The elements of `value`, a function of `self` whose derivative is 1 over a divisor. The parts of the function have
+    /// kinks on the axes, and so other derivatives.
+    fn with_divisor(
+        &self,
+        value: Self,
+        divisor: impl FnOnce() -> RusTorchResult<Self>,
+    ) -> RusTorchResult<Self> {
+        match self.requires_grad() {
+            true => {
+                let function = Custom::new(Known::Quotient);
+                Self::apply("complex", function, &[self, &value, &divisor()?])
+            }
+            false => Ok(value),
+        }
+    }
+
+    fn complex_log(&self) -> RusTorchResult<Self> {
+        let at = self.detach();
+        let (x, y) = at.parts()?;
         let (a, b) = (x.abs()?, y.abs()?);
         let (large, small) = (a.maximum(&b)?, a.minimum(&b)?);
         // Near 1 the logarithm of the length is that of what its square differs by.
         let square = large.sub(1)?.mul(&large.add(1)?)?.add(&small.square()?)?;
         let near = large.gt(0.5)?.logical_and(&large.lt(2.0)?)?;
-        let length = Self::where_(&near, &square.log1p()?.mul(0.5)?, &self.abs()?.log()?)?;
-        Self::complex(&length, &y.atan2(&x)?)
+        let length = Self::where_(&near, &square.log1p()?.mul(0.5)?, &at.abs()?.log()?)?;
+        let log = Self::complex(&length, &y.atan2(&x)?)?;
+        self.with_divisor(log, || Ok(self.clone()))
     }
 
     fn complex_log1p(&self) -> RusTorchResult<Self> {
-        let (x, y) = self.parts()?;
+        let at = self.detach();
+        let (x, y) = at.parts()?;
         let square = x.mul(&x.add(2)?)?.add(&y.square()?)?;
-        let small = self.abs()?.lt(0.5)?;
-        let length = self.add(1)?.complex_log()?.real()?;
+        let small = at.abs()?.lt(0.5)?;
+        let length = at.add(1)?.complex_log()?.real()?;
         let length = Self::where_(&small, &square.log1p()?.mul(0.5)?, &length)?;
-        Self::complex(&length, &y.atan2(&x.add(1)?)?)
+        let log = Self::complex(&length, &y.atan2(&x.add(1)?)?)?;
+        self.with_divisor(log, || self.add(1))
     }
 
     fn complex_expm1(&self) -> RusTorchResult<Self> {
@@ -192,13 +238,17 @@ impl Tensor {
     }
 
     fn complex_sqrt(&self) -> RusTorchResult<Self> {
-        let (x, y) = self.parts()?;
-        let root = x.abs()?.add(&self.abs()?)?.mul(0.5)?.sqrt()?;
-        let rest = y.abs()?.div(&root)?.mul(0.5)?;
+        let at = self.detach();
+        let (x, y) = at.parts()?;
+        let root = x.abs()?.add(&at.abs()?)?.mul(0.5)?.sqrt()?;
+        let length = y.abs()?;
+        let rest = length.div(&root)?.mul(0.5)?;
         let rest = Self::where_(&root.eq(0)?, 0.0, &rest)?;
+        let rest = Self::where_(&y.isinf()?, &length, &rest)?;
         let right = x.ge(0)?;
         let re = Self::where_(&right, &root, &rest)?;
-        Self::complex(&re, &Self::where_(&right, &rest, &root)?.copysign(&y)?)
+        let root = Self::complex(&re, &Self::where_(&right, &rest, &root)?.copysign(&y)?)?;
+        self.known("sqrt", Known::Root, root)
     }
 
     fn complex_sinh(&self) -> RusTorchResult<Self> {
@@ -219,32 +269,49 @@ impl Tensor {
         Self::complex(&x.sinh()?.div(&divisor)?, &y.sin()?.div(&divisor)?)
     }
 
+    /// `√(1 - z)` and `√(1 + z)`.
+    fn roots_beside_one(&self) -> RusTorchResult<[Self; 2]> {
+        let [a, c] = self.beside_one()?;
+        Ok([a.complex_sqrt()?, c.complex_sqrt()?])
+    }
+
     fn complex_asin(&self) -> RusTorchResult<Self> {
-        let (a, c) = (self.rsub(1)?.complex_sqrt()?, self.add(1)?.complex_sqrt()?);
-        let re = self.real()?.atan2(&a.mul(&c)?.real()?)?;
-        Self::complex(&re, &a.conj()?.mul(&c)?.imag()?.asinh()?)
+        let roots = self.roots_beside_one()?;
+        let [a, c] = roots.each_ref().map(Self::detach);
+        let re = self.detach().real()?.atan2(&a.mul(&c)?.real()?)?;
+        let asin = Self::complex(&re, &a.conj()?.mul(&c)?.imag()?.asinh()?)?;
+        self.with_divisor(asin, || roots[0].mul(&roots[1]))
     }
 
     fn complex_acos(&self) -> RusTorchResult<Self> {
-        let (a, c) = (self.rsub(1)?.complex_sqrt()?, self.add(1)?.complex_sqrt()?);
+        let roots = self.roots_beside_one()?;
+        let [a, c] = roots.each_ref().map(Self::detach);
         let re = a.real()?.atan2(&c.real()?)?.mul(2)?;
-        Self::complex(&re, &c.conj()?.mul(&a)?.imag()?.asinh()?)
+        let acos = Self::complex(&re, &c.conj()?.mul(&a)?.imag()?.asinh()?)?;
+        self.with_divisor(acos, || roots[0].mul(&roots[1])?.neg())
     }
 
     fn complex_acosh(&self) -> RusTorchResult<Self> {
-        let (a, c) = (self.sub(1)?.complex_sqrt()?, self.add(1)?.complex_sqrt()?);
+        let [_, c] = self.beside_one()?;
+        let roots = [self.sub(1)?.complex_sqrt()?, c.complex_sqrt()?];
+        let [a, c] = roots.each_ref().map(Self::detach);
         let re = a.conj()?.mul(&c)?.real()?.asinh()?;
-        Self::complex(&re, &a.imag()?.atan2(&c.real()?)?.mul(2)?)
+        let acosh = Self::complex(&re, &a.imag()?.atan2(&c.real()?)?.mul(2)?)?;
+        self.with_divisor(acosh, || roots[0].mul(&roots[1]))
     }
 
     fn complex_atanh(&self) -> RusTorchResult<Self> {
-        let (x, y) = self.parts()?;
+        let (x, y) = self.detach().parts()?;
         // Odd; the logarithm is exact where its argument is positive.
         let a = x.abs()?;
         let distance = a.rsub(1)?.square()?.add(&y.square()?)?;
         let re = a.mul(4)?.div(&distance)?.log1p()?.mul(0.25)?.copysign(&x)?;
         let across = x.rsub(1)?.mul(&x.add(1)?)?.sub(&y.square()?)?;
-        Self::complex(&re, &y.mul(2)?.atan2(&across)?.mul(0.5)?)
+        let atanh = Self::complex(&re, &y.mul(2)?.atan2(&across)?.mul(0.5)?)?;
+        self.with_divisor(atanh, || {
+            let [a, c] = self.beside_one()?;
+            a.mul(&c)
+        })
     }
 
     /// `exp(b ln a)` of complex numbers; of 0 to a positive power 0, and 1 to the power of 0.

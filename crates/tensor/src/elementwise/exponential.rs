@@ -12,106 +12,127 @@ use crate::promote::AsOperand;
 use crate::promote::{Operand, result_dtype};
 
 unary_methods! {
-    "eˣ. Real (integers as `f32`) or complex."
+    "eˣ. Takes real numbers (integers become `f32`) and complex ones."
     exp = function(UnaryOp::Exp);
-    "2ˣ. Real (integers as `f32`) or complex."
+    "2ˣ. Takes real numbers (integers become `f32`) and complex ones."
     exp2 = function(UnaryOp::Exp2);
-    "`eˣ - 1`, exact also near 0. Real (integers as `f32`) or complex."
+    "`eˣ - 1`, exact also near 0. Takes real numbers (integers become `f32`) and complex ones."
     expm1 = function(UnaryOp::Expm1);
-    "Natural logarithm. Real (integers as `f32`) or complex."
+    "Natural logarithm. Takes real numbers (integers become `f32`) and complex ones."
     log = function(UnaryOp::Log);
-    "`ln(1 + x)`, exact also near 0. Real (integers as `f32`) or complex."
+    "`ln(1 + x)`, exact also near 0. Takes real numbers (integers become `f32`) and complex ones."
     log1p = function(UnaryOp::Log1p);
-    "Logarithm to base 2. Real (integers as `f32`) or complex."
+    "Logarithm to base 2. Takes real numbers (integers become `f32`) and complex ones."
     log2 = function(UnaryOp::Log2);
-    "Logarithm to base 10. Real (integers as `f32`) or complex."
+    "Logarithm to base 10. Takes real numbers (integers become `f32`) and complex ones."
     log10 = function(UnaryOp::Log10);
-    "Square root. Real (integers as `f32`) or complex."
+    "Square root. Takes real numbers (integers become `f32`) and complex ones."
     sqrt = function(UnaryOp::Sqrt);
-    "`1 / √x`. Real (integers as `f32`) or complex."
+    "`1 / √x`. Takes real numbers (integers become `f32`) and complex ones."
     rsqrt = function(UnaryOp::Rsqrt);
-    "`1 / x`. Real (integers as `f32`) or complex."
+    "`1 / x`. Takes real numbers (integers become `f32`) and complex ones."
     reciprocal = function(UnaryOp::Reciprocal);
-    "Sine. Real (integers as `f32`) or complex."
+    "Sine. Takes real numbers (integers become `f32`) and complex ones."
     sin = function(UnaryOp::Sin);
-    "Cosine. Real (integers as `f32`) or complex."
+    "Cosine. Takes real numbers (integers become `f32`) and complex ones."
     cos = function(UnaryOp::Cos);
-    "Tangent. Real (integers as `f32`) or complex."
+    "Tangent. Takes real numbers (integers become `f32`) and complex ones."
     tan = function(UnaryOp::Tan);
-    "Inverse sine. Real (integers as `f32`) or complex."
+    "Inverse sine. Takes real numbers (integers become `f32`) and complex ones."
+    #[doc(alias = "arcsin")]
     asin = function(UnaryOp::Asin);
-    "Inverse cosine. Real (integers as `f32`) or complex."
+    "Inverse cosine. Takes real numbers (integers become `f32`) and complex ones."
+    #[doc(alias = "arccos")]
     acos = function(UnaryOp::Acos);
-    "Inverse tangent. Real (integers as `f32`) or complex."
+    "Inverse tangent. Takes real numbers (integers become `f32`) and complex ones."
+    #[doc(alias = "arctan")]
     atan = function(UnaryOp::Atan);
-    "Hyperbolic sine. Real (integers as `f32`) or complex."
+    "Hyperbolic sine. Takes real numbers (integers become `f32`) and complex ones."
     sinh = function(UnaryOp::Sinh);
-    "Hyperbolic cosine. Real (integers as `f32`) or complex."
+    "Hyperbolic cosine. Takes real numbers (integers become `f32`) and complex ones."
     cosh = function(UnaryOp::Cosh);
-    "Hyperbolic tangent. Real (integers as `f32`) or complex."
+    "Hyperbolic tangent. Takes real numbers (integers become `f32`) and complex ones."
     tanh = function(UnaryOp::Tanh);
-    "Inverse hyperbolic sine. Real (integers as `f32`) or complex."
+    "Inverse hyperbolic sine. Takes real numbers (integers become `f32`) and complex ones."
+    #[doc(alias = "arcsinh")]
     asinh = function(UnaryOp::Asinh);
-    "Inverse hyperbolic cosine. Real (integers as `f32`) or complex."
+    "Inverse hyperbolic cosine. Takes real numbers (integers become `f32`) and complex ones."
+    #[doc(alias = "arccosh")]
     acosh = function(UnaryOp::Acosh);
-    "Inverse hyperbolic tangent. Real (integers as `f32`) or complex."
+    "Inverse hyperbolic tangent. Takes real numbers (integers become `f32`) and complex ones."
+    #[doc(alias = "arctanh")]
     atanh = function(UnaryOp::Atanh);
-    "Largest integer not above, as a float. Integers stay."
+    "Largest integer at or below, as a float. Integers are unchanged."
     floor = rounding(UnaryOp::Floor);
-    "Smallest integer not below, as a float. Integers stay."
+    "Smallest integer at or above, as a float. Integers are unchanged."
     ceil = rounding(UnaryOp::Ceil);
-    "Nearest integer, halves to even, as a float. Integers stay."
+    "Nearest integer, halves to even, as a float. Integers are unchanged."
     round = rounding(UnaryOp::Round);
-    "Integer part, as a float. Integers stay."
+    "Integer part, as a float. Integers are unchanged."
     trunc = rounding(UnaryOp::Trunc);
-    "Integer part, as a float: `trunc` by its other name. Integers stay."
+    "Integer part, as a float: another name of `trunc`. Integers are unchanged."
     fix = rounding(UnaryOp::Trunc);
 }
 
 binary_methods! {
-    "The angle of the point at `other` to the right and `self` up, from −π to π. Real numbers; \
-     integers as `f32`."
+    "The angle of the point at `other` to the right and `self` up, from −π to π. Takes real numbers; \
+     integers become `f32`."
+    #[doc(alias = "arctan2")]
     atan2 = Atan2, float_of;
-    "`√(self² + other²)`. Floats."
+    "`√(self² + other²)`. Takes floats."
     hypot = Hypot, |d| d;
 }
 
 composed_methods! {
-    "An angle in degrees, in radians. Real numbers; integers as `f32`."
+    "Converts degrees to radians. Takes real numbers; integers become `f32`."
     deg2rad() = |x| x.mul(std::f64::consts::PI / 180.0);
-    "An angle in radians, in degrees. Real numbers; integers as `f32`."
+    "Converts radians to degrees. Takes real numbers; integers become `f32`."
     rad2deg() = |x| x.mul(180.0 / std::f64::consts::PI);
-    "`ln(x / (1 - x))`, of `x` brought to between `eps` and `1 - eps` if that is given. Real \
-     numbers; integers as `f32`."
-    logit(eps: Option<f64>) = |x| {
-        let x = match eps {
-            // The lower bound counts where it is above the upper one.
-            Some(eps) => {
-                let bounded = Tensor::where_(&x.gt(1.0 - eps)?, 1.0 - eps, x)?;
-                Tensor::where_(&x.lt(eps)?, eps, &bounded)?
-            }
-            None => x.clone(),
-        };
-        let odds = x.div(&x.rsub(1)?)?.log()?;
-        match x.requires_grad() {
-            // The quotient has no slope at the ends, where that of the whole is infinite.
-            true => Ok(odds.with_gradient_of(&x.log()?.sub(&x.neg()?.log1p()?)?)),
-            false => Ok(odds),
-        }
-    };
 }
 
 #[track_calls]
 impl Tensor {
-    /// `sin(πx) / (πx)`, 1 at 0. Real (integers as `f32`) or complex.
+    /// `ln(x / (1 - x))`; with `eps`, `x` is clamped to between `eps` and `1 - eps` first. Takes
+    /// real numbers; integers become `f32`.
     ///
     /// # Errors
-    /// A block format.
+    /// Fails for a dtype that is not real, or an `eps` that the dtype does not hold.
+    pub fn logit(&self, eps: Option<f64>) -> RusTorchResult<Self> {
+        const NAME: &str = "logit";
+        let dtype = float_of(self.dtype());
+        // The bounds are elements, as in PyTorch.
+        let bounds = |eps: f64| -> RusTorchResult<[Self; 2]> {
+            let low = Operand::Scalar(eps.into()).as_element(NAME, dtype)?;
+            Ok([low.clone(), low.rsub(1)?])
+        };
+        let bounds = eps.map(bounds).transpose()?;
+        self.composed(NAME, |x| {
+            let x = match &bounds {
+                // The lower bound counts where it is above the upper one.
+                Some([low, high]) => {
+                    let bounded = Self::where_(&x.gt(high)?, high, x)?;
+                    Self::where_(&x.lt(low)?, low, &bounded)?
+                }
+                None => x.clone(),
+            };
+            let odds = x.div(&x.rsub(1)?)?.log()?;
+            match x.requires_grad() {
+                // The quotient has no slope at the ends, where that of the whole is infinite.
+                true => Ok(odds.with_gradient_of(&x.log()?.sub(&x.neg()?.log1p()?)?)),
+                false => Ok(odds),
+            }
+        })
+    }
+
+    /// `sin(πx) / (πx)`, 1 at 0. Takes real numbers (integers become `f32`) and complex ones.
+    ///
+    /// # Errors
+    /// Fails for a block format.
     pub fn sinc(&self) -> RusTorchResult<Self> {
         self.composed_of_numbers("sinc", |x| x.mul(std::f64::consts::PI)?.sine_ratio())
     }
 
-    /// `sin(x) / x`, 1 at 0; near 0 by its series, of which derivatives are as exact.
+    /// `sin(x) / x`, 1 at 0. Near 0 it is computed by its series, whose derivatives are as exact.
     pub(super) fn sine_ratio(&self) -> RusTorchResult<Self> {
         // The factors of the next power of x² over those of the last one.
         const STEPS: [f64; 6] = [
@@ -133,10 +154,11 @@ impl Tensor {
         Self::where_(&is_near, &series, &far.sin()?.div(&far)?)
     }
 
-    /// `ln(eᵃ + eᵇ)`, computed without overflow. Real (integers as `f32`) or complex.
+    /// `ln(eᵃ + eᵇ)`, computed without overflow. Takes real numbers (integers become `f32`) and
+    /// complex ones.
     ///
     /// # Errors
-    /// Shapes that do not broadcast; a block format.
+    /// Fails for shapes that do not broadcast, or a block format.
     pub fn logaddexp(&self, other: impl AsOperand) -> RusTorchResult<Self> {
         self.composed_of_two("logaddexp", other.as_operand()?, |a, b| {
             let first = a.real()?.ge(&b.real()?)?;
@@ -150,10 +172,11 @@ impl Tensor {
         })
     }
 
-    /// `log₂(2ᵃ + 2ᵇ)`, computed without overflow. Real (integers as `f32`) or complex.
+    /// `log₂(2ᵃ + 2ᵇ)`, computed without overflow. Takes real numbers (integers become `f32`) and
+    /// complex ones.
     ///
     /// # Errors
-    /// Shapes that do not broadcast; a block format.
+    /// Fails for shapes that do not broadcast, or a block format.
     pub fn logaddexp2(&self, other: impl AsOperand) -> RusTorchResult<Self> {
         use std::f64::consts::{LN_2, LOG2_E};
         self.composed_of_two("logaddexp2", other.as_operand()?, |a, b| {
@@ -161,13 +184,13 @@ impl Tensor {
         })
     }
 
-    /// `self` to the power `other`. Numbers; of integers with a tensor of negative powers 0, or ±1
-    /// where `self` is ±1.
+    /// `self` to the power `other`. Takes numbers. Integers to a tensor of negative integers give
+    /// 0, or ±1 where `self` is ±1.
     ///
     /// # Errors
-    /// Integers to a power that is a negative integer, as in PyTorch; integers or halves to a number that
-    /// their dtype does not hold; shapes that do not broadcast;
-    /// booleans.
+    /// Fails for integers to the power of a negative integer, as in PyTorch. Also fails for an
+    /// exponent that the dtype of integers or halves does not hold. Also fails for shapes that do
+    /// not broadcast, or booleans.
     pub fn pow(&self, other: impl AsOperand) -> RusTorchResult<Self> {
         const NAME: &str = "pow";
         let other = other.as_operand()?;
@@ -194,7 +217,7 @@ impl Tensor {
     /// [`Tensor::pow`] in double precision: `f64`, or `complex128`.
     ///
     /// # Errors
-    /// Shapes that do not broadcast.
+    /// Fails for shapes that do not broadcast.
     pub fn float_power(&self, other: impl AsOperand) -> RusTorchResult<Self> {
         const NAME: &str = "float_power";
         let other = other.as_operand()?;
@@ -205,10 +228,10 @@ impl Tensor {
         self.cast(NAME, dtype)?.pow(&other.to_tensor(NAME, dtype)?)
     }
 
-    /// `self · 2^other`. Numbers; integers as `f32`.
+    /// `self · 2^other`. Takes numbers; integers become `f32`.
     ///
     /// # Errors
-    /// Shapes that do not broadcast; a block format.
+    /// Fails for shapes that do not broadcast, or a block format.
     pub fn ldexp(&self, other: &Self) -> RusTorchResult<Self> {
         const NAME: &str = "ldexp";
         match other.dtype().is_int() && !self.dtype().is_complex() {
@@ -221,11 +244,11 @@ impl Tensor {
         }
     }
 
-    /// Mantissa, from ½ to 1 in magnitude, and exponent (`i32`) of 2 that `self` is the product of;
-    /// 0, infinities and NaN have the exponent 0. Floats.
+    /// Mantissa, from ½ to 1 in magnitude, and exponent of 2 (`i32`). 0, infinities and NaN have
+    /// the exponent 0. Takes floats.
     ///
     /// # Errors
-    /// Another dtype.
+    /// Fails for an unsupported dtype.
     pub fn frexp(&self) -> RusTorchResult<(Self, Self)> {
         const NAME: &str = "frexp";
         self.require_float(NAME)?;
@@ -244,11 +267,11 @@ impl Tensor {
         Ok((mantissa, exponent.cast(NAME, DType::I32)?))
     }
 
-    /// Rounded to so many digits behind the point, halves to even; before it where `decimals` is
-    /// negative. Floats; of integers only with `decimals` 0.
+    /// Rounded to `decimals` digits after the point, halves to even; to digits before the point if
+    /// `decimals` is negative.
     ///
     /// # Errors
-    /// Another dtype.
+    /// Fails for an unsupported dtype.
     pub fn round_decimals(&self, decimals: i32) -> RusTorchResult<Self> {
         const NAME: &str = "round_decimals";
         if decimals == 0 {
@@ -262,10 +285,10 @@ impl Tensor {
         })
     }
 
-    /// What is behind the point: `x - trunc(x)`. Floats.
+    /// The fractional part: `x - trunc(x)`. Takes floats.
     ///
     /// # Errors
-    /// Another dtype.
+    /// Fails for an unsupported dtype.
     pub fn frac(&self) -> RusTorchResult<Self> {
         self.require_float("frac")?;
         self.sub(&self.trunc()?)

@@ -1,7 +1,7 @@
 //! Bits, truth values, and choices by them.
 
 use rustorch_ir::DType;
-use rustorch_ir::ops::{UnaryOp, Where};
+use rustorch_ir::ops::{Contiguous, UnaryOp, Where};
 use rustorch_macros::track_calls;
 
 use super::binary_methods;
@@ -12,31 +12,31 @@ use crate::promote::AsOperand;
 use crate::promote::{Operand, result_dtype};
 
 binary_methods! {
-    "Bitwise and; logical for booleans. Integers and booleans."
+    "Bitwise and; logical for booleans. Takes integers and booleans."
     bitwise_and = And, |d| d;
-    "Bitwise or; logical for booleans. Integers and booleans."
+    "Bitwise or; logical for booleans. Takes integers and booleans."
     bitwise_or = Or, |d| d;
-    "Bitwise exclusive or; logical for booleans. Integers and booleans."
+    "Bitwise exclusive or; logical for booleans. Takes integers and booleans."
     bitwise_xor = Xor, |d| d;
-    "`self · 2^other` of integers: 0 where `other` is negative, or no less than their bits."
+    "`self · 2^other` of integers: 0 if `other` is negative or at least their number of bits."
     bitwise_left_shift = ShiftLeft, |d| d;
-    "`⌊self / 2^other⌋` of integers: 0, or −1 of a negative one, where `other` is negative, or no \
-     less than their bits."
+    "`⌊self / 2^other⌋` of integers: 0, or −1 for negative ones, if `other` is negative or at \
+     least their number of bits."
     bitwise_right_shift = ShiftRight, |d| d;
-    "Is `self` not 0 and `other` neither? Result `bool`."
+    "Are `self` and `other` both nonzero? The result is `bool`."
     logical_and = And, |_| DType::Bool;
-    "Is `self` or `other` not 0? Result `bool`."
+    "Is `self` or `other` nonzero? The result is `bool`."
     logical_or = Or, |_| DType::Bool;
-    "Is exactly one of `self` and `other` not 0? Result `bool`."
+    "Is exactly one of `self` and `other` nonzero? The result is `bool`."
     logical_xor = Xor, |_| DType::Bool;
 }
 
 #[track_calls]
 impl Tensor {
-    /// Every bit the other way; logical for booleans. Integers and booleans.
+    /// Inverts every bit; logical for booleans. Takes integers and booleans.
     ///
     /// # Errors
-    /// Another dtype.
+    /// Fails for an unsupported dtype.
     pub fn bitwise_not(&self) -> RusTorchResult<Self> {
         match self.dtype() {
             DType::Bool => self.logical_not(),
@@ -44,21 +44,22 @@ impl Tensor {
         }
     }
 
-    /// Is it 0, or false? Result `bool`.
+    /// Is the element 0, or false? The result is `bool`.
     ///
     /// # Errors
-    /// A block format.
+    /// Fails for a block format.
     pub fn logical_not(&self) -> RusTorchResult<Self> {
         self.cast("logical_not", DType::Bool)?
             .unary("logical_not", UnaryOp::Not)
     }
 
-    /// `a` where `condition`, a `bool` tensor, is true, else `b`: `torch.where`. All three
-    /// broadcast; `a` and `b` promote, and may be numbers.
+    /// `a` where `condition` (`bool`) is true, else `b`: `torch.where`. All three broadcast; `a`
+    /// and `b` promote, and may be numbers.
     ///
     /// # Errors
-    /// A condition that is not `bool`; shapes that do not broadcast; a number out of the range of the
-    /// dtype that both promote to.
+    /// Fails for a condition that is not `bool`, or shapes that do not broadcast. Also fails for a
+    /// number that the promoted dtype does not hold.
+    #[doc(alias = "where")]
     pub fn where_(condition: &Self, a: impl AsOperand, b: impl AsOperand) -> RusTorchResult<Self> {
         let (a, b): (Operand, Operand) = (a.as_operand()?, b.as_operand()?);
         let dtype = result_dtype("where", &[a, b])?;
@@ -71,12 +72,13 @@ impl Tensor {
         Self::apply("where", Where, &[condition, &a, &b])
     }
 
-    /// `value`, a number or a tensor of rank 0, where `mask`, a `bool` tensor, is true, else `self`.
-    /// Both broadcast.
+    /// `value` where `mask` (`bool`) is true, else `self`. `value` is a number or a tensor of
+    /// rank 0. Both broadcast.
     ///
     /// # Errors
-    /// A mask that is not `bool`; shapes that do not broadcast; a number out of the dtype's range; a
-    /// tensor with dimensions, or whose kind is above that of `self`, such as a float for integers.
+    /// Fails for a mask that is not `bool`, or shapes that do not broadcast. Also fails for a
+    /// number out of the dtype's range. Also fails for a value tensor with dimensions, or of a
+    /// higher kind, such as a float for integers.
     pub fn masked_fill(&self, mask: &Self, value: impl AsOperand) -> RusTorchResult<Self> {
         const NAME: &str = "masked_fill";
         let value = value.as_operand()?;
@@ -90,12 +92,12 @@ impl Tensor {
         Self::apply(NAME, Where, &[mask, &value, self])
     }
 
-    /// NaN and infinities put in other numbers' places: NaN `nan`; `positive` and `negative` those of
-    /// the infinities, or else the largest and least number of the dtype. Floats, and the parts of
-    /// complex numbers; integers stay.
+    /// Replaces NaN by `nan`, and infinities by `positive` and `negative`. By default the latter
+    /// are the dtype's largest and least number. Floats, and the parts of complex numbers; integers
+    /// are unchanged.
     ///
     /// # Errors
-    /// A block format.
+    /// Fails for a block format.
     pub fn nan_to_num(
         &self,
         nan: f64,
@@ -108,7 +110,7 @@ impl Tensor {
             return Self::complex(&part(re)?, &part(im)?);
         }
         let Some(largest) = largest_float(self.dtype()) else {
-            return Ok(self.clone());
+            return Self::apply("nan_to_num", Contiguous, &[self]);
         };
         // It is an operand, not an element: PyTorch rounds it to infinity.
         let number = |x: f64| Self::number("nan_to_num", x.into(), self.dtype(), None);

@@ -1,7 +1,7 @@
-//! Functions of each element, one file for each family.
+//! Elementwise functions, one file for each family.
 //!
-//! What PyTorch makes of others is made of them here as well, in single precision where elements are
-//! halves, as it does: the runtime makes one launch of such a chain.
+//! Functions that PyTorch composes are also composed here, in single precision for halves, as
+//! PyTorch does. The runtime fuses such a chain into one launch.
 
 mod activation;
 mod arithmetic;
@@ -13,7 +13,7 @@ mod special;
 
 use rustorch_ir::DType;
 use rustorch_ir::ops::{
-    Activation, ActivationKind, Binary, BinaryOp, Compare, CompareOp, Unary, UnaryOp,
+    Activation, ActivationKind, Binary, BinaryOp, Compare, CompareOp, Contiguous, Unary, UnaryOp,
 };
 
 use crate::Tensor;
@@ -47,7 +47,7 @@ impl Tensor {
         Self::apply(name, Unary { op }, &[self])
     }
 
-    /// A function of real numbers, as which integers and booleans become `f32`.
+    /// A function of real numbers; integers and booleans become `f32`.
     fn real_function(&self, name: &'static str, op: UnaryOp) -> RusTorchResult<Self> {
         self.cast(name, float_of(self.dtype()))?.unary(name, op)
     }
@@ -112,7 +112,7 @@ impl Tensor {
     /// Rounding; integers are whole already.
     fn rounding(&self, name: &'static str, op: UnaryOp) -> RusTorchResult<Self> {
         match self.dtype().is_int() {
-            true => Ok(self.clone()),
+            true => Self::apply(name, Contiguous, &[self]),
             false => self.unary(name, op),
         }
     }
@@ -180,13 +180,14 @@ impl Tensor {
 
 /// One method for each line: documentation, name, how it is recorded, which function.
 macro_rules! unary_methods {
-    ($($doc:literal $name:ident = $how:ident($op:expr);)*) => {
+    ($($doc:literal $(#[$more:meta])* $name:ident = $how:ident($op:expr);)*) => {
         #[rustorch_macros::track_calls]
         impl Tensor {
             $(#[doc = $doc]
+            $(#[$more])*
             ///
             /// # Errors
-            /// A dtype that the function is not defined for.
+            /// Fails for a dtype that the function is not defined for.
             pub fn $name(&self) -> RusTorchResult<Self> {
                 self.$how(stringify!($name), $op)
             })*
@@ -195,20 +196,20 @@ macro_rules! unary_methods {
 }
 use unary_methods;
 
-/// One method for each line: documentation, name, function: the larger or the smaller.
+/// One method for each line: documentation, name, and function, which is the larger or the smaller.
 macro_rules! bounding_methods {
     ($($doc:literal $name:ident = $op:ident;)*) => {
         #[rustorch_macros::track_calls]
         impl Tensor {
             $(#[doc = $doc]
             ///
-            /// `other` is a tensor or a number. A tensor is broadcast and promoted as in PyTorch. A number leaves the
-            /// dtype as it is, unless it is of a higher kind (a float for integers). A number beyond all
-            /// integers of the dtype leaves the elements as they are.
+            /// `other` is a tensor or a number. A tensor is broadcast and promoted as in PyTorch. A
+            /// number does not change the dtype, unless it is of a higher kind (a float for
+            /// integers). A number beyond all integers of the dtype leaves the elements unchanged.
             ///
             /// # Errors
-            /// Shapes that do not broadcast; another dtype; a number that would be the
-            /// result, but that the dtype does not hold.
+            /// Fails for shapes that do not broadcast, or an unsupported dtype. Also fails for a
+            /// number that would be the result but that the dtype does not hold.
             pub fn $name(&self, other: impl crate::AsOperand) -> RusTorchResult<Self> {
                 self.bounded(stringify!($name), rustorch_ir::ops::BinaryOp::$op, other.as_operand()?)
             })*
@@ -219,16 +220,19 @@ use bounding_methods;
 
 /// One method for each line: documentation, name, function, adjustment of the common dtype.
 macro_rules! binary_methods {
-    ($($doc:literal $name:ident = $op:ident, $adjust:expr;)*) => {
+    ($($doc:literal $(#[$more:meta])* $name:ident = $op:ident, $adjust:expr;)*) => {
         #[rustorch_macros::track_calls]
         impl Tensor {
             $(#[doc = $doc]
+            $(#[$more])*
             ///
-            /// `other` is a tensor or a number. A tensor is broadcast and promoted as in PyTorch. A number leaves the
-            /// dtype as it is, unless it is of a higher kind (a float for integers).
+            /// `other` is a tensor or a number. A tensor is broadcast and promoted as in PyTorch. A
+            /// number does not change the dtype, unless it is of a higher kind (a float for
+            /// integers).
             ///
             /// # Errors
-            /// Shapes that do not broadcast; a dtype that the function is not defined for.
+            /// Fails for shapes that do not broadcast, or a dtype that the function is not defined
+            /// for.
             pub fn $name(&self, other: impl crate::AsOperand) -> RusTorchResult<Self> {
                 self.binary(stringify!($name), rustorch_ir::ops::BinaryOp::$op, other.as_operand()?, $adjust)
             })*
@@ -237,7 +241,8 @@ macro_rules! binary_methods {
 }
 use binary_methods;
 
-/// One method for each line: documentation, name, further arguments, what it is of a real number.
+/// One method for each line: documentation, name, further arguments, and its formula for a real
+/// number.
 macro_rules! composed_methods {
     ($($doc:literal $name:ident($($arg:ident: $ty:ty),*) = |$x:ident| $value:expr;)*) => {
         #[rustorch_macros::track_calls]
@@ -245,7 +250,7 @@ macro_rules! composed_methods {
             $(#[doc = $doc]
             ///
             /// # Errors
-            /// A dtype other than of real numbers; a parameter out of its range.
+            /// Fails for a dtype that is not real, or a parameter out of its range.
             pub fn $name(&self, $($arg: $ty),*) -> RusTorchResult<Self> {
                 $(self.require_parameter(stringify!($name), $arg)?;)*
                 self.composed(stringify!($name), |$x| $value)
@@ -255,7 +260,7 @@ macro_rules! composed_methods {
 }
 use composed_methods;
 
-/// One method for each line: documentation, name, what it is of two real numbers.
+/// One method for each line: documentation, name, and its formula for two real numbers.
 macro_rules! composed_methods_of_two {
     ($($doc:literal $name:ident = |$a:ident, $b:ident| $value:expr;)*) => {
         #[rustorch_macros::track_calls]
@@ -265,7 +270,7 @@ macro_rules! composed_methods_of_two {
             /// `other` is a tensor, which is broadcast and promoted, or a number.
             ///
             /// # Errors
-            /// Shapes that do not broadcast; a dtype other than of real numbers.
+            /// Fails for shapes that do not broadcast, or a dtype that is not real.
             pub fn $name(&self, other: impl crate::AsOperand) -> RusTorchResult<Self> {
                 self.composed_of_two(stringify!($name), other.as_operand()?, |$a, $b| $value)
             })*

@@ -1,86 +1,88 @@
 //! Special functions: `torch.special`.
 
+use rustorch_ir::DType;
 use rustorch_ir::ops::{BinaryOp, UnaryOp};
 use rustorch_macros::track_calls;
 
 use super::{binary_methods, composed_methods, composed_methods_of_two, float_of, unary_methods};
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::known::Known;
 
 unary_methods! {
-    "Error function. Real; integers as `f32`."
+    "Error function. Takes real numbers; integers become `f32`."
     erf = real_function(UnaryOp::Erf);
-    "`1 - erf(x)`, exact also where that is small. Real; integers as `f32`."
+    "`1 - erf(x)`, exact also if that is small. Takes real numbers; integers become `f32`."
     erfc = real_function(UnaryOp::Erfc);
-    "`exp(x²) erfc(x)`. Real; integers as `f32`."
+    "`exp(x²) erfc(x)`. Takes real numbers; integers become `f32`."
     erfcx = real_function(UnaryOp::Erfcx);
-    "Inverse of the error function. Real; integers as `f32`."
+    "Inverse of the error function. Takes real numbers; integers become `f32`."
     erfinv = real_function(UnaryOp::Erfinv);
-    "Inverse of the standard normal distribution function. Real; integers as `f32`."
+    "Inverse of the standard normal distribution function. Takes real numbers; integers become `f32`."
     ndtri = real_function(UnaryOp::Ndtri);
-    "`ln |Γ(x)|`. Real; integers as `f32`."
+    "`ln |Γ(x)|`. Takes real numbers; integers become `f32`."
     lgamma = real_function(UnaryOp::Lgamma);
-    "`ln |Γ(x)|`: `lgamma` by its other name. Real; integers as `f32`."
+    "`ln |Γ(x)|`: another name of `lgamma`. Takes real numbers; integers become `f32`."
     gammaln = real_function(UnaryOp::Lgamma);
-    "Derivative of `ln Γ(x)`. Real; integers as `f32`."
+    "Derivative of `ln Γ(x)`. Takes real numbers; integers become `f32`."
     digamma = real_function(UnaryOp::Digamma);
-    "Derivative of `ln Γ(x)`: `digamma` by its other name. Real; integers as `f32`."
+    "Derivative of `ln Γ(x)`: another name of `digamma`. Takes real numbers; integers become `f32`."
     psi = real_function(UnaryOp::Digamma);
-    "Modified Bessel function of the first kind of order 0, times `e^-|x|`. Real; integers as `f32`."
+    "Modified Bessel function of the first kind of order 0, times `e^-|x|`. Takes real numbers; integers become `f32`."
     i0e = real_function(UnaryOp::I0e);
-    "Modified Bessel function of the first kind of order 1, times `e^-|x|`. Real; integers as `f32`."
+    "Modified Bessel function of the first kind of order 1, times `e^-|x|`. Takes real numbers; integers become `f32`."
     i1e = real_function(UnaryOp::I1e);
-    "Modified Bessel function of the second kind of order 0, times `eˣ`. Real; integers as `f32`."
+    "Modified Bessel function of the second kind of order 0, times `eˣ`. Takes real numbers; integers become `f32`."
     scaled_modified_bessel_k0 = real_function(UnaryOp::K0e);
-    "Modified Bessel function of the second kind of order 1, times `eˣ`. Real; integers as `f32`."
+    "Modified Bessel function of the second kind of order 1, times `eˣ`. Takes real numbers; integers become `f32`."
     scaled_modified_bessel_k1 = real_function(UnaryOp::K1e);
-    "Bessel function of the first kind of order 0. Real; integers as `f32`."
+    "Bessel function of the first kind of order 0. Takes real numbers; integers become `f32`."
     bessel_j0 = real_function(UnaryOp::BesselJ0);
-    "Bessel function of the first kind of order 1. Real; integers as `f32`."
+    "Bessel function of the first kind of order 1. Takes real numbers; integers become `f32`."
     bessel_j1 = real_function(UnaryOp::BesselJ1);
-    "Bessel function of the second kind of order 0. Real; integers as `f32`."
+    "Bessel function of the second kind of order 0. Takes real numbers; integers become `f32`."
     bessel_y0 = real_function(UnaryOp::BesselY0);
-    "Bessel function of the second kind of order 1. Real; integers as `f32`."
+    "Bessel function of the second kind of order 1. Takes real numbers; integers become `f32`."
     bessel_y1 = real_function(UnaryOp::BesselY1);
-    "Airy's function Ai. Real; integers as `f32`."
+    "Airy's function Ai. Takes real numbers; integers become `f32`."
     airy_ai = real_function(UnaryOp::AiryAi);
 }
 
 binary_methods! {
-    "The regularised lower incomplete gamma function `γ(self, other) / Γ(self)`. Real; integers as \
-     `f32`."
+    "The regularised lower incomplete gamma function `γ(self, other) / Γ(self)`. Takes real numbers; \
+     integers become `f32`."
     gammainc = GammaInc, float_of;
-    "The regularised lower incomplete gamma function: `gammainc` by its other name."
+    "The regularised lower incomplete gamma function: another name of `gammainc`."
     igamma = GammaInc, float_of;
-    "The regularised upper incomplete gamma function `Γ(self, other) / Γ(self)`. Real; integers as \
-     `f32`."
+    "The regularised upper incomplete gamma function `Γ(self, other) / Γ(self)`. Takes real numbers; \
+     integers become `f32`."
     gammaincc = GammaIncC, float_of;
-    "The regularised upper incomplete gamma function: `gammaincc` by its other name."
+    "The regularised upper incomplete gamma function: another name of `gammaincc`."
     igammac = GammaIncC, float_of;
-    "Hurwitz's zeta function `Σ (other + k)^-self` over `k` from 0 on. Real; integers as `f32`."
+    "Hurwitz's zeta function `Σ (other + k)^-self` over `k` from 0 on. Takes real numbers; integers become `f32`."
     zeta = Zeta, float_of;
-    "Chebyshev polynomial of the first kind of degree `other`. Real; integers as `f32`."
+    "Chebyshev polynomial of the first kind of degree `other`. Takes real numbers; integers become `f32`."
     chebyshev_polynomial_t = ChebyshevT, float_of;
-    "Chebyshev polynomial of the second kind of degree `other`. Real; integers as `f32`."
+    "Chebyshev polynomial of the second kind of degree `other`. Takes real numbers; integers become `f32`."
     chebyshev_polynomial_u = ChebyshevU, float_of;
-    "Chebyshev polynomial of the third kind of degree `other`. Real; integers as `f32`."
+    "Chebyshev polynomial of the third kind of degree `other`. Takes real numbers; integers become `f32`."
     chebyshev_polynomial_v = ChebyshevV, float_of;
-    "Chebyshev polynomial of the fourth kind of degree `other`. Real; integers as `f32`."
+    "Chebyshev polynomial of the fourth kind of degree `other`. Takes real numbers; integers become `f32`."
     chebyshev_polynomial_w = ChebyshevW, float_of;
-    "Physicist's Hermite polynomial of degree `other`. Real; integers as `f32`."
+    "Physicist's Hermite polynomial of degree `other`. Takes real numbers; integers become `f32`."
     hermite_polynomial_h = HermiteH, float_of;
-    "Probabilist's Hermite polynomial of degree `other`. Real; integers as `f32`."
+    "Probabilist's Hermite polynomial of degree `other`. Takes real numbers; integers become `f32`."
     hermite_polynomial_he = HermiteHe, float_of;
-    "Laguerre polynomial of degree `other`. Real; integers as `f32`."
+    "Laguerre polynomial of degree `other`. Takes real numbers; integers become `f32`."
     laguerre_polynomial_l = LaguerreL, float_of;
-    "Legendre polynomial of degree `other`. Real; integers as `f32`."
+    "Legendre polynomial of degree `other`. Takes real numbers; integers become `f32`."
     legendre_polynomial_p = LegendreP, float_of;
 }
 
 composed_methods! {
-    "Standard normal distribution function. Real; integers as `f32`."
+    "Standard normal distribution function. Takes real numbers; integers become `f32`."
     ndtr() = |x| x.mul(-std::f64::consts::FRAC_1_SQRT_2)?.erfc()?.mul(0.5);
-    "Logarithm of the standard normal distribution function. Real; integers as `f32`."
+    "Logarithm of the standard normal distribution function. Takes real numbers; integers become `f32`."
     log_ndtr() = |x| {
         let t = x.mul(std::f64::consts::FRAC_1_SQRT_2)?;
         // Each side is computed where it is finite, or its slope would be NaN on the other one.
@@ -93,35 +95,27 @@ composed_methods! {
         let tail = below.neg()?.erfcx()?.mul(0.5)?.log()?.sub(&below.square()?)?;
         Tensor::where_(&is_below, &tail, &above.erfc()?.mul(-0.5)?.log1p()?)
     };
-    "`-x ln x`: 0 at 0, −∞ below. Real; integers as `f32`."
+    "`-x ln x`: 0 at 0, −∞ below. Takes real numbers; integers become `f32`."
     entr() = |x| {
-        let entropy = x.neg()?.mul(&x.log()?)?;
-        let entropy = Tensor::where_(&x.eq(0)?, 0.0, &entropy)?;
-        let entropy = Tensor::where_(&x.lt(0)?, f64::NEG_INFINITY, &entropy)?;
-        if !x.requires_grad() {
-            return Ok(entropy);
-        }
-        // At 0 and at infinity a line has the infinite slope that a product with an infinity has not.
-        let at_end = x.eq(0)?.logical_or(&x.eq(f64::INFINITY)?)?;
-        let inside = Tensor::where_(&at_end, 1.0, x)?;
-        let falls = Tensor::where_(&at_end, f64::NEG_INFINITY, &x.ones_like()?)?;
-        let line = x.mul(&Tensor::where_(&x.eq(0)?, f64::INFINITY, &falls)?)?;
-        let curve = inside.neg()?.mul(&inside.log()?)?;
-        Ok(entropy.with_gradient_of(&Tensor::where_(&at_end, &line, &curve)?))
+        let at = x.detach();
+        let entropy = at.neg()?.mul(&at.log()?)?;
+        let entropy = Tensor::where_(&at.eq(0)?, 0.0, &entropy)?;
+        let entropy = Tensor::where_(&at.lt(0)?, f64::NEG_INFINITY, &entropy)?;
+        x.known("entr", Known::Entropy, entropy)
     };
-    "Modified Bessel function of the first kind of order 0. Real; integers as `f32`."
-    i0() = |x| x.i0e()?.mul(&x.abs()?.exp()?);
-    "Modified Bessel function of the first kind of order 0: `i0` by its other name."
+    "Modified Bessel function of the first kind of order 0. Takes real numbers; integers become `f32`."
+    i0() = |x| x.times_growth(Tensor::i0e);
+    "Modified Bessel function of the first kind of order 0: another name of `i0`."
     modified_bessel_i0() = |x| x.i0();
-    "Modified Bessel function of the first kind of order 1. Real; integers as `f32`."
-    i1() = |x| x.i1e()?.mul(&x.abs()?.exp()?);
-    "Modified Bessel function of the first kind of order 1: `i1` by its other name."
+    "Modified Bessel function of the first kind of order 1. Takes real numbers; integers become `f32`."
+    i1() = |x| x.times_growth(Tensor::i1e);
+    "Modified Bessel function of the first kind of order 1: another name of `i1`."
     modified_bessel_i1() = |x| x.i1();
-    "Modified Bessel function of the second kind of order 0. Real; integers as `f32`."
+    "Modified Bessel function of the second kind of order 0. Takes real numbers; integers become `f32`."
     modified_bessel_k0() = |x| x.scaled_modified_bessel_k0()?.mul(&x.neg()?.exp()?);
-    "Modified Bessel function of the second kind of order 1. Real; integers as `f32`."
+    "Modified Bessel function of the second kind of order 1. Takes real numbers; integers become `f32`."
     modified_bessel_k1() = |x| x.scaled_modified_bessel_k1()?.mul(&x.neg()?.exp()?);
-    "Spherical Bessel function of the first kind of order 0. Real; integers as `f32`."
+    "Spherical Bessel function of the first kind of order 0. Takes real numbers; integers become `f32`."
     spherical_bessel_j0() = |x| {
         let is_infinite = x.isinf()?;
         let wave = Tensor::where_(&is_infinite, 0.0, x)?.sine_ratio()?;
@@ -130,26 +124,41 @@ composed_methods! {
 }
 
 composed_methods_of_two! {
-    "`self · ln(other)`, 0 where `self` is 0 and `other` is not NaN. Real; integers as `f32`."
+    "`self · ln(other)`, 0 where `self` is 0 and `other` is not NaN. Takes real numbers; integers become `f32`."
     xlogy = |x, y| {
         x.times_log(y, 0.0, Tensor::log)
     };
-    "`self · ln(1 + other)`, 0 where `self` is 0 and `other` is not NaN. Real; integers as `f32`."
+    "`self · ln(1 + other)`, 0 where `self` is 0 and `other` is not NaN. Takes real numbers; integers become `f32`."
     xlog1py = |x, y| {
         x.times_log(y, -1.0, Tensor::log1p)
     };
-    "Shifted Chebyshev polynomial of the first kind of degree `other`. Real; integers as `f32`."
+    "Shifted Chebyshev polynomial of the first kind of degree `other`. Takes real numbers; integers become `f32`."
     shifted_chebyshev_polynomial_t = |x, n| x.mul(2)?.sub(1)?.chebyshev_polynomial_t(n);
-    "Shifted Chebyshev polynomial of the second kind of degree `other`. Real; integers as `f32`."
+    "Shifted Chebyshev polynomial of the second kind of degree `other`. Takes real numbers; integers become `f32`."
     shifted_chebyshev_polynomial_u = |x, n| x.mul(2)?.sub(1)?.chebyshev_polynomial_u(n);
-    "Shifted Chebyshev polynomial of the third kind of degree `other`. Real; integers as `f32`."
+    "Shifted Chebyshev polynomial of the third kind of degree `other`. Takes real numbers; integers become `f32`."
     shifted_chebyshev_polynomial_v = |x, n| x.mul(2)?.sub(1)?.chebyshev_polynomial_v(n);
-    "Shifted Chebyshev polynomial of the fourth kind of degree `other`. Real; integers as `f32`."
+    "Shifted Chebyshev polynomial of the fourth kind of degree `other`. Takes real numbers; integers become `f32`."
     shifted_chebyshev_polynomial_w = |x, n| x.mul(2)?.sub(1)?.chebyshev_polynomial_w(n);
 }
 
 impl Tensor {
-    /// `self · log(y)`: 0 where `self` is 0 and the logarithm, of what is above `pole`, infinite or none.
+    /// `scaled(self) · exp(|self|)`. If that overflows, its gradient is the infinite slope of a line. The product's
+    /// gradient would be the difference of two infinities.
+    fn times_growth(&self, scaled: fn(&Self) -> RusTorchResult<Self>) -> RusTorchResult<Self> {
+        let product = |x: &Self| scaled(x)?.mul(&x.abs()?.exp()?);
+        let value = product(self)?;
+        if !self.requires_grad() {
+            return Ok(value);
+        }
+        let is_over = value.detach().isinf()?;
+        let slope = Self::where_(&is_over, &value.detach().mul(&self.detach().sign()?)?, 0.0)?;
+        let line = self.mul(&slope)?;
+        let curve = product(&Self::where_(&is_over, 0.0, self)?)?;
+        Ok(value.with_gradient_of(&Self::where_(&is_over, &line, &curve)?))
+    }
+
+    /// `self · log(y)`, or 0 if `self` is 0. The logarithm is infinite at `pole` and undefined below it.
     fn times_log(
         &self,
         y: &Self,
@@ -168,10 +177,11 @@ impl Tensor {
 
 #[track_calls]
 impl Tensor {
-    /// The derivative of order `n` of [`Tensor::digamma`]. Real; integers as `f32`.
+    /// The derivative of order `n` of [`Tensor::digamma`]. Takes real numbers; integers become
+    /// `f32`.
     ///
     /// # Errors
-    /// A dtype other than of real numbers.
+    /// Fails for a dtype that is not real.
     pub fn polygamma(&self, n: u32) -> RusTorchResult<Self> {
         const NAME: &str = "polygamma";
         if n == 0 {
@@ -206,25 +216,26 @@ impl Tensor {
     }
 
     /// The logarithm of the multivariate gamma function of dimension `p`: `Σ lgamma(x - j / 2)` over
-    /// `j` below `p`, and `p (p - 1) / 4 ln π`. Real; integers as `f32`.
+    /// `j` below `p`, and `p (p - 1) / 4 ln π`. Takes real numbers; integers become `f32`.
     ///
     /// # Errors
-    /// `p` is 0; a dtype other than of real numbers.
+    /// Fails if `p` is 0, or for a dtype that is not real.
     pub fn multigammaln(&self, p: u32) -> RusTorchResult<Self> {
         const NAME: &str = "multigammaln";
         require(NAME, p > 0, "a dimension of at least 1", p)?;
         let constant = 0.25 * f64::from(p) * f64::from(p - 1) * std::f64::consts::PI.ln();
         self.composed(NAME, |x| {
-            (0..p).try_fold(x.full_like(constant)?, |sum, j| {
-                sum.add(&x.sub(0.5 * f64::from(j))?.lgamma()?)
-            })
+            let numbers = Tensor::arange(0, i64::from(p), 1, DType::I64)?;
+            let steps = numbers.cast(NAME, x.dtype())?.mul(0.5)?;
+            let logarithms = x.unsqueeze(-1)?.sub(&steps)?.lgamma()?;
+            logarithms.sum(-1, false)?.add(constant)
         })
     }
 
-    /// [`Tensor::multigammaln`] by its other name.
+    /// Another name of [`Tensor::multigammaln`].
     ///
     /// # Errors
-    /// As [`Tensor::multigammaln`].
+    /// The same errors as [`Tensor::multigammaln`].
     pub fn mvlgamma(&self, p: u32) -> RusTorchResult<Self> {
         self.multigammaln(p)
     }

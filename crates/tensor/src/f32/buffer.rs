@@ -8,11 +8,11 @@ use crate::dims::IntoShape;
 use crate::error::RusTorchResult;
 use crate::value::View;
 
-/// Memory for `f32` tensors that the devices of a [`Runtime`] share, as far as they can.
+/// Memory for `f32` tensors that the devices of a [`Runtime`] share, as far as possible.
 ///
-/// Tensors made by it lie in memory of its [pool](F32UnifiedBuffer::pool); its
-/// [manager](F32UnifiedBuffer::sync) knows who may read them. Where memory is unified, nothing is
-/// copied.
+/// Its tensors lie in memory of its [pool](F32UnifiedBuffer::pool). Its
+/// [manager](F32UnifiedBuffer::sync) tracks the devices that may read them. Where memory is
+/// unified, nothing is copied.
 pub struct F32UnifiedBuffer {
     pool: F32MemoryPool,
     sync: F32SyncManager,
@@ -27,17 +27,17 @@ impl F32UnifiedBuffer {
         }
     }
 
-    /// The runtime whose devices share it.
+    /// The runtime whose devices share the buffer.
     pub fn runtime(&self) -> &Runtime {
         self.sync.runtime()
     }
 
-    /// Where its tensors' memory comes from.
+    /// The memory pool of its tensors.
     pub fn pool(&self) -> &F32MemoryPool {
         &self.pool
     }
 
-    /// Who may read its tensors.
+    /// The devices that may read its tensors.
     pub fn sync(&self) -> &F32SyncManager {
         &self.sync
     }
@@ -45,7 +45,7 @@ impl F32UnifiedBuffer {
     /// The elements `data`, in row-major order, in memory of the pool.
     ///
     /// # Errors
-    /// Another number of elements than the shape has; the host is out of memory.
+    /// Fails unless the number of elements matches the shape, or if the host is out of memory.
     pub fn from_slice(&self, data: &[f32], shape: impl IntoShape) -> RusTorchResult<F32Tensor> {
         let shape = shape.into_shape();
         let storage = self
@@ -58,10 +58,10 @@ impl F32UnifiedBuffer {
     }
 
     /// [`F32SyncManager::transfer`] from the first Metal device to the first Core ML device. On a Mac they
-    /// have one memory, so nothing is copied.
+    /// share memory, so nothing is copied.
     ///
     /// # Errors
-    /// As [`F32SyncManager::transfer`].
+    /// The same errors as [`F32SyncManager::transfer`].
     pub fn transfer_metal_to_coreml(&self, tensor: &F32Tensor) -> RusTorchResult<F32Transfer> {
         let first = |is_kind: fn(&DeviceType) -> bool| {
             let mut devices = self.runtime().devices().map(|info| info.device);
@@ -77,7 +77,7 @@ impl F32UnifiedBuffer {
     /// [`F32SyncManager::synchronize_all`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     pub fn synchronize_all(&self) -> RusTorchResult<usize> {
         self.sync.synchronize_all()
     }

@@ -1,4 +1,4 @@
-//! The rules of the f32 hybrid, and reports of what ran where.
+//! The rules of the f32 hybrid, and reports of the devices used.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -13,7 +13,7 @@ use crate::error::RusTorchResult;
 use crate::eval::eval_with;
 use crate::{Activity, HybridExecutor, Tensor};
 
-/// Runs `f32` tensors on the devices that their operations are best on.
+/// Runs `f32` tensors on the best devices for their operations.
 ///
 /// | operation | device |
 /// | --- | --- |
@@ -21,66 +21,64 @@ use crate::{Activity, HybridExecutor, Tensor};
 /// | convolutions, activations and other functions of elements | Core ML |
 /// | all else | the CPU |
 ///
-/// Where there is no Metal, the first GPU of the chain takes its place; where there is no Core
-/// ML, that GPU. Where there is no GPU either, the processor's OpenCL driver counts as one, and
-/// without that everything is the CPU's. What a device cannot do, or fails at, goes down the
-/// chain as ever. All of them compute in `f32`, so that nothing is converted on the way.
+/// Without Metal or Core ML, the first GPU of the chain takes its place. Without a GPU, the CPU's
+/// OpenCL driver counts as one. Otherwise everything runs on the CPU. Operations that fail fall
+/// back to the next device. All of them compute in `f32`, so nothing is converted.
 ///
-/// Core ML never runs `f32` programs on the Neural Engine: they are the GPU's and the CPU's.
+/// Core ML never runs `f32` programs on the Neural Engine, only on the GPU and the CPU.
 pub struct F32HybridExecutor {
     chain: HybridExecutor,
     routing: Routing,
 }
 
-/// What a run of an [`F32HybridExecutor`] did.
+/// Statistics of a run of an [`F32HybridExecutor`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct F32Report {
-    /// Which operations ran where, and why.
+    /// The device of each operation, and why.
     pub operations: Vec<Explanation>,
-    /// Conversions and copies while it ran, by the runtime's counters.
+    /// Conversions and copies during the run, by the runtime's counters.
     pub activity: Activity,
-    /// From the start of planning until the results were there.
+    /// Time from the start of planning until the results are ready.
     pub time: Duration,
 }
 
 #[track_calls]
 impl F32HybridExecutor {
-    /// The devices of `runtime`.
+    /// An executor for the devices of `runtime`.
     pub fn new(runtime: Runtime) -> Self {
         Self::with_routing(runtime, Routing::F32_HYBRID)
     }
 
-    /// The devices of `runtime` that `routing` allows.
+    /// An executor for the devices of `runtime` that `routing` allows.
     pub fn with_routing(runtime: Runtime, routing: Routing) -> Self {
         let chain = HybridExecutor::new(runtime, routing);
         Self { chain, routing }
     }
 
-    /// All devices of this machine.
+    /// The executor for all devices of this machine.
     pub fn global() -> &'static Self {
         static EXECUTOR: LazyLock<F32HybridExecutor> =
             LazyLock::new(|| F32HybridExecutor::new(global().clone()));
         &EXECUTOR
     }
 
-    /// The runtime behind it.
+    /// The runtime of the executor.
     pub fn runtime(&self) -> &Runtime {
         self.chain.runtime()
     }
 
-    /// The rules, to be asked.
+    /// The rules that choose devices.
     pub fn selector(&self) -> F32DeviceSelector<'_> {
         F32DeviceSelector(&self.chain)
     }
 
-    /// Calls `f`; what it evaluates on this thread is computed by these devices and rules.
+    /// Calls `f`. Tensors that the closure evaluates on this thread are computed by these devices
+    /// and rules.
     pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
         self.chain.run(f)
     }
 
-    /// Computes tensors together, as [`eval_all`](crate::eval_all), and reports what ran where,
-    /// what was converted and what was copied. What other threads do with the same runtime
-    /// meanwhile is counted too.
+    /// Computes tensors together, as [`eval_all`](crate::eval_all). Reports devices, conversions and copies.
     ///
     /// # Errors
     /// See [`eval_all`](crate::eval_all).

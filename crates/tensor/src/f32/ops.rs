@@ -1,4 +1,4 @@
-//! The operations of [`Tensor`] that stay in `f32`, on tensors that are known to be.
+//! The operations of [`Tensor`] that stay in `f32`, for tensors whose type is `f32`.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
@@ -11,7 +11,7 @@ use crate::nn::{AvgPoolOptions, ConvOptions, ConvTransposeOptions, MaxPoolOption
 use crate::promote::{Number, Operand};
 use crate::{AttentionOptions, Tensor};
 
-/// The other operand of a function of two: an `f32` tensor or a number, which counts as `f32`.
+/// The other operand of a binary function: an `f32` tensor or a number, which counts as `f32`.
 #[derive(Clone, Copy)]
 pub struct F32Operand<'a>(Operand<'a>);
 
@@ -33,7 +33,7 @@ macro_rules! numbers {
 
 numbers!(f32, f64, i32, i64);
 
-/// One method for each line, with its arguments: as that of [`Tensor`].
+/// One method for each line, with its arguments, as in [`Tensor`].
 macro_rules! methods {
     ($($name:ident($($arg:ident: $ty:ty),*);)*) => {
         #[rustorch_macros::track_calls]
@@ -41,7 +41,7 @@ macro_rules! methods {
             $(#[doc = concat!("As [`Tensor::", stringify!($name), "`].")]
             ///
             /// # Errors
-            /// The same.
+            /// The errors of that method.
             pub fn $name(&self, $($arg: $ty),*) -> RusTorchResult<Self> {
                 self.as_ref().$name($($arg),*)?.try_into()
             })*
@@ -93,7 +93,7 @@ methods! {
     contiguous();
 }
 
-/// One method for each line, of an operand that may be a number: as that of [`Tensor`].
+/// One method for each line, whose operand may be a number, as in [`Tensor`].
 macro_rules! binary_methods {
     ($($name:ident),*) => {
         #[rustorch_macros::track_calls]
@@ -101,7 +101,7 @@ macro_rules! binary_methods {
             $(#[doc = concat!("As [`Tensor::", stringify!($name), "`].")]
             ///
             /// # Errors
-            /// The same.
+            /// The errors of that method.
             pub fn $name<'a>(&self, other: impl Into<F32Operand<'a>>) -> RusTorchResult<Self> {
                 self.as_ref().$name(other.into().0)?.try_into()
             })*
@@ -111,7 +111,7 @@ macro_rules! binary_methods {
 
 binary_methods!(add, sub, mul, div, pow, maximum, minimum);
 
-/// One method for each line, of another tensor: as that of [`Tensor`].
+/// One method for each line, of another tensor, as in [`Tensor`].
 macro_rules! product_methods {
     ($($name:ident),*) => {
         #[rustorch_macros::track_calls]
@@ -119,7 +119,7 @@ macro_rules! product_methods {
             $(#[doc = concat!("As [`Tensor::", stringify!($name), "`].")]
             ///
             /// # Errors
-            /// The same.
+            /// The errors of that method.
             pub fn $name(&self, other: &Self) -> RusTorchResult<Self> {
                 self.as_ref().$name(other.as_ref())?.try_into()
             })*
@@ -131,19 +131,19 @@ product_methods!(matmul, mm, bmm, mv, dot);
 
 #[track_calls]
 impl F32Tensor {
-    /// As [`Tensor::linear`].
+    /// The same as [`Tensor::linear`].
     ///
     /// # Errors
-    /// The same.
+    /// The errors of that method.
     pub fn linear(&self, weight: &Self, bias: Option<&Self>) -> RusTorchResult<Self> {
         let result = (self.as_ref()).linear(weight.as_ref(), bias.map(Self::as_ref))?;
         result.try_into()
     }
 
-    /// As [`Tensor::conv2d`].
+    /// The same as [`Tensor::conv2d`].
     ///
     /// # Errors
-    /// The same.
+    /// The errors of that method.
     pub fn conv2d(
         &self,
         weight: &Self,
@@ -154,10 +154,10 @@ impl F32Tensor {
         result.try_into()
     }
 
-    /// As [`Tensor::conv_transpose2d`].
+    /// The same as [`Tensor::conv_transpose2d`].
     ///
     /// # Errors
-    /// The same.
+    /// The errors of that method.
     pub fn conv_transpose2d(
         &self,
         weight: &Self,
@@ -169,10 +169,10 @@ impl F32Tensor {
         result.try_into()
     }
 
-    /// As [`Tensor::layer_norm`].
+    /// The same as [`Tensor::layer_norm`].
     ///
     /// # Errors
-    /// The same.
+    /// The errors of that method.
     pub fn layer_norm(
         &self,
         normalized_shape: impl IntoShape,
@@ -185,10 +185,10 @@ impl F32Tensor {
         x.layer_norm(normalized_shape, w, b, eps)?.try_into()
     }
 
-    /// As [`Tensor::rms_norm`].
+    /// The same as [`Tensor::rms_norm`].
     ///
     /// # Errors
-    /// The same.
+    /// The errors of that method.
     pub fn rms_norm(
         &self,
         normalized_shape: impl IntoShape,
@@ -201,10 +201,10 @@ impl F32Tensor {
             .try_into()
     }
 
-    /// As [`Tensor::scaled_dot_product_attention`].
+    /// The same as [`Tensor::scaled_dot_product_attention`].
     ///
     /// # Errors
-    /// The same.
+    /// The errors of that method.
     pub fn scaled_dot_product_attention(
         &self,
         keys: &Self,
@@ -216,10 +216,10 @@ impl F32Tensor {
         result.try_into()
     }
 
-    /// As [`Tensor::cat`].
+    /// The same as [`Tensor::cat`].
     ///
     /// # Errors
-    /// The same.
+    /// The errors of that method.
     pub fn cat(tensors: &[&Self], dim: impl Integer) -> RusTorchResult<Self> {
         let parts: Vec<&Tensor> = tensors.iter().map(|t| t.as_ref()).collect();
         Tensor::cat(&parts, dim)?.try_into()

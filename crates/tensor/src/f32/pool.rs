@@ -1,4 +1,4 @@
-//! Host memory for `f32` tensors that comes back to be used again.
+//! A pool of host memory for `f32` tensors.
 
 use rustorch_ir::Shape;
 use rustorch_runtime::{HostPool, HostPoolCounters, Storage};
@@ -8,7 +8,8 @@ use crate::error::{RusTorchError, RusTorchResult, require};
 /// Bytes that are kept to be used again.
 const KEPT: usize = 256 << 20;
 
-/// Host memory that devices which share it use in place; what tensors give back is used again.
+/// Host memory that devices with shared memory use in place. Memory that tensors release is used
+/// again.
 pub struct F32MemoryPool(HostPool);
 
 impl F32MemoryPool {
@@ -31,12 +32,12 @@ impl F32MemoryPool {
         Ok(Storage::from_host(memory))
     }
 
-    /// How often memory could be used again, and how much there is.
+    /// Number of reuses, and bytes in the pool.
     pub fn counters(&self) -> HostPoolCounters {
         self.0.counters()
     }
 
-    /// Gives memory that nobody uses back to the system.
+    /// Returns unused memory to the system.
     pub fn trim(&self) {
         self.0.trim();
     }

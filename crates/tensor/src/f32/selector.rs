@@ -1,4 +1,4 @@
-//! Which device the f32 hybrid gives an operation.
+//! The f32 hybrid's choice of a device for an operation.
 
 use rustorch_ir::{DType, TensorType};
 use rustorch_runtime::{DeviceType, OpType, TensorInfo};
@@ -7,14 +7,14 @@ use crate::HybridExecutor;
 use crate::dims::IntoShape;
 use crate::error::RusTorchResult;
 
-/// What the rules of the f32 hybrid tell apart.
+/// The kinds of operations in the rules of the f32 hybrid.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum F32Operation {
-    /// A product of matrices, and what is made of them.
+    /// Matrix products, and operations composed of them.
     MatMul,
     /// A convolution or pooling of images.
     Conv2d,
-    /// A function of elements.
+    /// An elementwise function.
     Activation,
     /// A reduction, scan or selection.
     Reduction,
@@ -35,8 +35,8 @@ impl F32Operation {
     }
 }
 
-/// The rules of an [`F32HybridExecutor`](super::F32HybridExecutor), asked about operations that are
-/// not there yet.
+/// The rules of an [`F32HybridExecutor`](super::F32HybridExecutor), for operations that are not
+/// recorded yet.
 #[derive(Clone, Copy)]
 pub struct F32DeviceSelector<'a>(pub(super) &'a HybridExecutor);
 
@@ -44,7 +44,7 @@ impl F32DeviceSelector<'_> {
     /// The device for an operation whose largest operand or result has this shape.
     ///
     /// # Errors
-    /// No device has kernels for it.
+    /// Fails if no device has kernels for the operation.
     pub fn select(
         &self,
         operation: F32Operation,
@@ -53,7 +53,7 @@ impl F32DeviceSelector<'_> {
         self.0.select_device(operation.op_type(), &info(shape))
     }
 
-    /// Where it goes on when it fails on a device; `None` behind the last.
+    /// The next device after a failure; `None` after the last.
     pub fn next(
         &self,
         operation: F32Operation,

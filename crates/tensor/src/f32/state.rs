@@ -1,35 +1,34 @@
-//! Where a tensor's elements are.
+//! The location of a tensor's elements.
 
 use std::fmt;
 
 use rustorch_runtime::{DeviceType, Storage};
 
-/// Where a tensor's elements can be used as they are now, without a copy and without waiting
-/// for what a device wrote.
+/// Can a tensor's elements be used as they are now, without a copy and without waiting for a device?
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DeviceState {
-    /// Nowhere yet: they are computed when they are asked for.
+    /// Nowhere yet: they are computed when they are needed.
     Pending,
-    /// On the host alone.
+    /// Only the host has the elements.
     Cpu,
-    /// On a Metal device alone.
+    /// Only a Metal device has them.
     Metal(usize),
-    /// On a Core ML device alone.
+    /// Only a Core ML device has them.
     CoreML(usize),
-    /// On a CUDA device alone.
+    /// Only a CUDA device has them.
     Cuda(usize),
-    /// On an OpenCL device alone.
+    /// Only an OpenCL device has them.
     OpenCL(usize),
-    /// On a device of somebody else's backend alone.
+    /// Only a device of another backend has them.
     Other(&'static str),
-    /// In several places, which all have the same.
+    /// Several places have the same elements.
     Synchronized,
-    /// Nowhere any more: the device that had them was lost.
+    /// Lost: the device that had them is gone.
     Lost,
 }
 
 impl DeviceState {
-    /// Where the bytes of a storage are.
+    /// The place of a storage's bytes.
     pub(crate) fn of(storage: &Storage) -> Self {
         let mut places = storage.valid_on().into_iter().map(Self::only_on);
         match places.next() {

@@ -1,4 +1,4 @@
-//! Who may read which tensors, and bringing them there.
+//! Access to tensors by devices, and transfers.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,17 +10,17 @@ use crate::Activity;
 use crate::devices::with_runtime;
 use crate::error::RusTorchResult;
 
-/// What [`F32SyncManager::transfer`] did.
+/// The result of [`F32SyncManager::transfer`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct F32Transfer {
-    /// How bytes get from the one device to the other.
+    /// Path of the bytes from one device to the other.
     pub method: TransferMethod,
-    /// What the runtime counted meanwhile.
+    /// The runtime's counters during the transfer.
     pub activity: Activity,
 }
 
-/// Knows who wrote each of its tensors last and who may read it, moves them, and makes all of them
-/// visible to the host. What it copies is counted by [`Runtime::memory`].
+/// Tracks the last writer and the possible readers of each of its tensors. Moves tensors, and makes
+/// all of them visible to the host. [`Runtime::memory`] counts its copies.
 pub struct F32SyncManager {
     runtime: Runtime,
     tensors: Mutex<Vec<WeakStorage>>,
@@ -39,13 +39,13 @@ impl F32SyncManager {
         &self.runtime
     }
 
-    /// Takes part in what happens to a storage.
+    /// Tracks a storage.
     pub(super) fn note(&self, storage: &Storage) {
         self.list().push(storage.downgrade());
     }
 
-    /// Takes part in what happens to a tensor that was made elsewhere; computes it, by the rules
-    /// of the f32 hybrid, if that was not done yet.
+    /// Tracks a tensor that was made elsewhere. Computes it, by the rules of the f32 hybrid, unless
+    /// it is computed already.
     ///
     /// # Errors
     /// See [`eval_all`](crate::eval_all).
@@ -73,7 +73,7 @@ impl F32SyncManager {
         list
     }
 
-    /// Who wrote a tensor's elements last.
+    /// The last device that wrote a tensor's elements.
     ///
     /// # Errors
     /// See [`eval_all`](crate::eval_all).
@@ -81,8 +81,8 @@ impl F32SyncManager {
         Ok(self.storage(tensor)?.last_writer())
     }
 
-    /// Who may read a tensor's elements as they are now, without a copy and without waiting for
-    /// what was written; the host goes by [`DeviceType::Cpu`].
+    /// The devices that can read a tensor's elements now, without a copy and without waiting for a
+    /// write. The host is [`DeviceType::Cpu`].
     ///
     /// # Errors
     /// See [`eval_all`](crate::eval_all).
@@ -90,11 +90,11 @@ impl F32SyncManager {
         Ok(self.storage(tensor)?.valid_on().into_vec())
     }
 
-    /// Brings a tensor's elements from one device to another, which then share them until
-    /// somebody writes; the host goes by [`DeviceType::Cpu`].
+    /// Brings a tensor's elements from one device to another. Both share them until a write.
     ///
     /// # Errors
-    /// `from` does not have them as they are now; there is no device `to`; a device fails.
+    /// Fails if `from` lacks the current elements, if there is no device `to`, or if a device
+    /// fails.
     pub fn transfer(
         &self,
         tensor: &F32Tensor,
@@ -106,7 +106,7 @@ impl F32SyncManager {
         if !valid.contains(&from) {
             let places: Vec<String> = valid.iter().map(DeviceType::to_string).collect();
             let got = match places.is_empty() {
-                true => "one whose elements were lost with their device".to_owned(),
+                true => "a tensor whose elements were lost with their device".to_owned(),
                 false => format!("one of {}", places.join(", ")),
             };
             let expected = format_args!("a tensor that {from} can read");
@@ -123,12 +123,12 @@ impl F32SyncManager {
         })
     }
 
-    /// Makes what devices wrote to any of its tensors visible to the host, by a copy only where
-    /// a device has memory of its own. Returns how many tensors had to wait for it.
+    /// Makes device writes to any of its tensors visible to the host. It copies only if a device
+    /// has its own memory. Returns the number of tensors that had to wait.
     ///
     /// # Errors
-    /// Elements were lost with their device; the host is out of memory. All others are
-    /// synchronized nevertheless.
+    /// Fails if elements were lost with their device, or if the host is out of memory. All other
+    /// tensors are synchronized nevertheless.
     pub fn synchronize_all(&self) -> RusTorchResult<usize> {
         let list = self.list();
         let tensors = list.iter().filter_map(WeakStorage::upgrade);

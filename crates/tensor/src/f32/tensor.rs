@@ -1,4 +1,4 @@
-//! Tensors whose elements are `f32` by their type.
+//! Tensors whose type says that they are `f32`.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ use crate::Tensor;
 use crate::dims::IntoShape;
 use crate::error::{RusTorchError, RusTorchResult};
 
-/// A [`Tensor`] of `f32`, known to be one where the program is compiled.
+/// A [`Tensor`] that the compiler knows to be `f32`.
 ///
-/// Its methods are those of [`Tensor`] and compute the same; none converts. Tensors of other
-/// types become one only on purpose:
+/// Its methods compute the same as those of [`Tensor`]; none converts. A tensor of another dtype
+/// becomes one only explicitly:
 ///
 /// ```
 /// use rustorch_ir::DType;
@@ -43,11 +43,13 @@ impl TryFrom<Tensor> for F32Tensor {
             return Ok(Self(tensor));
         }
         let advice = match dtype {
-            DType::F64 => "to_dtype(DType::F32) rounds it on purpose, a Tensor stays f64",
+            DType::F64 => "to_dtype(DType::F32) rounds it explicitly, a Tensor stays f64",
             DType::F16 | DType::BF16 => "to_dtype(DType::F32) widens it without loss",
-            _ => "to_dtype(DType::F32) converts it on purpose",
+            _ => "to_dtype(DType::F32) converts it explicitly",
         };
-        let expected = format_args!("a tensor of f32, for nothing is converted unasked ({advice})");
+        let expected = format_args!(
+            "a tensor of f32, since nothing is converted without being asked ({advice})"
+        );
         Err(OpError::new("F32Tensor", expected, tensor.ty()).into())
     }
 }
@@ -75,7 +77,7 @@ impl F32Tensor {
     /// The elements `data`, in row-major order, as a tensor of `shape`.
     ///
     /// # Errors
-    /// As [`Tensor::from_slice`].
+    /// The same errors as [`Tensor::from_slice`].
     pub fn from_slice(data: &[f32], shape: impl IntoShape) -> RusTorchResult<Self> {
         Tensor::from_slice(data, shape)?.try_into()
     }
@@ -83,7 +85,7 @@ impl F32Tensor {
     /// [`F32Tensor::from_slice`] of a vector, whose memory becomes the tensor's.
     ///
     /// # Errors
-    /// As [`Tensor::from_vec`].
+    /// The same errors as [`Tensor::from_vec`].
     pub fn from_vec(data: Vec<f32>, shape: impl IntoShape) -> RusTorchResult<Self> {
         Tensor::from_vec(data, shape)?.try_into()
     }
@@ -91,7 +93,7 @@ impl F32Tensor {
     /// Zeros.
     ///
     /// # Errors
-    /// A shape that no memory could hold.
+    /// Fails for a shape too large for memory.
     pub fn zeros(shape: impl IntoShape) -> RusTorchResult<Self> {
         Tensor::zeros(shape, DType::F32)?.try_into()
     }
@@ -99,15 +101,15 @@ impl F32Tensor {
     /// Ones.
     ///
     /// # Errors
-    /// A shape that no memory could hold.
+    /// Fails for a shape too large for memory.
     pub fn ones(shape: impl IntoShape) -> RusTorchResult<Self> {
         Tensor::ones(shape, DType::F32)?.try_into()
     }
 
-    /// One number everywhere.
+    /// A tensor of one number everywhere.
     ///
     /// # Errors
-    /// A shape that no memory could hold.
+    /// Fails for a shape too large for memory.
     pub fn full(shape: impl IntoShape, value: f32) -> RusTorchResult<Self> {
         Tensor::full(shape, value, DType::F32)?.try_into()
     }
@@ -115,7 +117,7 @@ impl F32Tensor {
     /// Random numbers, evenly from 0 up to but without 1.
     ///
     /// # Errors
-    /// A shape that no memory could hold.
+    /// Fails for a shape too large for memory.
     pub fn rand(shape: impl IntoShape) -> RusTorchResult<Self> {
         Tensor::rand(shape, DType::F32)?.try_into()
     }
@@ -123,7 +125,7 @@ impl F32Tensor {
     /// Random numbers of the standard normal distribution.
     ///
     /// # Errors
-    /// A shape that no memory could hold.
+    /// Fails for a shape too large for memory.
     pub fn randn(shape: impl IntoShape) -> RusTorchResult<Self> {
         Tensor::randn(shape, DType::F32)?.try_into()
     }
@@ -143,7 +145,7 @@ impl F32Tensor {
         self.0.numel()
     }
 
-    /// Computes the value, if that was not done yet, and returns the tensor.
+    /// Computes the value, unless it is computed already, and returns the tensor.
     ///
     /// # Errors
     /// See [`eval_all`](crate::eval_all).
@@ -163,7 +165,8 @@ impl F32Tensor {
     /// The only element of a tensor of any rank.
     ///
     /// # Errors
-    /// More elements, or none; those of [`eval_all`](crate::eval_all).
+    /// Fails if the tensor has not exactly one element. Also the errors of
+    /// [`eval_all`](crate::eval_all).
     pub fn item(&self) -> RusTorchResult<f32> {
         self.0.to_scalar()
     }
@@ -171,7 +174,7 @@ impl F32Tensor {
     /// The same elements on another device; see [`Tensor::to_device`].
     ///
     /// # Errors
-    /// As [`Tensor::to_device`].
+    /// The same errors as [`Tensor::to_device`].
     pub fn to_device(&self, device: DeviceType) -> RusTorchResult<Self> {
         self.0.to_device(device)?.try_into()
     }
@@ -181,7 +184,7 @@ impl F32Tensor {
         self.0.device()
     }
 
-    /// Where the elements can be used as they are now: asked of their memory.
+    /// The devices that can use the elements as they are now.
     pub fn device_state(&self) -> DeviceState {
         match self.0.storage_in_memory() {
             Some(storage) => DeviceState::of(&storage),
@@ -189,23 +192,23 @@ impl F32Tensor {
         }
     }
 
-    /// Is a gradient wanted? See [`Tensor::requires_grad`].
+    /// Does this tensor require a gradient? See [`Tensor::requires_grad`].
     pub fn requires_grad(&self) -> bool {
         self.0.requires_grad()
     }
 
-    /// Says whether a gradient is wanted, of this handle and what is computed from it; see
+    /// Sets whether this handle, and tensors computed from it, require a gradient; see
     /// [`Tensor::requires_grad_`].
     pub fn requires_grad_(&mut self, requires_grad: bool) -> &mut Self {
         self.0.want_gradient(requires_grad);
         self
     }
 
-    /// Adds the gradients of what this tensor, of one element, was computed from to their
+    /// Adds the gradients of the leaves that this tensor of one element depends on to their
     /// [`F32Tensor::grad`]; see [`Tensor::backward`].
     ///
     /// # Errors
-    /// As [`Tensor::backward`].
+    /// The same errors as [`Tensor::backward`].
     pub fn backward(&self) -> RusTorchResult<()> {
         self.0.backward()
     }
@@ -216,12 +219,12 @@ impl F32Tensor {
         self.0.grad().map(Self)
     }
 
-    /// Takes the gradient away: the next backward pass begins anew.
+    /// Removes the gradient: the next backward pass starts from zero.
     pub fn zero_grad(&self) {
         self.0.zero_grad();
     }
 
-    /// The same value, of which no gradient is wanted.
+    /// The same value, without a gradient.
     pub fn detach(&self) -> Self {
         Self(self.0.detach())
     }

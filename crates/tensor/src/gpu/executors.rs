@@ -1,4 +1,4 @@
-//! Operations bound to one device.
+//! Operations that are bound to one device.
 
 use rustorch_macros::track_calls;
 use rustorch_runtime::{DeviceType, GpuDevice};
@@ -13,8 +13,8 @@ macro_rules! executors {
     ($($(#[$doc:meta])* $name:ident;)*) => {
         $($(#[$doc])*
         ///
-        /// Operands are brought to its device, wherever they were. What it cannot do, or fails at,
-        /// goes down the chain.
+        /// Operands are copied to its device, wherever they were. Failing operations fall back to
+        /// the next device.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub struct $name(DeviceType);
 
@@ -22,7 +22,7 @@ macro_rules! executors {
             /// Bound to `gpu`.
             ///
             /// # Errors
-            /// There is no such device.
+            /// Fails if the device does not exist.
             pub fn new(gpu: GpuDevice) -> RusTorchResult<Self> {
                 let device = gpu.into();
                 DeviceManager::new().require(device)?;
@@ -32,7 +32,7 @@ macro_rules! executors {
             /// Bound to the best graphics processor there is.
             ///
             /// # Errors
-            /// There is none.
+            /// Fails if there is none.
             pub fn best() -> RusTorchResult<Self> {
                 Ok(Self(DeviceManager::new().best_gpu()?.device))
             }
@@ -74,7 +74,7 @@ impl GpuMatrixExecutor {
     /// [`Tensor::matmul`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     pub fn matmul(&self, a: &Tensor, b: &Tensor) -> RusTorchResult<Tensor> {
         self.run([a, b], |[a, b]| a.matmul(&b))
     }
@@ -82,7 +82,7 @@ impl GpuMatrixExecutor {
     /// [`Tensor::mv`] of `[m, k]` and `[k]`: `[m]`.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     pub fn matvec(&self, matrix: &Tensor, vector: &Tensor) -> RusTorchResult<Tensor> {
         self.run([matrix, vector], |[matrix, vector]| matrix.mv(&vector))
     }
@@ -93,7 +93,7 @@ impl GpuBatchMatrixExecutor {
     /// [`Tensor::bmm`] of `[b, m, k]` and `[b, k, n]`: `[b, m, n]`.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     pub fn batch_matmul(&self, a: &Tensor, b: &Tensor) -> RusTorchResult<Tensor> {
         self.run([a, b], |[a, b]| a.bmm(&b))
     }
@@ -104,7 +104,7 @@ impl GpuConvolutionExecutor {
     /// [`Tensor::conv2d`] of an image `[c, h, w]` or a batch of them, without a bias.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     pub fn conv2d(
         &self,
         x: &Tensor,
@@ -117,7 +117,7 @@ impl GpuConvolutionExecutor {
     /// [`Tensor::conv_transpose2d`] without a bias.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     pub fn conv2d_transpose(
         &self,
         x: &Tensor,
@@ -135,7 +135,7 @@ impl GpuPoolingExecutor {
     /// [`Tensor::max_pool2d`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     pub fn max_pool2d(
         &self,
         x: &Tensor,
@@ -148,7 +148,7 @@ impl GpuPoolingExecutor {
     /// [`Tensor::avg_pool2d`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     pub fn avg_pool2d(
         &self,
         x: &Tensor,

@@ -1,10 +1,10 @@
-//! Operations that prefer a GPU, under names of their own.
+//! Operations that prefer a GPU, with their own names.
 //!
 //! Each is the method of [`Tensor`] of the same name without `gpu_`, recorded for the best GPU of
-//! the [`runtime`](crate::runtime()): on large tensors the runtime chooses one by itself, these ask for it
-//! whatever the size. Tensors that were moved to a device, and a thread's
-//! [`set_device`](crate::set_device), go before. What the GPU cannot do, or fails at, goes down the
-//! chain; without one they are the plain methods.
+//! the [`runtime`](crate::runtime()). The runtime itself chooses a GPU only for large tensors;
+//! these functions ask for it at any size. Tensors that were moved to a device, and a thread's
+//! [`set_device`](crate::set_device), take precedence. If the GPU cannot run an operation, or fails
+//! at it, the next device does. Without a GPU they are the plain methods.
 //!
 //! | file | what it holds |
 //! | --- | --- |

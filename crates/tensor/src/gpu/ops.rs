@@ -1,4 +1,4 @@
-//! Traits of tensors whose methods prefer a GPU, and functions that do.
+//! Traits and functions that prefer a GPU.
 
 use rustorch_macros::track_calls;
 
@@ -9,7 +9,7 @@ use crate::nn::{
 };
 use crate::{AttentionOptions, Integer, IntoDims, Tensor};
 
-/// A function of two tensors, element by element.
+/// A binary elementwise function.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ElementwiseOp {
     /// `a + b`
@@ -22,13 +22,13 @@ pub enum ElementwiseOp {
     Div,
     /// `aᵇ`
     Pow,
-    /// The larger one.
+    /// The larger element.
     Maximum,
-    /// The smaller one.
+    /// The smaller element.
     Minimum,
 }
 
-/// What elements are combined to.
+/// A reduction of elements.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ReductionOp {
     /// The sum.
@@ -49,22 +49,22 @@ pub enum ReductionOp {
 
 /// Products of matrices that prefer a GPU.
 pub trait GpuLinearAlgebra {
-    /// [`Tensor::matmul`] of anything that it takes.
+    /// [`Tensor::matmul`] for any operands that it supports.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     fn gpu_matmul(&self, other: &Tensor) -> RusTorchResult<Tensor>;
 
     /// [`Tensor::bmm`] of `[b, m, k]` and `[b, k, n]`: `[b, m, n]`.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     fn gpu_batch_matmul(&self, other: &Tensor) -> RusTorchResult<Tensor>;
 
     /// [`Tensor::mv`] of `[m, k]` and `[k]`: `[m]`.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     fn gpu_matvec(&self, vector: &Tensor) -> RusTorchResult<Tensor>;
 }
 
@@ -83,19 +83,19 @@ impl GpuLinearAlgebra for Tensor {
     }
 }
 
-/// Reductions that prefer a GPU: along one dimension, which goes, or over all.
+/// Reductions that prefer a GPU: along one dimension, which is dropped, or over all.
 #[track_calls]
 pub trait GpuReduction {
-    /// [`gpu_reduce`] to anything.
+    /// [`gpu_reduce`] with any reduction.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     fn gpu_reduce(&self, op: ReductionOp, dim: Option<usize>) -> RusTorchResult<Tensor>;
 
     /// The sum.
     ///
     /// # Errors
-    /// As [`Tensor::sum`].
+    /// The same errors as [`Tensor::sum`].
     fn gpu_sum(&self, dim: Option<usize>) -> RusTorchResult<Tensor> {
         self.gpu_reduce(ReductionOp::Sum, dim)
     }
@@ -103,7 +103,7 @@ pub trait GpuReduction {
     /// The mean.
     ///
     /// # Errors
-    /// As [`Tensor::mean`].
+    /// The same errors as [`Tensor::mean`].
     fn gpu_mean(&self, dim: Option<usize>) -> RusTorchResult<Tensor> {
         self.gpu_reduce(ReductionOp::Mean, dim)
     }
@@ -111,7 +111,7 @@ pub trait GpuReduction {
     /// The largest element.
     ///
     /// # Errors
-    /// As [`Tensor::max`].
+    /// The same errors as [`Tensor::max`].
     fn gpu_max(&self, dim: Option<usize>) -> RusTorchResult<Tensor> {
         self.gpu_reduce(ReductionOp::Max, dim)
     }
@@ -119,7 +119,7 @@ pub trait GpuReduction {
     /// The smallest element.
     ///
     /// # Errors
-    /// As [`Tensor::min`].
+    /// The same errors as [`Tensor::min`].
     fn gpu_min(&self, dim: Option<usize>) -> RusTorchResult<Tensor> {
         self.gpu_reduce(ReductionOp::Min, dim)
     }
@@ -127,7 +127,7 @@ pub trait GpuReduction {
     /// The standard deviation, with Bessel's correction.
     ///
     /// # Errors
-    /// As [`Tensor::std`].
+    /// The same errors as [`Tensor::std`].
     fn gpu_std(&self, dim: Option<usize>) -> RusTorchResult<Tensor> {
         self.gpu_reduce(ReductionOp::Std, dim)
     }
@@ -135,7 +135,7 @@ pub trait GpuReduction {
     /// The variance, with Bessel's correction.
     ///
     /// # Errors
-    /// As [`Tensor::var`].
+    /// The same errors as [`Tensor::var`].
     fn gpu_var(&self, dim: Option<usize>) -> RusTorchResult<Tensor> {
         self.gpu_reduce(ReductionOp::Var, dim)
     }
@@ -162,7 +162,7 @@ pub trait GpuConvolution {
     /// [`Tensor::conv2d`] of an image `[c, h, w]` or a batch of them.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     fn gpu_conv2d(
         &self,
         weight: &Tensor,
@@ -174,7 +174,7 @@ pub trait GpuConvolution {
     /// `[n, o, h', w']`.
     ///
     /// # Errors
-    /// As there; images of different shapes; none.
+    /// The same errors as that method. Also fails for images of different shapes, or an empty list.
     fn gpu_batch_conv2d(
         images: &[&Tensor],
         weight: &Tensor,
@@ -185,7 +185,7 @@ pub trait GpuConvolution {
     /// [`Tensor::conv_transpose2d`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     fn gpu_conv2d_transpose(
         &self,
         weight: &Tensor,
@@ -229,7 +229,7 @@ pub trait GpuPooling {
     /// [`Tensor::max_pool2d`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     fn gpu_max_pool2d(
         &self,
         kernel: [usize; 2],
@@ -239,7 +239,7 @@ pub trait GpuPooling {
     /// [`Tensor::avg_pool2d`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     fn gpu_avg_pool2d(
         &self,
         kernel: [usize; 2],
@@ -266,12 +266,12 @@ impl GpuPooling for Tensor {
     }
 }
 
-/// Functions of elements that prefer a GPU.
+/// Elementwise functions that prefer a GPU.
 pub trait GpuParallelOp {
     /// A function of two tensors that broadcast.
     ///
     /// # Errors
-    /// As the method of [`Tensor`].
+    /// The same errors as the method of [`Tensor`].
     fn gpu_elementwise_op(&self, op: ElementwiseOp, other: &Tensor) -> RusTorchResult<Tensor>;
 }
 
@@ -295,7 +295,7 @@ pub trait GpuBatchParallelOp: GpuConvolution {
     /// [`Tensor::batch_norm`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     fn gpu_batch_norm(
         &self,
         mean: Option<&Tensor>,
@@ -303,10 +303,10 @@ pub trait GpuBatchParallelOp: GpuConvolution {
         options: &BatchNormOptions,
     ) -> RusTorchResult<Tensor>;
 
-    /// [`gpu_attention`] with these queries, for each member of a batch.
+    /// [`gpu_attention`] for each member of a batch, with these queries.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of that method.
     fn gpu_batch_attention(
         &self,
         k: &Tensor,
@@ -336,18 +336,18 @@ impl GpuBatchParallelOp for Tensor {
     }
 }
 
-/// Functions of complex tensors, which go straight to a GPU and never to Core ML.
+/// Functions of complex tensors, which run on a GPU and never on Core ML.
 pub trait ComplexOperations {
     /// The product of complex tensors that broadcast.
     ///
     /// # Errors
-    /// The tensor is not complex; as [`Tensor::mul`].
+    /// Fails if the tensor is not complex. Also the errors of [`Tensor::mul`].
     fn complex_multiply(&self, other: &Tensor) -> RusTorchResult<Tensor>;
 
     /// The conjugate of each element.
     ///
     /// # Errors
-    /// The tensor is not complex.
+    /// Fails if the tensor is not complex.
     fn complex_conjugate(&self) -> RusTorchResult<Tensor>;
 }
 
@@ -374,7 +374,7 @@ macro_rules! elementwise {
         $(#[doc = concat!("[`ElementwiseOp::", stringify!($op), "`] of tensors that broadcast, on a GPU if there is one.")]
         ///
         /// # Errors
-        /// As the method of [`Tensor`].
+        /// The same errors as the method of [`Tensor`].
         #[track_calls]
         pub fn $name(a: &Tensor, b: &Tensor) -> RusTorchResult<Tensor> {
             a.gpu_elementwise_op(ElementwiseOp::$op, b)
@@ -392,7 +392,7 @@ elementwise! {
 /// [`Tensor::relu`], on a GPU if there is one.
 ///
 /// # Errors
-/// As there.
+/// The errors of that method.
 #[track_calls]
 pub fn gpu_relu(x: &Tensor) -> RusTorchResult<Tensor> {
     prefer_gpu(|| x.relu())
@@ -401,7 +401,7 @@ pub fn gpu_relu(x: &Tensor) -> RusTorchResult<Tensor> {
 /// [`Tensor::gelu`], on a GPU if there is one.
 ///
 /// # Errors
-/// As there.
+/// The errors of that method.
 #[track_calls]
 pub fn gpu_gelu(x: &Tensor) -> RusTorchResult<Tensor> {
     prefer_gpu(|| x.gelu())
@@ -410,16 +410,16 @@ pub fn gpu_gelu(x: &Tensor) -> RusTorchResult<Tensor> {
 /// [`Tensor::softmax`], on a GPU if there is one.
 ///
 /// # Errors
-/// As there.
+/// The errors of that method.
 #[track_calls]
 pub fn gpu_softmax(x: &Tensor, dim: isize) -> RusTorchResult<Tensor> {
     prefer_gpu(|| x.softmax(dim))
 }
 
-/// A reduction along one dimension, which goes, or over all, on a GPU if there is one.
+/// A reduction along one dimension, which is dropped, or over all, on a GPU if there is one.
 ///
 /// # Errors
-/// As the method of [`Tensor`].
+/// The same errors as the method of [`Tensor`].
 #[track_calls]
 pub fn gpu_reduce(x: &Tensor, op: ReductionOp, dim: Option<usize>) -> RusTorchResult<Tensor> {
     x.gpu_reduce(op, dim)
@@ -428,7 +428,7 @@ pub fn gpu_reduce(x: &Tensor, op: ReductionOp, dim: Option<usize>) -> RusTorchRe
 /// [`Tensor::scaled_dot_product_attention`], on a GPU if there is one.
 ///
 /// # Errors
-/// As there.
+/// The errors of that method.
 #[track_calls]
 pub fn gpu_attention(
     q: &Tensor,

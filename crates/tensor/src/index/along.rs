@@ -1,4 +1,4 @@
-//! Indices listed along one dimension, and places counted through all of a tensor.
+//! Indices along one dimension, and flat indices of all elements.
 
 use rustorch_ir::ops::ScatterMode;
 use rustorch_ir::{DType, OpError};
@@ -13,11 +13,11 @@ use crate::promote::{AsOperand, Number};
 #[track_calls]
 impl Tensor {
     /// A copy with `alpha · source[i]` added at `index[i]` of `dim`, for each `i`. `index` is `i64`
-    /// or `i32`, `[n]` or one of rank 0; `source` has this dtype, and this shape but for `n`
-    /// indices of `dim`.
+    /// or `i32`, `[n]` or of rank 0. `source` has this dtype, and this shape except for `n` indices
+    /// of `dim`.
     ///
     /// # Errors
-    /// Operands other than these; when computed, an index outside `dim`.
+    /// Fails for unsupported operands. Evaluation fails for an index outside `dim`.
     pub fn index_add(
         &self,
         dim: impl Integer,
@@ -33,11 +33,11 @@ impl Tensor {
         self.indexed(NAME, dim.to_isize(), index, &scaled, ScatterMode::Add)
     }
 
-    /// A copy with `source[i]` at `index[i]` of `dim`, for each `i`. Operands as those of
-    /// [`Tensor::index_add`]; of several at one place the last counts.
+    /// A copy with `source[i]` at `index[i]` of `dim`, for each `i`. Operands are as for
+    /// [`Tensor::index_add`]; the last of several writes to one index counts.
     ///
     /// # Errors
-    /// As [`Tensor::index_add`].
+    /// The same errors as [`Tensor::index_add`].
     pub fn index_copy(
         &self,
         dim: impl Integer,
@@ -53,12 +53,12 @@ impl Tensor {
         )
     }
 
-    /// A copy with one value, a number or a tensor of rank 0, at the indices of `dim` that `index`
-    /// lists; negative ones count from the end.
+    /// A copy with one value at the indices of `dim` in `index`; negative ones count from the end.
+    /// The value is a number or a tensor of rank 0.
     ///
     /// # Errors
-    /// An index that is not `i64` or `i32`, `[n]` or of rank 0; a value of a higher rank; when
-    /// computed, an index outside `dim`.
+    /// Fails for an index that is not `i64` or `i32`, or has more than one dimension. Also fails
+    /// for a value with dimensions. Evaluation fails for an index outside `dim`.
     pub fn index_fill(
         &self,
         dim: impl Integer,
@@ -106,11 +106,11 @@ impl Tensor {
             .reshape(self.shape())
     }
 
-    /// The elements at places counted in row-major order, in the index's shape; negative ones
+    /// The elements at flat indices in row-major order, in the shape of the index; negative ones
     /// count from the end.
     ///
     /// # Errors
-    /// An index that is not `i64` or `i32`; when computed, one outside.
+    /// Fails for an index that is not `i64` or `i32`. Evaluation fails for an index out of range.
     pub fn take(&self, index: &Self) -> RusTorchResult<Self> {
         const NAME: &str = "take";
         let places = index.wrapped(NAME, self.numel())?.ravel()?;
@@ -119,12 +119,12 @@ impl Tensor {
             .reshape(index.shape())
     }
 
-    /// A copy with the elements of `source`, of this dtype and as many as the index has, at places
-    /// counted in row-major order, or added there (`accumulate`); negative ones count from the
-    /// end. Of several put at one place the last counts.
+    /// A copy with the elements of `source` at flat indices in row-major order, or added there
+    /// (`accumulate`). `source` has this dtype and as many elements as the index; negative ones
+    /// count from the end. If an index occurs several times, the last element counts.
     ///
     /// # Errors
-    /// Operands other than these; when computed, an index outside.
+    /// Fails for unsupported operands. Evaluation fails for an index out of range.
     pub fn put(&self, index: &Self, source: &Self, accumulate: bool) -> RusTorchResult<Self> {
         const NAME: &str = "put";
         let fits = source.dtype() == self.dtype() && source.numel() == index.numel();
@@ -143,13 +143,13 @@ impl Tensor {
             .reshape(self.shape())
     }
 
-    /// [`Tensor::gather`] of a tensor and an index that broadcast but for `dim`, such as what
-    /// `argmax` or `argsort` give; of all elements in row-major order without one (`None`).
+    /// [`Tensor::gather`] whose operands broadcast except in `dim`, for results of `argmax` or
+    /// `argsort`. Without a dimension (`None`), indices count all elements in row-major order.
     /// Negative indices count from the end.
     ///
     /// # Errors
-    /// An index that is not `i64` or `i32`; other ranks; shapes that do not broadcast; when
-    /// computed, an index outside `dim`.
+    /// Fails for an index that is not `i64` or `i32`, unsupported ranks, or shapes that do not
+    /// broadcast. Evaluation fails for an index outside `dim`.
     pub fn take_along_dim(&self, index: &Self, dim: impl OptionalDim) -> RusTorchResult<Self> {
         const NAME: &str = "take_along_dim";
         let Some(dim) = dim.to_dim() else {
@@ -174,13 +174,13 @@ impl Tensor {
         whole(self)?.gathered(NAME, dim, &whole(&wrapped)?)
     }
 
-    /// 1 at the index along a new last dimension of `classes` that each element is, 0 elsewhere:
-    /// `i64`. Without a number of classes (`None`) the largest element says it, which is computed
-    /// there and then.
+    /// One-hot vectors, `i64`: 1 at the index that each element is, along a new last dimension of
+    /// `classes`, else 0. Without a number of classes (`None`), the largest element gives it, which
+    /// is computed at once.
     ///
     /// # Errors
-    /// A dtype other than `i64` and `i32`; nothing to take a largest element of; when computed, an
-    /// element that is no class.
+    /// Fails for a dtype other than `i64` and `i32`, or for an empty tensor without a number of
+    /// classes. Evaluation fails for an element that is no class.
     pub fn one_hot(&self, classes: impl Into<Option<usize>>) -> RusTorchResult<Self> {
         const NAME: &str = "one_hot";
         let legal = matches!(self.dtype(), DType::I64 | DType::I32);

@@ -1,4 +1,4 @@
-//! `x[…]`: views first, then what index tensors choose of them.
+//! `x[…]`: views first, then selections by index tensors.
 
 use rustorch_ir::ops::{Gather, ScatterMode, Where};
 use rustorch_ir::{DType, OpError, Shape, broadcast_shapes};
@@ -39,7 +39,8 @@ impl Step {
             }
             Self::SelectAt { dim, index } => {
                 let index = index.wrapped(name, x.shape()[*dim])?.reshape([1])?;
-                x.picked(name, *dim, &index)?.squeeze(*dim as isize)
+                let picked = x.picked(name, *dim, &index)?.squeeze(*dim as isize)?;
+                Ok(picked.in_place_of_view(x))
             }
             &Self::Slice {
                 dim,
@@ -81,7 +82,7 @@ impl Choice {
         self.index.dtype() == DType::Bool
     }
 
-    /// How many dimensions it chooses of.
+    /// Number of dimensions that it chooses from.
     fn dims(&self) -> usize {
         if self.is_mask() { self.index.rank() } else { 1 }
     }
@@ -97,7 +98,7 @@ impl Choice {
     }
 }
 
-/// Where `x[…]` lies: steps to a part of `x`, and what is chosen of that.
+/// The place of `x[…]`: steps to a part of `x`, and the choice within it.
 struct Located {
     /// Each step with the tensor that it is made in.
     steps: Vec<(Step, Tensor)>,
@@ -171,7 +172,7 @@ impl Located {
         Ok(())
     }
 
-    /// A new dimension of size 1 of which index 0 is chosen, if `kept`.
+    /// A new dimension of size 1 with index 0 chosen, if `kept`.
     fn new_choice(
         &mut self,
         name: &'static str,
@@ -214,7 +215,7 @@ impl Located {
     }
 }
 
-/// How many dimensions an index uses up.
+/// Number of dimensions that an index uses up.
 fn dims_of(index: &Index) -> usize {
     match index {
         Index::At(_) | Index::Slice { .. } => 1,
@@ -233,15 +234,15 @@ fn positive(name: &'static str, step: isize) -> RusTorchResult<usize> {
         .ok_or_else(refused)?)
 }
 
-/// What is chosen of a part, with the dimensions that are chosen of made one.
+/// The chosen part, with the chosen dimensions merged.
 struct Chosen {
     /// The order of the part's dimensions in which those are neighbours.
     order: Vec<isize>,
     /// The part in this order.
     ordered: Tensor,
-    /// It with those dimensions as one.
+    /// `ordered` with the chosen dimensions merged into one.
     flat: Tensor,
-    /// Which one that is.
+    /// The index of the dimension.
     dim: usize,
     /// The places along it, `i64`.
     places: Tensor,
@@ -276,7 +277,7 @@ impl Chosen {
         })
     }
 
-    /// The shape of what is chosen.
+    /// The shape of the chosen elements.
     fn shape(&self) -> Shape {
         let sizes = self.flat.shape();
         let (before, behind) = (&sizes[..self.dim], &sizes[self.dim + 1..]);
@@ -303,8 +304,8 @@ impl Chosen {
     }
 }
 
-/// The places that all choices together mean, counted through their dimensions in row-major
-/// order, in the shape that they broadcast to.
+/// The places of all choices together, counted through their dimensions in row-major order, in their broadcast
+/// shape.
 fn linear(name: &'static str, part: &Tensor, choices: &[Choice]) -> RusTorchResult<Tensor> {
     let size = |choice: &Choice| -> usize {
         part.shape()[choice.dim..choice.dim + choice.dims()]
@@ -368,15 +369,17 @@ impl Tensor {
     /// # }
     /// ```
     ///
-    /// Numbers, ranges and new axes make views. Index tensors broadcast to one shape, whose
-    /// dimensions come where those that are indexed were, if they are neighbours, else first.
-    /// A tensor of rank 0 counts as a number. Masks are computed and read there and then, for the
-    /// result's shape follows from them.
+    /// Numbers, ranges and new axes make views. Index tensors broadcast to one shape. Adjacent indexed
+    /// dimensions stay in place; otherwise they move first, as in NumPy. A tensor of rank 0 counts as
+    /// a number. Index tensors give a copy, although PyTorch may return a view. Writing to it is an
+    /// error while this tensor has a handle. The shape depends on the masks, so they are computed and
+    /// read at once.
     ///
     /// # Errors
-    /// Too many indices; a number outside of its dimension; a step below 1; a mask of another
-    /// shape than the dimensions it stands for; index tensors of another dtype, or that do not
-    /// broadcast; when computed, an index outside of its dimension.
+    /// Fails for too many indices, a number outside its dimension, or a step below 1. Also fails
+    /// for a mask whose shape differs from its dimensions. Also fails for index tensors of an
+    /// unsupported dtype, or that do not broadcast. Evaluation fails for an index outside its
+    /// dimension.
     ///
     /// [`Ellipsis`]: crate::Ellipsis
     pub fn index(&self, indices: impl Indices) -> RusTorchResult<Self> {
@@ -390,10 +393,11 @@ impl Tensor {
 
     /// A copy in which `x[i, j, …] = value`, or `+= value` (`accumulate`), with indices as those of
     /// [`Tensor::index`]. The value, a number or a tensor, is broadcast and converted to this
-    /// dtype. Where indices name a place several times, the last element counts, or all are added.
+    /// dtype. If an element is indexed several times, the last value counts, or all are added.
     ///
     /// # Errors
-    /// As [`Tensor::index`]; a value that does not broadcast to what is indexed.
+    /// The same errors as [`Tensor::index`]. Also fails for a value that does not broadcast to the
+    /// indexed elements.
     pub fn index_put(
         &self,
         indices: impl Indices,
@@ -427,7 +431,7 @@ impl Tensor {
     /// value`.
     ///
     /// # Errors
-    /// As [`Tensor::index_put`] and [`Tensor::copy_`].
+    /// The same errors as [`Tensor::index_put`] and [`Tensor::copy_`].
     pub fn index_put_(
         &mut self,
         indices: impl Indices,

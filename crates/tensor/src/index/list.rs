@@ -1,4 +1,4 @@
-//! What stands between the brackets of `x[…]`.
+//! The contents of the brackets in `x[…]`.
 
 use std::convert::Infallible;
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
@@ -6,11 +6,11 @@ use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToIncl
 use crate::Tensor;
 use crate::dims::OptionalDim;
 
-/// All dimensions that no other index is about: Python's `...`.
+/// All dimensions without an index of their own: Python's `...`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ellipsis;
 
-/// A new dimension of size 1: Python's `None`, which may be written, too.
+/// A new dimension of size 1: Python's `None`, which works as well.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewAxis;
 
@@ -23,7 +23,7 @@ pub enum Index {
     Slice {
         /// The first one; negative ones count from the end.
         start: Option<isize>,
-        /// Where it ends; negative ones count from the end.
+        /// The end of the range; negative ones count from the end.
         end: Option<isize>,
         /// The distance between them, at least 1.
         step: isize,
@@ -34,8 +34,8 @@ pub enum Index {
     NewAxis,
     /// A new dimension of size 1, or 0 for `false`.
     Bool(bool),
-    /// A mask of as many dimensions as it has (`bool`, or `u8`, as in older PyTorch), or indices
-    /// of one (`i64` or `i32`), negative ones counted from the end.
+    /// A mask of as many dimensions as it has, or indices of one dimension. Masks are `bool`, or `u8` as in older
+    /// PyTorch. Indices are `i64` or `i32`. Negative indices count from the end.
     Tensor(Tensor),
 }
 
@@ -103,8 +103,7 @@ index_from! {
     RangeFull: |_| Self::slice(None, None, 1);
 }
 
-/// Integers, and ranges of them. What `isize` does not hold becomes an index that no dimension
-/// has.
+/// Integers, and ranges of them. Numbers beyond `isize` become an index that never exists.
 macro_rules! index_from_ints {
     ($($int:ty),*) => {
         $(index_from! {

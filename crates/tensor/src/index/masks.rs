@@ -1,4 +1,4 @@
-//! Elements chosen by masks, and the places of those that are not 0.
+//! Elements selected by masks, and indices of nonzero elements.
 
 use rustorch_ir::ops::Where;
 use rustorch_ir::{DType, broadcast_shapes};
@@ -18,20 +18,19 @@ impl Tensor {
         Ok(places.map(|(place, _)| place as i64).collect())
     }
 
-    /// The indices of all elements that are not 0, `i64` `[n, rank]`, in row-major order. The
-    /// elements are computed there and then, and read by the host, for the shape follows from
-    /// them.
+    /// The indices of all nonzero elements, `i64` `[n, rank]`, in row-major order. The shape
+    /// depends on the elements, so they are computed at once and read by the host.
     ///
     /// # Errors
-    /// A block format; those of evaluation.
+    /// Fails for a block format, or if evaluation fails.
     pub fn nonzero(&self) -> RusTorchResult<Self> {
         self.set_indices("nonzero")
     }
 
-    /// [`Tensor::nonzero`] by NumPy's name.
+    /// NumPy's name of [`Tensor::nonzero`].
     ///
     /// # Errors
-    /// As [`Tensor::nonzero`].
+    /// The same errors as [`Tensor::nonzero`].
     pub fn argwhere(&self) -> RusTorchResult<Self> {
         self.set_indices("argwhere")
     }
@@ -49,10 +48,10 @@ impl Tensor {
         Self::from_vec(indices, [places.len(), self.rank()])
     }
 
-    /// The first `size` rows of [`Tensor::nonzero`]; rows that there are not are `fill`.
+    /// The first `size` rows of [`Tensor::nonzero`]; missing rows are `fill`.
     ///
     /// # Errors
-    /// As [`Tensor::nonzero`].
+    /// The same errors as [`Tensor::nonzero`].
     pub fn nonzero_static(&self, size: usize, fill: i64) -> RusTorchResult<Self> {
         const NAME: &str = "nonzero_static";
         let indices = self.set_indices(NAME)?;
@@ -61,12 +60,12 @@ impl Tensor {
         Self::cat(&[&kept, &rest], 0)
     }
 
-    /// Indices of a tensor of `shape`, one `i64` tensor for each dimension, of places counted in
-    /// row-major order, integers of any shape. Places are not looked at: behind the end, the first
-    /// dimension's index is too large.
+    /// Indices of a tensor of `shape`, one `i64` tensor for each dimension, from flat indices in
+    /// row-major order. The flat indices are integers of any shape. They are not checked: beyond
+    /// the end, the first dimension's index is too large.
     ///
     /// # Errors
-    /// Another dtype; a shape without elements.
+    /// Fails for an unsupported dtype, or a shape without elements.
     pub fn unravel_index(&self, shape: impl IntoShape) -> RusTorchResult<Vec<Self>> {
         const NAME: &str = "unravel_index";
         let shape = &shape.into_shape()[..];
@@ -96,11 +95,11 @@ impl Tensor {
         Ok(indices)
     }
 
-    /// [`Tensor::nonzero`] as one vector for each dimension, which together are an index: PyTorch's
-    /// `as_tuple`. A tensor of rank 0 counts as `[1]`.
+    /// [`Tensor::nonzero`] as one vector for each dimension: PyTorch's `as_tuple`. A tensor of rank
+    /// 0 counts as `[1]`.
     ///
     /// # Errors
-    /// As [`Tensor::nonzero`].
+    /// The same errors as [`Tensor::nonzero`].
     pub fn nonzero_tuple(&self) -> RusTorchResult<Vec<Self>> {
         let columns = self
             .atleast_1d()?
@@ -110,11 +109,11 @@ impl Tensor {
         columns.unbind(0)
     }
 
-    /// The elements where `mask`, a `bool` tensor, is true, as a vector; both broadcast. The mask
-    /// is computed there and then.
+    /// A vector of the elements for which `mask`, a `bool` tensor, is true; both broadcast. The
+    /// mask is computed at once.
     ///
     /// # Errors
-    /// Another mask; shapes that do not broadcast; those of evaluation.
+    /// Fails for an unsupported mask, for shapes that do not broadcast, or if evaluation fails.
     pub fn masked_select(&self, mask: &Self) -> RusTorchResult<Self> {
         const NAME: &str = "masked_select";
         require(NAME, mask.dtype() == DType::Bool, "a bool mask", mask.ty())?;
@@ -125,12 +124,13 @@ impl Tensor {
         self.expand(&shape)?.ravel()?.picked(NAME, 0, &places)
     }
 
-    /// A copy with the elements of `source`, of this dtype, one after the other where `mask`, a
-    /// `bool` tensor, is true; both broadcast. A source smaller than this tensor is compared with
-    /// the mask, which is computed for it there and then.
+    /// A copy with the elements of `source`, one after the other, where `mask`, a `bool` tensor, is true.
+    /// `source` has this dtype; both broadcast. If the source is smaller than this tensor, the mask is
+    /// computed at once to compare their sizes.
     ///
     /// # Errors
-    /// A mask or source other than these; fewer elements in the source than true ones in the mask.
+    /// Fails for an unsupported mask or source. Also fails if the source has fewer elements than
+    /// the mask has true ones.
     pub fn masked_scatter(&self, mask: &Self, source: &Self) -> RusTorchResult<Self> {
         const NAME: &str = "masked_scatter";
         require(NAME, mask.dtype() == DType::Bool, "a bool mask", mask.ty())?;

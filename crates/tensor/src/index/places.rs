@@ -1,4 +1,4 @@
-//! Copies with something else in a part of the tensor.
+//! Copies with a part replaced.
 
 use rustorch_ir::DType;
 use rustorch_ir::ops::{ScatterMode, Where};
@@ -11,10 +11,11 @@ use crate::parts::clip;
 
 #[track_calls]
 impl Tensor {
-    /// A copy with `source`, converted to this dtype, at `index` of `dim`, which it does not have.
+    /// A copy with `source`, converted to this dtype, at `index` of `dim`. `source` lacks that
+    /// dimension.
     ///
     /// # Errors
-    /// There is no such dimension or index; another source.
+    /// Fails if the dimension or index does not exist, or for an unsupported source.
     pub fn select_scatter(
         &self,
         source: &Self,
@@ -30,11 +31,11 @@ impl Tensor {
         self.with_range(&source.unsqueeze(dim as isize)?, dim, at)
     }
 
-    /// A copy with `source`, converted to this dtype and of the shape of [`Tensor::slice`] with the
-    /// same arguments, in that slice.
+    /// A copy with `source` in that slice, converted to this dtype. `source` has the shape of [`Tensor::slice`]
+    /// with the same arguments.
     ///
     /// # Errors
-    /// There is no such dimension; `step` is 0; another source.
+    /// Fails if the dimension does not exist, if `step` is 0, or for an unsupported source.
     pub fn slice_scatter(
         &self,
         source: &Self,
@@ -66,7 +67,7 @@ impl Tensor {
         Self::apply(NAME, Where, &[&mask, &spread, self])
     }
 
-    /// What is put into a place of this shape, in this dtype.
+    /// The value for a place of this shape, in this dtype.
     pub(crate) fn source(
         &self,
         name: &'static str,
@@ -99,12 +100,12 @@ impl Tensor {
         }
     }
 
-    /// A copy, in row-major order, with `source`, converted to this dtype and of shape `size`, where
-    /// [`Tensor::as_strided`] of that copy with the same arguments shows it.
+    /// A row-major copy in which [`Tensor::as_strided`] with the same arguments shows `source`.
+    /// `source` has the shape `size` and is converted to this dtype.
     ///
     /// # Errors
-    /// As [`Tensor::as_strided`]; a stride of 0, where one place is written several times; another
-    /// source.
+    /// The same errors as [`Tensor::as_strided`]. Also fails for an unsupported source, or for a
+    /// stride of 0, which would write an element several times.
     pub fn as_strided_scatter(
         &self,
         source: &Self,

@@ -1,4 +1,4 @@
-//! Sums of products by names of dimensions.
+//! Einstein summation.
 
 use std::collections::BTreeMap;
 
@@ -29,16 +29,17 @@ type Sizes = BTreeMap<Label, usize>;
 
 #[track_calls]
 impl Tensor {
-    /// The sum of products of elements that an equation such as `"bij,bjk->bik"` names: letters are
-    /// dimensions, `...` those that broadcast; what is on the left alone is summed over. Without `->`
-    /// the result has the letters that occur once, in alphabetic order, behind `...`.
+    /// The sum of products that an equation such as `"bij,bjk->bik"` describes. Letters name
+    /// dimensions, and `...` stands for broadcast dimensions. Letters that occur only on the left
+    /// are summed over. Without `->`, the result has the letters that occur once, in alphabetic
+    /// order, after `...`.
     ///
-    /// Pairs of operands are contracted in the order that takes the fewest multiplications, of up to
-    /// six operands; of more, always the pair among the first sixteen that takes the fewest next.
+    /// Up to six operands are contracted in the order with the fewest multiplications. With more,
+    /// each step contracts the cheapest pair among the first sixteen.
     ///
     /// # Errors
-    /// An equation that is not one, or does not fit the operands; sizes of one name that differ; dtypes
-    /// that differ.
+    /// Fails for an invalid equation, or for one that does not fit the operands. Also fails if one
+    /// letter has different sizes, or if dtypes differ.
     pub fn einsum(equation: &str, operands: &[&Self]) -> RusTorchResult<Self> {
         let (inputs, output) = parse(equation, operands)?;
         let mut sizes = Sizes::new();
@@ -104,7 +105,7 @@ fn parse(equation: &str, operands: &[&Tensor]) -> RusTorchResult<(Vec<Vec<Label>
             let is_known = |label: &Label| inputs.iter().flatten().any(|l| l == label);
             let once = (1..output.len()).all(|i| !output[..i].contains(&output[i]));
             if !once || !output.iter().all(is_known) {
-                return Err(wrong("names of the operands, each once, behind ->").into());
+                return Err(wrong("names of the operands, each once, after ->").into());
             }
             output
         }
@@ -157,7 +158,7 @@ fn repeated(labels: &[Label]) -> Option<(usize, usize)> {
         .find_map(|j| (labels[..j].iter().position(|l| *l == labels[j])).map(|i| (i, j)))
 }
 
-/// How often each name is used, by operands and the result.
+/// Number of uses of each name, by operands and the result.
 #[derive(Default)]
 struct Uses(BTreeMap<Label, usize>);
 

@@ -11,23 +11,24 @@ use super::{adjoint, batch, sizes};
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 
-/// The lower triangular `L` of `A = L·Lᴴ`, positive definite, of which only the lower triangle is
-/// read; or the upper triangular `U` of `A = Uᴴ·U`, of which only the upper one is.
+/// The lower triangular `L` of a positive definite `A = L·Lᴴ`, or with `upper` the upper triangular
+/// `U` of `A = Uᴴ·U`. Only that triangle of `A` is read.
 ///
 /// # Errors
-/// Other than square matrices of floats or complex numbers; when computed, a matrix that is not
-/// positive definite.
+/// Fails for operands other than square matrices of floats or complex numbers. Evaluation fails for
+/// a matrix that is not positive definite.
 #[track_calls(linalg)]
 pub fn cholesky(a: &Tensor, upper: bool) -> RusTorchResult<Tensor> {
     let (factor, _) = cholesky_of("linalg.cholesky", a, upper, true)?;
     Ok(factor)
 }
 
-/// [`cholesky`], and 0 or the order of the first leading minor that is not positive, `i32`, for each
-/// matrix. With `check_errors` that is an error, else the factor of such a matrix is of no use.
+/// [`cholesky`] with a status for each matrix, `i32`: 0, or the order of the first leading minor
+/// that is not positive. With `check_errors` such a matrix is an error; otherwise its factor is
+/// meaningless.
 ///
 /// # Errors
-/// As [`cholesky`].
+/// The same errors as [`cholesky`].
 #[track_calls(linalg)]
 pub fn cholesky_ex(
     a: &Tensor,
@@ -50,7 +51,7 @@ fn cholesky_of(
     Ok((turned(factor)?, info))
 }
 
-/// Which part of `Q·R` is wanted.
+/// The requested part of `Q·R`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum QrMode {
     /// `Q` `[…, m, k]` and `R` `[…, k, n]`, `k` being the smaller size.
@@ -65,7 +66,7 @@ pub enum QrMode {
 /// `A = Q·R` with orthonormal columns and an upper triangle, of matrices `[…, m, n]`.
 ///
 /// # Errors
-/// Other than matrices of floats or complex numbers.
+/// Fails for operands other than matrices of floats or complex numbers.
 #[track_calls(linalg)]
 pub fn qr(a: &Tensor, mode: QrMode) -> RusTorchResult<(Tensor, Tensor)> {
     let complete = mode == QrMode::Complete;
@@ -76,11 +77,12 @@ pub fn qr(a: &Tensor, mode: QrMode) -> RusTorchResult<(Tensor, Tensor)> {
     }
 }
 
-/// `A = U·diag(S)·Vh` of matrices `[…, m, n]`: orthonormal columns, real values, largest first,
-/// orthonormal rows. As many vectors as values, or whole bases (`full_matrices`).
+/// `A = U·diag(S)·Vh` of matrices `[…, m, n]`: orthonormal columns, real values, largest first, orthonormal
+/// rows. One vector for each singular value, or complete bases (`full_matrices`).
 ///
 /// # Errors
-/// Other than matrices of floats or complex numbers; when computed, elements that are not finite.
+/// Fails for operands other than matrices of floats or complex numbers. Evaluation fails for
+/// elements that are not finite.
 #[track_calls(linalg)]
 pub fn svd(a: &Tensor, full_matrices: bool) -> RusTorchResult<(Tensor, Tensor, Tensor)> {
     let vectors = match full_matrices {
@@ -94,7 +96,7 @@ pub fn svd(a: &Tensor, full_matrices: bool) -> RusTorchResult<(Tensor, Tensor, T
 /// The singular values of matrices, largest first, `[…, k]`.
 ///
 /// # Errors
-/// As [`svd`].
+/// The same errors as [`svd`].
 #[track_calls(linalg)]
 pub fn svdvals(a: &Tensor) -> RusTorchResult<Tensor> {
     singular_values("linalg.svdvals", a)
@@ -105,12 +107,12 @@ pub(super) fn singular_values(name: &'static str, a: &Tensor) -> RusTorchResult<
     Tensor::apply(name, Svd { vectors }, &[a])
 }
 
-/// Real eigenvalues, smallest first, and orthonormal eigenvectors, as columns, of Hermitian matrices,
-/// of which only the lower, or upper, triangle is read.
+/// Real eigenvalues, smallest first, and orthonormal eigenvectors, as columns, of Hermitian matrices. Only the
+/// lower, or upper, triangle is read.
 ///
 /// # Errors
-/// Other than square matrices of floats or complex numbers; when computed, elements that are not
-/// finite.
+/// Fails for operands other than square matrices of floats or complex numbers. Evaluation fails for
+/// elements that are not finite.
 #[track_calls(linalg)]
 pub fn eigh(a: &Tensor, upper: bool) -> RusTorchResult<(Tensor, Tensor)> {
     const NAME: &str = "linalg.eigh";
@@ -122,7 +124,7 @@ pub fn eigh(a: &Tensor, upper: bool) -> RusTorchResult<(Tensor, Tensor)> {
 /// The eigenvalues of [`eigh`].
 ///
 /// # Errors
-/// As [`eigh`].
+/// The same errors as [`eigh`].
 #[track_calls(linalg)]
 pub fn eigvalsh(a: &Tensor, upper: bool) -> RusTorchResult<Tensor> {
     hermitian_values("linalg.eigvalsh", a, upper)
@@ -143,11 +145,11 @@ fn lower(name: &'static str, a: &Tensor, upper: bool) -> RusTorchResult<Tensor> 
     if upper { adjoint(a) } else { Ok(a.clone()) }
 }
 
-/// Complex eigenvalues, by their real, then their imaginary part, and eigenvectors of length 1, as
+/// Complex eigenvalues, ordered by real, then imaginary part, and eigenvectors of length 1 as
 /// columns, of any square matrices.
 ///
 /// # Errors
-/// As [`eigh`].
+/// The same errors as [`eigh`].
 #[track_calls(linalg)]
 pub fn eig(a: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
     let [values, vectors] = Tensor::apply_all("linalg.eig", Eig { vectors: true }, &[a])?;
@@ -157,20 +159,20 @@ pub fn eig(a: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
 /// The eigenvalues of [`eig`].
 ///
 /// # Errors
-/// As [`eig`].
+/// The same errors as [`eig`].
 #[track_calls(linalg)]
 pub fn eigvals(a: &Tensor) -> RusTorchResult<Tensor> {
     Tensor::apply("linalg.eigvals", Eig { vectors: false }, &[a])
 }
 
-/// `P·A·Pᵀ = L·D·Lᵀ` of symmetric matrices `[…, n, n]`, or `L·D·Lᴴ` of Hermitian ones, of which only
-/// the lower triangle is read: `L`, but for its diagonal of 1, and `D`, of blocks of 1 × 1 and 2 × 2, in
-/// one `[…, n, n]`, and the pivots, `i32` `[…, n]`, as LAPACK's `sytrf` gives them: the row, from 1,
-/// that each row was exchanged with, and for both rows of a block the negative of that which the
-/// second was.
+/// `P·A·Pᵀ = L·D·Lᵀ` of symmetric matrices `[…, n, n]`, or `L·D·Lᴴ` of Hermitian ones. Only the lower triangle
+/// is read. `L` without its unit diagonal and `D`, with blocks of 1 × 1 and 2 × 2, share one `[…, n, n]`. The
+/// pivots are `i32` `[…, n]`, as LAPACK's `sytrf` has them: each is the 1-based row that its row was exchanged
+/// with. For a block of 2 × 2, both pivots are the negative of the second row's.
 ///
 /// # Errors
-/// Other than square matrices of floats or complex numbers; when computed, a block of 0.
+/// Fails for operands other than square matrices of floats or complex numbers. Evaluation fails for
+/// a zero block in `D`.
 #[track_calls(linalg)]
 pub fn ldl_factor(a: &Tensor, hermitian: bool) -> RusTorchResult<(Tensor, Tensor)> {
     let check = true;
@@ -179,11 +181,11 @@ pub fn ldl_factor(a: &Tensor, hermitian: bool) -> RusTorchResult<(Tensor, Tensor
     Ok((factors, pivots))
 }
 
-/// [`ldl_factor`], and 0 or which block, from 1, is 0, `i32`, for each matrix, which is an error only
-/// with `check_errors`.
+/// [`ldl_factor`] with a status for each matrix, `i32`: 0, or the 1-based index of a zero block. A
+/// status other than 0 is an error only with `check_errors`.
 ///
 /// # Errors
-/// As [`ldl_factor`].
+/// The same errors as [`ldl_factor`].
 #[track_calls(linalg)]
 pub fn ldl_factor_ex(
     a: &Tensor,
@@ -196,22 +198,23 @@ pub fn ldl_factor_ex(
     Ok((factors, pivots, info))
 }
 
-/// `P·A = L·U` of matrices `[…, m, n]`: `L`, but for its diagonal of 1, and `U` in one `[…, m, n]`,
-/// and the row, from 1, that each row was exchanged with, `i32` `[…, k]`.
+/// `P·A = L·U` of matrices `[…, m, n]`: `L` without its unit diagonal, and `U`, in one `[…, m, n]`.
+/// The pivots are the 1-based rows that each row was exchanged with, `i32` `[…, k]`.
 ///
 /// # Errors
-/// Other than matrices of floats or complex numbers; when computed, a pivot of 0.
+/// Fails for operands other than matrices of floats or complex numbers. Evaluation fails for a
+/// pivot of 0.
 #[track_calls(linalg)]
 pub fn lu_factor(a: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
     let [lu, pivots, _] = lu_of("linalg.lu_factor", a, true)?;
     Ok((lu, pivots))
 }
 
-/// [`lu_factor`], and 0 or which pivot, from 1, is 0, `i32`, for each matrix, which is an error only
-/// with `check_errors`.
+/// [`lu_factor`] with a status for each matrix, `i32`: 0, or the 1-based index of a zero pivot. A
+/// status other than 0 is an error only with `check_errors`.
 ///
 /// # Errors
-/// As [`lu_factor`].
+/// The same errors as [`lu_factor`].
 #[track_calls(linalg)]
 pub fn lu_factor_ex(a: &Tensor, check_errors: bool) -> RusTorchResult<(Tensor, Tensor, Tensor)> {
     let [lu, pivots, info] = lu_of("linalg.lu_factor_ex", a, check_errors)?;
@@ -226,7 +229,7 @@ pub(super) fn lu_of(name: &'static str, a: &Tensor, check: bool) -> RusTorchResu
 /// 1 `[…, m, k]`, an upper one `[…, k, n]`.
 ///
 /// # Errors
-/// Other than matrices of floats or complex numbers.
+/// Fails for operands other than matrices of floats or complex numbers.
 #[track_calls(linalg)]
 pub fn lu(a: &Tensor) -> RusTorchResult<(Tensor, Tensor, Tensor)> {
     const NAME: &str = "linalg.lu";
@@ -263,10 +266,10 @@ pub(super) fn permutation(
     Tensor::apply(name, LuPivotsToPermutation { rows }, &[pivots])
 }
 
-/// `e` to the power of square matrices.
+/// The matrix exponential of square matrices.
 ///
 /// # Errors
-/// Other than square matrices of floats or complex numbers.
+/// Fails for operands other than square matrices of floats or complex numbers.
 #[track_calls(linalg)]
 pub fn matrix_exp(a: &Tensor) -> RusTorchResult<Tensor> {
     const NAME: &str = "linalg.matrix_exp";
@@ -279,11 +282,11 @@ pub fn matrix_exp(a: &Tensor) -> RusTorchResult<Tensor> {
     }
 }
 
-/// The Hermitian root `S`, `S·S = A`, of Hermitian matrices without negative eigenvalues, of which only
-/// the lower triangle is read.
+/// The Hermitian square root `S` (`S·S = A`) of Hermitian matrices without negative eigenvalues.
+/// Only the lower triangle is read.
 ///
 /// # Errors
-/// As [`eigh`].
+/// The same errors as [`eigh`].
 #[track_calls(linalg)]
 pub fn matrix_sqrth(a: &Tensor) -> RusTorchResult<Tensor> {
     const NAME: &str = "linalg.matrix_sqrth";
@@ -296,7 +299,7 @@ pub fn matrix_sqrth(a: &Tensor) -> RusTorchResult<Tensor> {
 /// without negative eigenvalues `[…, n, n]`.
 ///
 /// # Errors
-/// As [`svd`].
+/// The same errors as [`svd`].
 #[track_calls(linalg)]
 pub fn polar(a: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
     const NAME: &str = "linalg.polar";
@@ -306,33 +309,36 @@ pub fn polar(a: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
     Ok((u.matmul(&vh)?, stretch))
 }
 
-/// The first `n` columns of the product of the reflections that [`Tensor::geqrf`] gives as `[…, m, n]`
-/// and their factors `tau` `[…, k]`.
+/// The first `n` columns of the product of [`Tensor::geqrf`]'s reflections: `[…, m, n]` with
+/// factors `tau` `[…, k]`.
 ///
 /// # Errors
-/// Fewer rows than columns, or columns than factors; other leading dimensions or dtypes.
+/// Fails for more columns than rows, or more reflections than columns. Also fails if leading
+/// dimensions or dtypes differ.
 #[track_calls(linalg)]
+#[doc(alias = "orgqr")]
 pub fn householder_product(a: &Tensor, tau: &Tensor) -> RusTorchResult<Tensor> {
     Tensor::apply("linalg.householder_product", HouseholderProduct, &[a, tau])
 }
 
 #[track_calls]
 impl Tensor {
-    /// [`linalg::qr`](qr) as LAPACK stores it: `R` in the upper triangle, below it the vectors of
-    /// reflections without their first element, 1; and the reflections' factors.
+    /// [`linalg::qr`](qr) in LAPACK's form. `R` is the upper triangle. Below it are the reflection
+    /// vectors without their first element, which is 1. The second result holds the reflections'
+    /// factors.
     ///
     /// # Errors
-    /// Other than matrices of floats or complex numbers.
+    /// Fails for operands other than matrices of floats or complex numbers.
     pub fn geqrf(&self) -> RusTorchResult<(Self, Self)> {
         let [a, tau] = Self::apply_all("geqrf", Geqrf, &[self])?;
         Ok((a, tau))
     }
 
-    /// `Q·other` or, with `left` false, `other·Q`, where `Q` is the whole product of the reflections
-    /// that [`Tensor::geqrf`] gives; or `Qᴴ` in its place (`transpose`).
+    /// `Q·other`, or `other·Q` if `left` is false. `Q` is the whole product of [`Tensor::geqrf`]'s
+    /// reflections, or `Qᴴ` with `transpose`.
     ///
     /// # Errors
-    /// Sizes or dtypes that do not fit.
+    /// Fails for sizes or dtypes that do not fit.
     pub fn ormqr(
         &self,
         tau: &Self,
@@ -363,19 +369,20 @@ impl Tensor {
         }
     }
 
-    /// [`linalg::svd`](svd) as `torch.svd` has it: `V`, not `Vh`. `some` is "not full".
+    /// [`linalg::svd`](svd) with the result of `torch.svd`: `V`, not `Vh`. `some` is the opposite
+    /// of `full_matrices`.
     ///
     /// # Errors
-    /// As [`svd`].
+    /// The same errors as [`svd`].
     pub fn svd(&self, some: bool) -> RusTorchResult<(Self, Self, Self)> {
         let (u, s, vh) = svd(self, !some)?;
         Ok((u, s, adjoint(&vh)?))
     }
 
-    /// `P`, `L` and `U` of what [`lu_factor`] gives.
+    /// `P`, `L` and `U` from the results of [`lu_factor`].
     ///
     /// # Errors
-    /// Shapes or dtypes other than those; when computed, pivots that are no rows.
+    /// Fails for unsupported shapes or dtypes. Evaluation fails for pivots outside the rows.
     pub fn lu_unpack(&self, pivots: &Self) -> RusTorchResult<(Self, Self, Self)> {
         unpack("lu_unpack", self, pivots)
     }

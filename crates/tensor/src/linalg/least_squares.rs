@@ -1,4 +1,4 @@
-//! What singular values decide: rank, pseudo-inverse, least squares.
+//! Results of singular values: rank, pseudo-inverse, least squares.
 
 use rustorch_ir::ops::PseudoInverse;
 use rustorch_ir::{DType, broadcast_shapes};
@@ -9,12 +9,13 @@ use super::{adjoint, batch, broadcast, sizes, square};
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 
-/// Below which singular values count as 0: `max(atol, rtol · largest)`.
+/// The bound below which singular values count as 0: `max(atol, rtol · largest)`.
 #[derive(Clone, Debug, Default)]
 pub struct Tolerance {
-    /// Absolute, a number or one for each matrix; 0 if not given.
+    /// Absolute, a number or one for each matrix; 0 by default.
     pub atol: Option<Tensor>,
-    /// Relative; if not given 0 where `atol` is, else the larger size times the dtype's epsilon.
+    /// Relative. By default 0 if `atol` is given, else the larger matrix size times the dtype's
+    /// epsilon.
     pub rtol: Option<Tensor>,
 }
 
@@ -54,10 +55,11 @@ impl Tolerance {
     }
 }
 
-/// The rank of matrices: how many singular values count, `i64`.
+/// The rank of matrices, `i64`: the number of singular values above the bound.
 ///
 /// # Errors
-/// Other than matrices of floats or complex numbers; tolerances that do not broadcast.
+/// Fails for operands other than matrices of floats or complex numbers, or tolerances that do not
+/// broadcast.
 #[track_calls(linalg)]
 pub fn matrix_rank(a: &Tensor, tolerance: &Tolerance) -> RusTorchResult<Tensor> {
     const NAME: &str = "linalg.matrix_rank";
@@ -68,7 +70,7 @@ pub fn matrix_rank(a: &Tensor, tolerance: &Tolerance) -> RusTorchResult<Tensor> 
 /// [`matrix_rank`] of Hermitian matrices, by the moduli of their eigenvalues.
 ///
 /// # Errors
-/// As [`matrix_rank`]; matrices that are not square.
+/// The same errors as [`matrix_rank`]. Also fails for matrices that are not square.
 #[track_calls(linalg)]
 pub fn matrix_rank_hermitian(a: &Tensor, tolerance: &Tolerance) -> RusTorchResult<Tensor> {
     const NAME: &str = "linalg.matrix_rank";
@@ -91,20 +93,21 @@ fn rank(
     values.gt(&bound)?.sum(-1, false)
 }
 
-/// The pseudo-inverses (Moore and Penrose) of matrices `[…, m, n]`: `[…, n, m]`. Their gradient is that of
-/// matrices that keep their rank.
+/// The pseudo-inverses (Moore and Penrose) of matrices `[…, m, n]`: `[…, n, m]`. The gradient
+/// assumes that the rank does not change.
 ///
 /// # Errors
-/// As [`matrix_rank`].
+/// The same errors as [`matrix_rank`].
 #[track_calls(linalg)]
 pub fn pinv(a: &Tensor, tolerance: &Tolerance) -> RusTorchResult<Tensor> {
     inverse("linalg.pinv", a, tolerance)
 }
 
-/// [`pinv`] of Hermitian matrices, of which the lower triangles are read. The gradient is one of all elements.
+/// [`pinv`] of Hermitian matrices, whose lower triangles are read. The gradient goes to all
+/// elements.
 ///
 /// # Errors
-/// As [`matrix_rank_hermitian`].
+/// The same errors as [`matrix_rank_hermitian`].
 #[track_calls(linalg)]
 pub fn pinv_hermitian(a: &Tensor, tolerance: &Tolerance) -> RusTorchResult<Tensor> {
     const NAME: &str = "linalg.pinv";
@@ -148,9 +151,9 @@ fn inverted(values: &Tensor, bound: &Tensor) -> RusTorchResult<Tensor> {
 /// A solution of least squares.
 #[derive(Clone, Debug)]
 pub struct LeastSquares {
-    /// The `X` `[…, n, k]` of the smallest `‖A·X − B‖`, and of several such the smallest.
+    /// The `X` `[…, n, k]` that minimises `‖A·X − B‖`; of several, the one of least norm.
     pub solution: Tensor,
-    /// The squared residuals `[…, k]` where all matrices have full rank and more rows than columns,
+    /// The squared residuals `[…, k]` if all matrices have full rank and more rows than columns,
     /// else empty.
     pub residuals: Tensor,
     /// The ranks, `i64`.
@@ -162,18 +165,18 @@ pub struct LeastSquares {
 /// [`lstsq_with`] the default bound for singular values.
 ///
 /// # Errors
-/// As [`lstsq_with`].
+/// The same errors as [`lstsq_with`].
 #[track_calls(linalg)]
 pub fn lstsq(a: &Tensor, b: &Tensor) -> RusTorchResult<LeastSquares> {
     lstsq_with(a, b, &Tolerance::default())
 }
 
-/// The `X` of the smallest `‖A·X − B‖` of matrices `A` `[…, m, n]` and `B` `[…, m, k]`, or vectors
-/// `[…, m]` where that is `A`'s shape without the last dimension; by singular values. Whether there are
-/// residuals depends on the rank, so that is computed at once.
+/// The `X` that minimises `‖A·X − B‖`, for matrices `A` `[…, m, n]` and `B` `[…, m, k]`. `B` may be
+/// vectors `[…, m]`, if that is `A`'s shape without the last dimension. The method uses singular
+/// values. The residuals depend on the rank, so the rank is computed at once.
 ///
 /// # Errors
-/// Shapes that do not fit; other dtypes than one of floats or complex numbers.
+/// Fails for shapes that do not fit, or dtypes that are not the same float or complex dtype.
 #[track_calls(linalg)]
 pub fn lstsq_with(a: &Tensor, b: &Tensor, tolerance: &Tolerance) -> RusTorchResult<LeastSquares> {
     const NAME: &str = "linalg.lstsq";
@@ -224,10 +227,11 @@ pub fn lstsq_with(a: &Tensor, b: &Tensor, tolerance: &Tolerance) -> RusTorchResu
 
 #[track_calls]
 impl Tensor {
-    /// [`linalg::pinv`](pinv) with a relative bound for singular values, PyTorch's default being 1e-15.
+    /// [`linalg::pinv`](pinv) with a relative bound for singular values; PyTorch's default is
+    /// 1e-15.
     ///
     /// # Errors
-    /// As [`pinv`].
+    /// The same errors as [`pinv`].
     pub fn pinverse(&self, rcond: f64) -> RusTorchResult<Self> {
         let rtol = Self::scalar(rcond, self.dtype().real())?;
         let tolerance = Tolerance {

@@ -10,15 +10,15 @@ use crate::error::{RusTorchResult, require};
 
 #[track_calls]
 impl Tensor {
-    /// The `q` largest singular values and their vectors, about, of matrices `[…, m, n]` of low rank:
-    /// `U` `[…, m, q]`, `S` `[…, q]` and `V` `[…, n, q]` of `A ≈ U·diag(S)·Vᴴ`, or of `A - mean`.
-    /// More iterations (PyTorch: 2) come nearer where the values fall slowly. Draws from the [default
-    /// generator](crate::default_generator); the vectors are as many as the matrix has rows and
-    /// columns, if `q` is more.
+    /// Approximates the `q` largest singular values and their vectors of matrices `[…, m, n]` of
+    /// low rank. `U` `[…, m, q]`, `S` `[…, q]` and `V` `[…, n, q]` give `A ≈ U·diag(S)·Vᴴ`, or
+    /// `A - mean`. More iterations (PyTorch: 2) are more exact if the values decrease slowly. It
+    /// draws from the [default generator](crate::default_generator). `q` is at most the number of
+    /// rows and of columns.
     ///
     /// # Errors
-    /// Other than matrices of floats or complex numbers of a precision that factorisations have; a
-    /// `mean` that is not broadcast to them.
+    /// Fails for operands other than matrices of single or double precision. Also fails for a
+    /// `mean` that does not broadcast to them.
     pub fn svd_lowrank(
         &self,
         q: usize,
@@ -28,12 +28,13 @@ impl Tensor {
         low_rank("svd_lowrank", self, q, iterations, mean)
     }
 
-    /// The `q` principal components, about, of `m` samples with `n` features `[…, m, n]`: `U`, `S` and
-    /// `V` as those of [`Tensor::svd_lowrank`] of the samples, less the mean of each feature
+    /// Approximates the `q` principal components of `m` samples with `n` features `[…, m, n]`. `U`,
+    /// `S` and `V` are those of [`Tensor::svd_lowrank`] of the samples, minus each feature's mean
     /// (`center`). The columns of `V` are the principal directions.
     ///
     /// # Errors
-    /// As [`Tensor::svd_lowrank`]; more components than samples or features.
+    /// The same errors as [`Tensor::svd_lowrank`]. Also fails for more components than samples or
+    /// features.
     pub fn pca_lowrank(
         &self,
         q: usize,

@@ -1,7 +1,7 @@
-//! Linear algebra, by the names of `torch.linalg`. Matrices are the last two dimensions; those before
-//! them are a batch, and broadcast where there are two operands.
+//! Linear algebra, with the names of `torch.linalg`. Matrices are the last two dimensions.
+//! Dimensions before them are a batch, which broadcasts for two operands.
 //!
-//! Factorisations are of `f32`, `f64`, `complex64` and `complex128`, and run on the processor, in
+//! Factorisations support `f32`, `f64`, `complex64` and `complex128`. They run on the CPU, in
 //! double precision.
 
 mod einsum;

@@ -12,20 +12,20 @@ use crate::error::{RusTorchResult, require};
 /// The norm of a matrix.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum MatrixNorm {
-    /// The root of the sum of squared moduli.
+    /// The root of the sum of squared absolute values.
     #[default]
     Frobenius,
     /// The sum of the singular values.
     Nuclear,
-    /// Of 1 the largest sum of a column's moduli, of ∞ that of a row's, of 2 the largest singular
-    /// value; the smallest of −1, −∞ and −2.
+    /// 1: the largest column sum of absolute values. ∞: the largest row sum. 2: the largest
+    /// singular value. −1, −∞ and −2 take the smallest.
     P(f64),
 }
 
 /// The norm `(Σ|x|ᵖ)^(1/p)` of vectors along `dims`, see [`Tensor::norm`].
 ///
 /// # Errors
-/// There are no such dimensions; other than floats and complex numbers.
+/// Fails if a dimension does not exist, or for dtypes other than floats and complex numbers.
 #[track_calls(linalg)]
 pub fn vector_norm(
     x: &Tensor,
@@ -37,12 +37,13 @@ pub fn vector_norm(
 }
 
 /// The norm of vectors along one dimension, or of matrices in two: [`vector_norm`] or
-/// [`matrix_norm`]. Without dimensions (`None`) `a` is a vector or a matrix; without an order (`None`)
-/// the norm is the root of the sum of squared moduli, of any dimensions without them.
+/// [`matrix_norm`]. Without dimensions (`None`), `a` is a vector or a matrix. Without an order
+/// (`None`), the norm is the root of the sum of squared absolute values.
 ///
 /// # Errors
-/// As these; other than one or two dimensions; an order without dimensions where `a` is neither
-/// vector nor matrix; of vectors another order than a number.
+/// The same errors as these. Also fails for more than two dimensions in `dim`. Also fails for an
+/// order without dimensions if `a` is neither vector nor matrix. Also fails for a named order of
+/// vectors.
 #[track_calls(linalg)]
 pub fn norm(
     a: &Tensor,
@@ -76,11 +77,11 @@ pub fn norm(
     }
 }
 
-/// The norm of the matrices that lie in two dimensions.
+/// The norm of the matrices in two dimensions.
 ///
 /// # Errors
-/// There are no such dimensions; another `p` than 1, 2 or ∞, or one of their opposites; other than
-/// floats and complex numbers.
+/// Fails if a dimension does not exist. Also fails for a `p` other than 1, 2, ∞ and their
+/// negatives. Also fails for dtypes other than floats and complex numbers.
 #[track_calls(linalg)]
 pub fn matrix_norm(
     a: &Tensor,
@@ -133,11 +134,11 @@ fn norm_of(
     norm.unsqueeze(first as isize)?.unsqueeze(last as isize)
 }
 
-/// The condition number `‖A‖·‖A⁻¹‖` of matrices, square unless the norm is [`MatrixNorm::P`] of 2 or
-/// −2: infinite of singular ones, 0 of empty ones.
+/// The condition number `‖A‖·‖A⁻¹‖` of matrices: infinite for singular ones, 0 for empty ones.
+/// Matrices are square unless the norm is [`MatrixNorm::P`] of 2 or −2.
 ///
 /// # Errors
-/// As [`matrix_norm`]; matrices that are not square.
+/// The same errors as [`matrix_norm`]. Also fails for matrices that are not square.
 #[track_calls(linalg)]
 pub fn cond(a: &Tensor, ord: MatrixNorm) -> RusTorchResult<Tensor> {
     const NAME: &str = "linalg.cond";
@@ -170,11 +171,12 @@ pub fn cond(a: &Tensor, ord: MatrixNorm) -> RusTorchResult<Tensor> {
 
 #[track_calls]
 impl Tensor {
-    /// Slices along `dim` whose `p`-norm is larger than `max_norm` scaled to it. Floats and complex
-    /// numbers.
+    /// Scales slices along `dim` whose `p`-norm is larger than `max_norm` down to it. Takes floats
+    /// and complex numbers.
     ///
     /// # Errors
-    /// Another dtype; fewer than two dimensions; a `p` that is not positive, a negative `max_norm`.
+    /// Fails for an unsupported dtype, or fewer than two dimensions. Also fails for a `p` that is
+    /// not positive, or a negative `max_norm`.
     pub fn renorm(&self, p: f64, dim: impl Integer, max_norm: f64) -> RusTorchResult<Self> {
         const NAME: &str = "renorm";
         require(NAME, self.rank() >= 2, "at least two dimensions", self.ty())?;

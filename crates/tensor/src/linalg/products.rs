@@ -1,5 +1,7 @@
 //! Products of vectors and matrices.
 
+use std::convert::identity;
+
 use rustorch_ir::ops::{Expand, Linear, Matmul, Reshape};
 use rustorch_ir::{DType, OpError, Scalar};
 use rustorch_macros::track_calls;
@@ -15,14 +17,15 @@ use crate::promote::result_dtype;
 
 #[track_calls]
 impl Tensor {
-    /// The matrix product, as `torch.matmul`: of `[…, m, k]` and `[…, k, n]` it is
-    /// `[…, m, n]`, with leading dimensions broadcast. A vector on the left counts as a row,
-    /// on the right as a column, and leaves no dimension in the result.
+    /// The matrix product, as `torch.matmul`: of `[…, m, k]` and `[…, k, n]` it is `[…, m, n]`, with leading
+    /// dimensions broadcast. A vector counts as a row on the left and as a column on the right. It adds no
+    /// dimension.
     ///
     /// Numbers of one dtype.
     ///
     /// # Errors
-    /// Rank 0; inner sizes that differ; leading ones that do not broadcast; different dtypes.
+    /// Fails for rank 0, inner sizes that differ, or leading sizes that do not broadcast. Also
+    /// fails for different dtypes.
     pub fn matmul(&self, other: &Self) -> RusTorchResult<Self> {
         self.product("matmul", other)
     }
@@ -78,7 +81,7 @@ impl Tensor {
     /// The product of two matrices `[m, k]` and `[k, n]` of one dtype.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these.
+    /// Fails for unsupported shapes or dtypes.
     pub fn mm(&self, other: &Self) -> RusTorchResult<Self> {
         self.product_of_ranks("mm", other, (2, 2))
     }
@@ -86,7 +89,7 @@ impl Tensor {
     /// The products of two batches of matrices `[b, m, k]` and `[b, k, n]` of one dtype.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these.
+    /// Fails for unsupported shapes or dtypes.
     pub fn bmm(&self, other: &Self) -> RusTorchResult<Self> {
         let got = format_args!("{} and {}", self.ty(), other.ty());
         let same = self.shape().first() == other.shape().first();
@@ -97,7 +100,7 @@ impl Tensor {
     /// The product of a matrix `[m, k]` and a vector `[k]` of one dtype.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these.
+    /// Fails for unsupported shapes or dtypes.
     pub fn mv(&self, vector: &Self) -> RusTorchResult<Self> {
         self.product_of_ranks("mv", vector, (2, 1))
     }
@@ -105,26 +108,27 @@ impl Tensor {
     /// The product of two vectors `[k]` of one dtype: a tensor of rank 0.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these.
+    /// Fails for unsupported shapes or dtypes.
     pub fn dot(&self, other: &Self) -> RusTorchResult<Self> {
         // None of the products that PyTorch computes in lower precision.
         with_lower(None, || self.product_of_ranks("dot", other, (1, 1)))
     }
 }
 
-/// `beta · input + alpha · product`, where an `input` whose factor is 0 is not looked at. Of halves
-/// the product is one of singles, so that only the sum is rounded.
+/// `beta · input + alpha · product`, where an `input` whose factor is 0 is not looked at. The dtype `holds` has to
+/// hold both factors. Products of halves are computed in single precision, so that only the sum is rounded.
 fn added(
     name: &'static str,
     input: &Tensor,
     product: Tensor,
     beta: Scalar,
     alpha: Scalar,
+    holds: DType,
 ) -> RusTorchResult<Tensor> {
     // Of integers PyTorch cuts the factors, too.
     let whole = |x: Scalar| -> RusTorchResult<Scalar> {
         let dtype = input.dtype();
-        require_held(name, x, compute_dtype(dtype))?;
+        require_held(name, x, holds)?;
         Ok(match dtype {
             d if d.is_int() || d == DType::Bool => Scalar::Int(x.as_i64()),
             _ => x,
@@ -156,18 +160,20 @@ fn products_added(a: &Tensor, b: &Tensor) -> RusTorchResult<Tensor> {
     rows.product_of_ranks(NAME, &b.reshape([batch * k, n])?, (2, 2))
 }
 
-/// One method for each line: documentation, name, the product that is added.
+/// One method for each line: documentation, name, dtype, product. The factors have to fit the
+/// dtype, which is a function of the result's dtype.
 macro_rules! added_methods {
-    ($($doc:literal $name:ident = |$a:ident, $b:ident| $product:expr;)*) => {
+    ($($doc:literal $name:ident by $holding:ident = |$a:ident, $b:ident| $product:expr;)*) => {
         #[rustorch_macros::track_calls]
         impl Tensor {
             $(#[doc = $doc]
             ///
-            /// `self` broadcasts; where `beta` is 0 it is not looked at. PyTorch's defaults are 1. For
-            /// integers factors are cut towards 0.
+            /// `self` broadcasts; if `beta` is 0 it is ignored. PyTorch's defaults are 1. For
+            /// integers, factors are truncated towards 0.
             ///
             /// # Errors
-            /// Shapes or dtypes that do not fit.
+            /// Fails for shapes or dtypes that do not fit. Also fails for a factor out of range, as
+            /// in PyTorch.
             pub fn $name(
                 &self,
                 $a: &Self,
@@ -187,7 +193,8 @@ macro_rules! added_methods {
                 };
                 // What was converted stays so, and is not lowered again.
                 let product = with_lower(None, || $product)?;
-                added(NAME, input, product, beta.to_number(), alpha.to_number())?.cast(NAME, dtype)
+                let (beta, alpha) = (beta.to_number(), alpha.to_number());
+                added(NAME, input, product, beta, alpha, $holding(dtype))?.cast(NAME, dtype)
             })*
         }
     };
@@ -195,16 +202,16 @@ macro_rules! added_methods {
 
 added_methods! {
     "`beta · self + alpha · a · b` of matrices `[m, k]` and `[k, n]`."
-    addmm = |a, b| a.product_of_ranks("addmm", b, (2, 2));
+    addmm by compute_dtype = |a, b| a.product_of_ranks("addmm", b, (2, 2));
     "`beta · self + alpha · a · b` of a matrix `[m, k]` and a vector `[k]`."
-    addmv = |a, b| a.product_of_ranks("addmv", b, (2, 1));
+    addmv by identity = |a, b| a.product_of_ranks("addmv", b, (2, 1));
     "`beta · self + alpha · a · bᵀ` of vectors `[m]` and `[n]`."
-    addr = |a, b| a.outer(b);
+    addr by identity = |a, b| a.outer(b);
     "`beta · self + alpha · a · b` of batches of matrices `[b, m, k]` and `[b, k, n]`."
-    baddbmm = |a, b| a.bmm(b);
+    baddbmm by compute_dtype = |a, b| a.bmm(b);
     "`beta · self + alpha · Σ a · b` of batches of matrices `[b, m, k]` and `[b, k, n]`, which are \
      added up."
-    addbmm = |a, b| products_added(a, b);
+    addbmm by compute_dtype = |a, b| products_added(a, b);
 }
 
 #[track_calls]
@@ -212,7 +219,8 @@ impl Tensor {
     /// The products of all pairs of elements of two vectors, `[m, n]`.
     ///
     /// # Errors
-    /// Other than vectors.
+    /// Fails for operands other than vectors.
+    #[doc(alias = "ger")]
     pub fn outer(&self, other: &Self) -> RusTorchResult<Self> {
         let got = format_args!("{} and {}", self.ty(), other.ty());
         let fits = self.rank() == 1 && other.rank() == 1;
@@ -220,18 +228,19 @@ impl Tensor {
         self.unsqueeze(1)?.mul(other)
     }
 
-    /// [`Tensor::dot`] of the conjugated vector.
+    /// [`Tensor::dot`] with the first vector conjugated.
     ///
     /// # Errors
-    /// As [`Tensor::dot`].
+    /// The same errors as [`Tensor::dot`].
     pub fn vdot(&self, other: &Self) -> RusTorchResult<Self> {
         self.conj()?.product_of_ranks("vdot", other, (1, 1))
     }
 
-    /// The sums of products along both last dimensions, `[…of self, …of other]`; a number scales.
+    /// The sums of products along both last dimensions, `[…of self, …of other]`; a number scales
+    /// the other operand.
     ///
     /// # Errors
-    /// Last sizes or dtypes that differ.
+    /// Fails for last sizes or dtypes that differ.
     pub fn inner(&self, other: &Self) -> RusTorchResult<Self> {
         match self.rank() == 0 || other.rank() == 0 {
             true => self.mul(other),
@@ -239,11 +248,11 @@ impl Tensor {
         }
     }
 
-    /// Kronecker's product: each element of `self` times the whole of `other`. Missing dimensions are
-    /// added in front.
+    /// The Kronecker product: each element of `self` times the whole of `other`. Missing dimensions
+    /// are added in front.
     ///
     /// # Errors
-    /// A block format.
+    /// Fails for a block format.
     pub fn kron(&self, other: &Self) -> RusTorchResult<Self> {
         let rank = self.rank().max(other.rank());
         let padded = |x: &Self| -> Vec<usize> {
@@ -263,12 +272,12 @@ impl Tensor {
         product.reshape(shape)
     }
 
-    /// The sums of products along pairs of dimensions, `self`'s others before `other`'s. Of a pair a
-    /// size of 1 broadcasts.
+    /// The sums of products along pairs of dimensions. The result has `self`'s other dimensions
+    /// before `other`'s. Sizes of 1 broadcast within a pair.
     ///
     /// # Errors
-    /// Lists of different lengths, dimensions that are not there or come twice; sizes or dtypes that
-    /// differ.
+    /// Fails for lists of different lengths, or dimensions that are missing or listed twice. Also
+    /// fails for sizes or dtypes that differ.
     pub fn tensordot(
         &self,
         other: &Self,
@@ -280,7 +289,7 @@ impl Tensor {
         require(
             NAME,
             dims.len() == other_dims.len(),
-            "as many dimensions of both",
+            "the same number of dimensions of both",
             got,
         )?;
         let resolved = |x: &Self, dims: &[isize]| {
@@ -341,10 +350,11 @@ impl Tensor {
     }
 }
 
-/// The sums of products of vectors that lie along `dim`, the first one conjugated.
+/// The sums of products of vectors along `dim`; the first vector is conjugated.
 ///
 /// # Errors
-/// There is no such dimension; shapes that do not broadcast, or differ there; dtypes that differ.
+/// Fails if the dimension does not exist or its sizes differ, or for shapes that do not broadcast.
+/// Also fails for dtypes that differ.
 #[track_calls(linalg)]
 pub fn vecdot(x: &Tensor, y: &Tensor, dim: impl Integer) -> RusTorchResult<Tensor> {
     const NAME: &str = "linalg.vecdot";
@@ -353,12 +363,14 @@ pub fn vecdot(x: &Tensor, y: &Tensor, dim: impl Integer) -> RusTorchResult<Tenso
     x.conj()?.mul(y)?.sum(dim, false)?.cast(NAME, x.dtype())
 }
 
-/// The product of matrices in the order that takes the fewest multiplications. The first and the last
-/// may be vectors.
+/// The product of matrices in the order with the fewest multiplications. The first and the last may
+/// be vectors.
 ///
 /// # Errors
-/// Fewer than two; other ranks; sizes or dtypes that do not fit.
+/// Fails for fewer than two tensors, for unsupported ranks, or for sizes or dtypes that do not
+/// match.
 #[track_calls(linalg)]
+#[doc(alias = "chain_matmul")]
 pub fn multi_dot(tensors: &[&Tensor]) -> RusTorchResult<Tensor> {
     const NAME: &str = "linalg.multi_dot";
     let [first, .., last] = tensors else {

@@ -9,11 +9,12 @@ use super::{adjoint, batch, broadcast, sizes, square};
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 
-/// The solution `X` of `A·X = B` or, with `left` false, `X·A = B`, of triangular `A` `[…, n, n]`, whose
-/// other triangle is not read; with `unitriangular` neither is its diagonal, which is 1.
+/// The solution `X` of `A·X = B`, or of `X·A = B` if `left` is false, for triangular `A`
+/// `[…, n, n]`. The other triangle is not read. With `unitriangular` the diagonal counts as 1 and
+/// is not read either.
 ///
 /// # Errors
-/// Shapes that do not fit; other dtypes than one of floats or complex numbers.
+/// Fails for shapes that do not fit, or dtypes that are not the same float or complex dtype.
 #[track_calls(linalg)]
 pub fn solve_triangular(
     a: &Tensor,
@@ -59,23 +60,23 @@ fn triangular(
     }
 }
 
-/// The solution `X` of `A·X = B` or, with `left` false, `X·A = B`, of square `A` `[…, n, n]`. `B` is
-/// `[…, n, k]`, or vectors `[…, n]` where that is `A`'s shape without the last dimension.
+/// The solution `X` of `A·X = B`, or of `X·A = B` if `left` is false, for square `A` `[…, n, n]`.
+/// `B` is `[…, n, k]`, or vectors `[…, n]` if that is `A`'s shape without the last dimension.
 ///
 /// # Errors
-/// Shapes that do not fit; other dtypes than one of floats or complex numbers; when computed, a
-/// singular matrix.
+/// Fails for shapes that do not fit, or dtypes that are not the same float or complex dtype.
+/// Evaluation fails for a singular matrix.
 #[track_calls(linalg)]
 pub fn solve(a: &Tensor, b: &Tensor, left: bool) -> RusTorchResult<Tensor> {
     let (x, _) = solution("linalg.solve", a, b, left, true)?;
     Ok(x)
 }
 
-/// [`solve`], and 0 or which pivot, from 1, is 0, `i32`, for each matrix, which is an error only with
-/// `check_errors`.
+/// [`solve`] with a status for each matrix, `i32`: 0, or the 1-based index of a zero pivot. A
+/// status other than 0 is an error only with `check_errors`.
 ///
 /// # Errors
-/// As [`solve`].
+/// The same errors as [`solve`].
 #[track_calls(linalg)]
 pub fn solve_ex(
     a: &Tensor,
@@ -136,10 +137,10 @@ fn by_factors(
     triangular(name, lu, &y, [true, true, false])
 }
 
-/// The solution `X` of `A·X = B`, by what [`ldl_factor`](super::ldl_factor) gives of `A`.
+/// The solution `X` of `A·X = B`, by the results of [`ldl_factor`](super::ldl_factor) for `A`.
 ///
 /// # Errors
-/// Shapes or dtypes that do not fit; when computed, pivots that are no rows.
+/// Fails for shapes or dtypes that do not fit. Evaluation fails for pivots outside the rows.
 #[track_calls(linalg)]
 pub fn ldl_solve(
     factors: &Tensor,
@@ -158,11 +159,11 @@ pub fn ldl_solve(
     Tensor::apply(NAME, LdlSolve { hermitian }, &[&factors, &pivots, &b])
 }
 
-/// The solution `X` of `A·X = B` or, with `left` false, `X·A = B`, by what
-/// [`lu_factor`](super::lu_factor) gives of `A`; with `adjoint` of `Aᴴ` in place of `A`.
+/// The solution `X` of `A·X = B`, or of `X·A = B` if `left` is false, from the results of
+/// [`lu_factor`](super::lu_factor) for `A`. With `adjoint`, `Aᴴ` takes the place of `A`.
 ///
 /// # Errors
-/// Shapes or dtypes that do not fit; when computed, pivots that are no rows.
+/// Fails for shapes or dtypes that do not fit. Evaluation fails for pivots outside the rows.
 #[track_calls(linalg)]
 pub fn lu_solve(
     lu: &Tensor,
@@ -218,7 +219,8 @@ fn factors_solve(
 /// The inverses of square matrices.
 ///
 /// # Errors
-/// Other than square matrices of floats or complex numbers; when computed, a singular one.
+/// Fails for operands other than square matrices of floats or complex numbers. Evaluation fails for
+/// a singular matrix.
 #[track_calls(linalg)]
 pub fn inv(a: &Tensor) -> RusTorchResult<Tensor> {
     inverse("linalg.inv", a)
@@ -229,11 +231,11 @@ pub(super) fn inverse(name: &'static str, a: &Tensor) -> RusTorchResult<Tensor> 
     Ok(x)
 }
 
-/// [`inv`], and 0 or which pivot, from 1, is 0, `i32`, for each matrix, which is an error only with
-/// `check_errors`.
+/// [`inv`] with a status for each matrix, `i32`: 0, or the 1-based index of a zero pivot. A status
+/// other than 0 is an error only with `check_errors`.
 ///
 /// # Errors
-/// As [`inv`].
+/// The same errors as [`inv`].
 #[track_calls(linalg)]
 pub fn inv_ex(a: &Tensor, check_errors: bool) -> RusTorchResult<(Tensor, Tensor)> {
     inverse_and_info("linalg.inv_ex", a, check_errors)
@@ -249,20 +251,21 @@ fn inverse_and_info(
     Ok((by_factors(name, &lu, &pivots, &one)?, info))
 }
 
-/// The determinants of square matrices: 0 of singular ones, whose gradient is that of a polynomial, too.
+/// The determinants of square matrices: 0 for singular ones, whose gradient is that of the
+/// polynomial.
 ///
 /// # Errors
-/// Other than square matrices of floats or complex numbers.
+/// Fails for operands other than square matrices of floats or complex numbers.
 #[track_calls(linalg)]
 pub fn det(a: &Tensor) -> RusTorchResult<Tensor> {
     Tensor::apply("linalg.det", Determinant, &[a])
 }
 
-/// Sign, or phase, and logarithm of the modulus of the determinants of square matrices: 0 and −∞ of
+/// Sign, or phase, and logarithm of the absolute determinants of square matrices: 0 and −∞ for
 /// singular ones.
 ///
 /// # Errors
-/// Other than square matrices of floats or complex numbers.
+/// Fails for operands other than square matrices of floats or complex numbers.
 #[track_calls(linalg)]
 pub fn slogdet(a: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
     logarithm("linalg.slogdet", a)
@@ -273,10 +276,10 @@ fn logarithm(name: &'static str, a: &Tensor) -> RusTorchResult<(Tensor, Tensor)>
     Ok((sign, log))
 }
 
-/// Square matrices multiplied `n` times by themselves; their inverses where `n` is negative.
+/// Square matrices multiplied `n` times by themselves; their inverses if `n` is negative.
 ///
 /// # Errors
-/// Other than square matrices; of a negative power as [`inv`].
+/// Fails for operands other than square matrices. A negative power fails as [`inv`] does.
 #[track_calls(linalg)]
 pub fn matrix_power(a: &Tensor, n: i64) -> RusTorchResult<Tensor> {
     const NAME: &str = "linalg.matrix_power";
@@ -307,11 +310,11 @@ pub fn matrix_power(a: &Tensor, n: i64) -> RusTorchResult<Tensor> {
     }
 }
 
-/// The inverse of a tensor as a map from its last dimensions to its first `ind`, whose sizes have the
-/// same product.
+/// The inverse of a tensor, read as a map from its last dimensions to its first `ind`. Both have
+/// the same product of sizes.
 ///
 /// # Errors
-/// Sizes other than these; as [`inv`].
+/// Fails for unsupported sizes. Also the errors of [`inv`].
 #[track_calls(linalg)]
 pub fn tensorinv(a: &Tensor, ind: usize) -> RusTorchResult<Tensor> {
     const NAME: &str = "linalg.tensorinv";
@@ -324,17 +327,17 @@ pub fn tensorinv(a: &Tensor, ind: usize) -> RusTorchResult<Tensor> {
     )?;
     let (to, from) = a.shape().split_at(ind);
     let (rows, columns): (usize, usize) = (to.iter().product(), from.iter().product());
-    let expected = format_args!("first {ind} sizes and others of one product");
+    let expected = format_args!("first {ind} sizes whose product equals that of the others");
     require(NAME, rows == columns, expected, a.ty())?;
     let shape = [from, to].concat();
     inverse(NAME, &a.reshape([rows, columns])?)?.reshape(&shape[..])
 }
 
-/// The solution `X` of `tensordot(A, X, X.rank()) = B`, after the dimensions `dims` of `A` were moved
-/// behind the others.
+/// The solution `X` of `tensordot(A, X, X.rank()) = B`, after the dimensions `dims` of `A` are
+/// moved to the end.
 ///
 /// # Errors
-/// Sizes that do not fit; as [`solve`].
+/// Fails for sizes that do not fit. Also the errors of [`solve`].
 #[track_calls(linalg)]
 pub fn tensorsolve(a: &Tensor, b: &Tensor, dims: Option<&[isize]>) -> RusTorchResult<Tensor> {
     const NAME: &str = "linalg.tensorsolve";
@@ -355,7 +358,7 @@ pub fn tensorsolve(a: &Tensor, b: &Tensor, dims: Option<&[isize]>) -> RusTorchRe
     let unfit = || {
         OpError::new(
             NAME,
-            "sizes that fit each other",
+            "sizes that match",
             format!("{} and {}", a.ty(), b.ty()),
         )
     };
@@ -369,11 +372,10 @@ pub fn tensorsolve(a: &Tensor, b: &Tensor, dims: Option<&[isize]>) -> RusTorchRe
 
 #[track_calls]
 impl Tensor {
-    /// The solution `X` of `A·X = self`, of which this is given the Cholesky factor: lower, or upper,
-    /// triangular.
+    /// The solution `X` of `A·X = self`, from the lower or upper triangular Cholesky factor of `A`.
     ///
     /// # Errors
-    /// Shapes that do not fit; other dtypes than one of floats or complex numbers.
+    /// Fails for shapes that do not fit, or dtypes that are not the same float or complex dtype.
     pub fn cholesky_solve(&self, factor: &Self, upper: bool) -> RusTorchResult<Self> {
         const NAME: &str = "cholesky_solve";
         sizes(NAME, factor)?;
@@ -385,21 +387,21 @@ impl Tensor {
         triangular(NAME, &raised, &y, [true, true, false])
     }
 
-    /// The inverse of the matrices whose Cholesky factors, lower or upper triangular, these are.
+    /// The inverse of matrices, from their lower or upper triangular Cholesky factors.
     ///
     /// # Errors
-    /// Other than square matrices of floats or complex numbers.
+    /// Fails for operands other than square matrices of floats or complex numbers.
     pub fn cholesky_inverse(&self, upper: bool) -> RusTorchResult<Self> {
         let n = square("cholesky_inverse", self)?;
         let one = Self::eye(n, self.dtype())?.expand(self.shape())?;
         one.cholesky_solve(self, upper)
     }
 
-    /// [`solve_triangular`] of `A·X = self`, or of `Aᵀ`, as `torch.triangular_solve`: the solution,
-    /// and `A`.
+    /// [`solve_triangular`] of `A·X = self`, or of `Aᵀ`, as `torch.triangular_solve`. Returns the
+    /// solution and `A`.
     ///
     /// # Errors
-    /// As [`solve_triangular`].
+    /// The same errors as [`solve_triangular`].
     pub fn triangular_solve(
         &self,
         a: &Self,
@@ -421,7 +423,7 @@ impl Tensor {
     /// [`lu_solve`] of `A·X = self`.
     ///
     /// # Errors
-    /// As [`lu_solve`].
+    /// The same errors as [`lu_solve`].
     pub fn lu_solve(&self, lu: &Self, pivots: &Self) -> RusTorchResult<Self> {
         factors_solve("lu_solve", lu, pivots, self, true, false)
     }
@@ -429,7 +431,7 @@ impl Tensor {
     /// [`linalg::det`](det).
     ///
     /// # Errors
-    /// As [`linalg::det`](det).
+    /// The same errors as [`linalg::det`](det).
     pub fn det(&self) -> RusTorchResult<Self> {
         det(self)
     }
@@ -437,7 +439,7 @@ impl Tensor {
     /// [`linalg::slogdet`](slogdet).
     ///
     /// # Errors
-    /// As [`linalg::slogdet`](slogdet).
+    /// The same errors as [`linalg::slogdet`](slogdet).
     pub fn slogdet(&self) -> RusTorchResult<(Self, Self)> {
         slogdet(self)
     }
@@ -445,15 +447,15 @@ impl Tensor {
     /// [`linalg::inv`](inv).
     ///
     /// # Errors
-    /// As [`linalg::inv`](inv).
+    /// The same errors as [`linalg::inv`](inv).
     pub fn inverse(&self) -> RusTorchResult<Self> {
         inverse("inverse", self)
     }
 
-    /// The logarithm of the determinants of square matrices: NaN where they are negative.
+    /// The logarithm of the determinants of square matrices: NaN if they are negative.
     ///
     /// # Errors
-    /// Other than square matrices of floats or complex numbers.
+    /// Fails for operands other than square matrices of floats or complex numbers.
     pub fn logdet(&self) -> RusTorchResult<Self> {
         const NAME: &str = "logdet";
         let (sign, log) = logarithm(NAME, self)?;

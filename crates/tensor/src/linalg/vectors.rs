@@ -10,10 +10,11 @@ use crate::error::{RusTorchResult, require};
 #[track_calls]
 impl Tensor {
     /// The cross products of vectors of 3 elements along `dim`; the other dimensions broadcast.
-    /// Numbers of one dtype.
+    /// Takes numbers of one dtype.
     ///
     /// # Errors
-    /// Other sizes along `dim`; ranks that differ; shapes that do not broadcast.
+    /// Fails for sizes other than 3 along `dim`, ranks that differ, or shapes that do not
+    /// broadcast.
     pub fn cross(&self, other: &Self, dim: impl Integer) -> RusTorchResult<Self> {
         const NAME: &str = "cross";
         let got = format_args!("{} and {}", self.ty(), other.ty());
@@ -39,11 +40,11 @@ impl Tensor {
     }
 
     /// Powers 0 to `columns − 1` of each element along a new last dimension, the highest first
-    /// unless `increasing`. By itself as many as the last dimension has elements. A number is a
-    /// vector of one.
+    /// unless `increasing` (Vandermonde matrix). The default number of columns is the size of the
+    /// last dimension. A number counts as a vector of one element.
     ///
     /// # Errors
-    /// A block format.
+    /// Fails for a block format.
     pub fn vander(
         &self,
         columns: impl Into<Option<usize>>,

@@ -1,4 +1,4 @@
-//! What transformers are made of beside the common layers.
+//! Attention and rotary embedding.
 
 use rustorch_ir::ops::{Attention, Rope};
 use rustorch_ir::{DType, Param, broadcast_shapes};
@@ -12,40 +12,52 @@ use crate::{Tensor, is_grad_enabled};
 /// The optional arguments of [`Tensor::scaled_dot_product_attention`].
 #[derive(Clone, Copy, Default)]
 pub struct AttentionOptions<'a> {
-    /// Broadcasts to `[…, h, t, s]`: `bool`, true where a query may see a key; or of the
-    /// queries' dtype, added to the scores.
+    /// Broadcasts to `[…, h, t, s]`. A `bool` mask is true where a query may see a key. A mask of
+    /// the queries' dtype is added to the scores.
+    #[doc(alias = "attn_mask")]
     pub mask: Option<&'a Tensor>,
     /// Does query `i` see only keys `0 ..= i + past`?
     pub is_causal: bool,
-    /// Multiplier of the scores; `1 / √d` if it is not given.
+    /// Multiplier of the scores; by default `1 / √d`.
     pub scale: Option<f64>,
-    /// `c`, for scores `c · tanh(score / c)` before the mask.
+    /// Soft cap `c`: scores become `c · tanh(score / c)` before the mask.
     pub soft_cap: Option<f64>,
-    /// How many keys came before the first query: one `i32`, read at run time. For causal
-    /// attention to a cache; 0 if it is not given.
+    /// Number of keys before the first query: one `i32`, read at run time.
     pub past: Option<&'a Tensor>,
-    /// With which probability each weight is set to 0, the others being scaled.
+    /// Number of the latest keys that a query sees, with `is_causal`: a sliding window.
+    pub window: Option<usize>,
+    /// Dropout probability of each weight; the others are scaled.
     pub dropout_p: f64,
 }
 
 setters!(AttentionOptions<'a> {
     mask: Option<&'a Tensor>, is_causal: bool, scale: Option<f64>, soft_cap: Option<f64>,
-    past: Option<&'a Tensor>, dropout_p: f64,
+    past: Option<&'a Tensor>, window: Option<usize>, dropout_p: f64,
 });
+
+impl<'a> AttentionOptions<'a> {
+    /// Sets `mask`, by PyTorch's name.
+    #[must_use]
+    pub fn attn_mask(self, attn_mask: impl crate::Setting<Option<&'a Tensor>>) -> Self {
+        self.mask(attn_mask)
+    }
+}
 
 #[track_calls]
 impl Tensor {
-    /// Attention of queries `self` `[…, h, t, d]` to `k` `[…, g, s, d]` and `v`
-    /// `[…, g, s, dv]`: `softmax(scale · q kᵀ + mask) v`, of shape `[…, h, t, dv]` and the
-    /// queries' dtype. `g` divides `h`: each group of `h / g` queries shares its keys, as with
-    /// PyTorch's `enable_gqa`. Leading dimensions and heads broadcast; heads may be left out. A query that
-    /// sees no key, by a mask alone or together with `is_causal`, gives 0.
+    /// Attention of queries `self` `[…, h, t, d]` to `k` `[…, g, s, d]` and `v` `[…, g, s, dv]`:
+    /// `softmax(scale · q kᵀ + mask) v`. The result is `[…, h, t, dv]` in the queries' dtype. `g`
+    /// divides `h`: each group of `h / g` queries shares its keys, as with PyTorch's `enable_gqa`.
+    /// Leading dimensions and heads broadcast. The dimension of heads is optional. A query that
+    /// sees no key gives 0.
     ///
     /// Floats; `k` and `v` may have another dtype than the queries.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these; `past` without `is_causal`; a `dropout_p` outside `0..=1`,
-    /// or beside `past` or `soft_cap`.
+    /// Fails for unsupported shapes or dtypes, or for `past` or `window` without `is_causal`. Also
+    /// fails for a `dropout_p` outside `0..=1`, or beside `past` or `soft_cap`. Also fails for a
+    /// `window` of 0. A `window` without `past` fails for more queries than keys.
+    #[doc(alias = "enable_gqa")]
     pub fn scaled_dot_product_attention(
         &self,
         k: &Self,
@@ -79,14 +91,19 @@ impl Tensor {
         }
     }
 
-    /// A mask of the `s` keys that each of `t` queries sees, `[t, s]`. The first query comes behind `past` keys.
-    fn causal(t: usize, s: usize, past: Option<&Self>) -> RusTorchResult<Self> {
+    /// A mask of the `s` keys that each of `t` queries sees, `[t, s]`, by `past` and `window`.
+    fn causal(t: usize, s: usize, options: &AttentionOptions) -> RusTorchResult<Self> {
         let index = |n: usize| Self::arange(0, n as i64, 1, DType::I32);
         let mut last = index(t)?.unsqueeze(1)?;
-        if let Some(past) = past {
+        if let Some(past) = options.past {
             last = last.add(&past.reshape([1])?)?;
         }
-        index(s)?.le(&last)
+        let keys = index(s)?;
+        let seen = keys.le(&last)?;
+        match options.window.filter(|&window| window < s) {
+            Some(window) => seen.logical_and(&keys.gt(&last.sub(window as i64)?)?),
+            None => Ok(seen),
+        }
     }
 
     /// 0 for queries that see no key.
@@ -130,7 +147,7 @@ impl Tensor {
             scores = scores.add(&mask.cast(name, q.dtype())?)?;
         }
         if options.is_causal {
-            let causal = Self::causal(q.shape()[rank - 2], k.shape()[rank - 2], None)?;
+            let causal = Self::causal(q.shape()[rank - 2], k.shape()[rank - 2], &options)?;
             scores = Self::where_(&causal, &scores, f64::NEG_INFINITY)?;
         }
         let weights = scores.softmax(-1)?.dropout(options.dropout_p, true)?;
@@ -138,12 +155,13 @@ impl Tensor {
         y.where_seen(name, parts.seen.as_ref())
     }
 
-    /// [`Tensor::scaled_dot_product_attention`], and `log Σ exp(score)` over the keys that a
-    /// query sees, `[…, h, t]`, `f64` of `f64` queries, else `f32`: −∞ where it sees none. With it,
-    /// attention to parts of the keys can be put together.
+    /// [`Tensor::scaled_dot_product_attention`], and `log Σ exp(score)` over the visible keys of
+    /// each query, `[…, h, t]`, −∞ if there are none. Its dtype is `f64` for `f64` queries, else
+    /// `f32`. It allows to combine attention to separate parts of the keys.
     ///
     /// # Errors
-    /// As [`Tensor::scaled_dot_product_attention`]; a `dropout_p`.
+    /// The same errors as [`Tensor::scaled_dot_product_attention`]. Also fails for a `dropout_p`
+    /// above 0.
     pub fn scaled_dot_product_attention_with_logsumexp(
         &self,
         k: &Self,
@@ -176,6 +194,7 @@ impl Tensor {
             soft_cap: options.soft_cap.map(Param),
             mask: options.mask.is_some(),
             past: options.past.is_some(),
+            window: options.window,
             log_sum_exp,
         };
         let mask = match options.mask {
@@ -194,7 +213,7 @@ impl Tensor {
         let [t, s] = [self, k].map(|x| x.shape()[x.rank() - 2]);
         let seen = match options.mask {
             Some(mask) => {
-                let causal = || Self::causal(t, s, options.past);
+                let causal = || Self::causal(t, s, &options);
                 let causal = options.is_causal.then(causal).transpose()?;
                 Some(mask.rows_seen(causal.as_ref())?)
             }
@@ -203,7 +222,7 @@ impl Tensor {
         Ok(Parts { op, operands, seen })
     }
 
-    /// Queries that a mask, alone or together with what is `causal`, lets see a key: `[.., t, 1]`.
+    /// Queries that see a key, by a mask alone or together with `causal`: `[.., t, 1]`.
     fn rows_seen(&self, causal: Option<&Self>) -> RusTorchResult<Self> {
         match (self.dtype(), causal) {
             (DType::Bool, Some(causal)) => self.logical_and(causal)?.any(-1, true),
@@ -218,12 +237,13 @@ impl Tensor {
         }
     }
 
-    /// Rotary position embedding: pairs of the last dimension's features turned by angles
-    /// that grow with `positions`. `self` is `[…, t, d]`, floats; `positions` `[t]`, `i32`;
-    /// `factors` `[dims / 2]`, `f32`, divide the frequencies. Result as `self`.
+    /// Rotary position embedding: rotates pairs of features in the last dimension by angles that
+    /// grow with `positions`. `self` is `[…, t, d]`, floats. `positions` is `[t]`, `i32`.
+    /// `factors`, `[dims / 2]` of `f32`, divide the frequencies. The result has the shape and dtype
+    /// of `self`.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these; odd `dims`, or more than `d`.
+    /// Fails for unsupported shapes or dtypes, or if `dims` is odd or above `d`.
     pub fn rope(
         &self,
         positions: &Self,
@@ -254,8 +274,8 @@ impl Parts {
     }
 }
 
-/// Queries, keys and values of one rank, at least 3, whose leading dimensions are the same, keys' and
-/// values' heads, too.
+/// Queries, keys and values of one rank, at least 3. Their leading dimensions are equal, and so are keys' and
+/// values' heads.
 fn matched(name: &'static str, tensors: [&Tensor; 3]) -> RusTorchResult<[Tensor; 3]> {
     let rank = tensors.iter().map(|x| x.rank()).max().unwrap_or(0).max(3);
     let is_same =

@@ -1,8 +1,9 @@
 //! Convolutions and transposed convolutions of 1, 2 and 3 dimensions.
 //!
-//! Devices have the two-dimensional ones of real floats. Those of one dimension are images of
-//! height 1. Of three, the elements of a window along the first dimension count as channels.
-//! Complex numbers are pairs of real channels, and integers are products of matrices.
+//! Devices compute the two-dimensional ones of real floats. Convolutions of one dimension are
+//! images of height 1. With three dimensions, the elements of a window along the first dimension
+//! count as channels. Complex numbers are pairs of real channels, and integers are products of
+//! matrices.
 
 use rustorch_ir::ops::{Concat, Conv2d, ConvTranspose2d, Slice};
 use rustorch_ir::{DType, OpError, Shape};
@@ -13,14 +14,15 @@ use crate::error::{RusTorchError, RusTorchResult, require};
 use crate::setting::Converted;
 use crate::windowed::window_options;
 
-/// How many zeros are put around each dimension.
+/// Zeros before and after each dimension.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConvPadding<const N: usize> {
-    /// As many on each side.
+    /// The same padding on each side.
     Each([usize; N]),
-    /// As many as keep the size, the odd one behind: PyTorch's `'same'`. Needs stride 1.
+    /// Padding that keeps the size; an odd zero goes to the end. This is PyTorch's `'same'`. It
+    /// needs stride 1.
     Same,
-    /// None: PyTorch's `'valid'`.
+    /// No padding: PyTorch's `'valid'`.
     Valid,
 }
 
@@ -46,7 +48,7 @@ pub struct ConvOptions<const N: usize> {
     pub padding: ConvPadding<N>,
     /// Distance between the elements of a window.
     pub dilation: [usize; N],
-    /// Groups of channels that do not see each other.
+    /// Number of groups of channels that are convolved separately.
     pub groups: usize,
 }
 
@@ -64,15 +66,15 @@ impl<const N: usize> Default for ConvOptions<N> {
 /// The optional arguments of a transposed convolution of `N` dimensions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConvTransposeOptions<const N: usize> {
-    /// Distance between the windows that elements are spread to.
+    /// Distance between the windows of neighbouring elements.
     pub stride: [usize; N],
     /// Indices cut from each side of the result.
     pub padding: [usize; N],
-    /// Indices added at the end of the result; less than stride or dilation.
+    /// Indices added at the end of the result; fewer than the stride or the dilation.
     pub output_padding: [usize; N],
     /// Distance between the elements of a window.
     pub dilation: [usize; N],
-    /// Groups of channels that do not see each other.
+    /// Number of groups of channels that are convolved separately.
     pub groups: usize,
 }
 
@@ -102,11 +104,12 @@ macro_rules! convolutions {
         impl Tensor {
             $(#[doc = $doc]
             ///
-            /// `self` may lack the batch. Numbers of one dtype.
+            /// The batch dimension of `self` is optional. Takes numbers of one dtype.
             ///
             /// # Errors
-            /// Shapes or dtypes other than these; a result without elements; a stride, dilation or
-            /// number of groups of 0; `Same` with another stride than 1.
+            /// Fails for unsupported shapes or dtypes, or for an empty result. Also fails for a
+            /// stride, dilation or number of groups of 0. Also fails for `Same` with another stride
+            /// than 1.
             pub fn $name(
                 &self,
                 weight: &Self,
@@ -143,7 +146,7 @@ convolutions! {
     conv_transpose3d = spread::<3>(ConvTransposeOptions);
 }
 
-/// A convolution: what its operands are, with a batch.
+/// Operands of a convolution, with a batch.
 struct Conv<'a> {
     name: &'static str,
     x: Tensor,
@@ -153,7 +156,7 @@ struct Conv<'a> {
 }
 
 impl<'a> Conv<'a> {
-    /// Checks what is the same for all convolutions; tells, too, whether there was a batch.
+    /// Checks common to all convolutions. Also returns whether there was a batch.
     fn new(
         name: &'static str,
         dims: usize,
@@ -212,7 +215,7 @@ impl<'a> Conv<'a> {
             .collect()
     }
 
-    /// Of one dimension: `apply` on images of one row.
+    /// In one dimension: `apply` on images of one row.
     fn of_rows(
         &self,
         apply: impl Fn(&[&Tensor]) -> RusTorchResult<Tensor>,
@@ -223,7 +226,7 @@ impl<'a> Conv<'a> {
     }
 
     fn unfit(&self) -> RusTorchError {
-        let expected = "channels of x = weight's · groups, and a window that fits";
+        let expected = "x with groups times the weight's channels, and a window that fits";
         let got = format_args!(
             "{} and {}, {} groups",
             self.x.ty(),
@@ -233,9 +236,8 @@ impl<'a> Conv<'a> {
         OpError::new(self.name, expected, got).into()
     }
 
-    /// A complex convolution: a real one by `of` of twice the channels, of which each group has the
-    /// real parts first. `rows` and `columns` are the channels of `weight` that those of `x` and of
-    /// the result are in.
+    /// A complex convolution: a real one by `of` with twice the channels. Each group has the real
+    /// parts first.
     fn complex(
         &self,
         [rows, columns]: [usize; 2],
@@ -392,7 +394,7 @@ impl Tensor {
     }
 }
 
-/// How windows lie, for each dimension.
+/// Layout of windows, for each dimension.
 struct Sides<'a> {
     stride: &'a [usize],
     padding: &'a [usize],
@@ -400,7 +402,7 @@ struct Sides<'a> {
 }
 
 impl Sides<'_> {
-    /// How many windows of the lengths `lengths` there are of a padded dimension of `size`.
+    /// Number of windows of the lengths `lengths` in a padded dimension of `size`.
     fn count(&self, i: usize, size: usize, length: usize) -> Option<usize> {
         let reach = self.dilation[i].checked_mul(length.checked_sub(1)?)?;
         Some(size.checked_sub(reach.checked_add(1)?)? / self.stride[i] + 1)

@@ -1,31 +1,32 @@
 //! Distances between vectors.
 
-use rustorch_ir::{DType, broadcast_shapes};
+use rustorch_ir::broadcast_shapes;
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::dims::Integer;
 use crate::error::{RusTorchResult, require};
 
-/// How [`Tensor::cdist`] computes Euclidean distances.
+/// Method by which [`Tensor::cdist`] computes Euclidean distances.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CdistMode {
-    /// By a product of matrices where one side has more than 25 vectors.
+    /// Uses a matrix product if one side has more than 25 vectors.
     #[default]
     UseMmForEuclidDistIfNecessary,
-    /// By a product of matrices.
+    /// Product of matrices.
     UseMmForEuclidDist,
-    /// From the differences.
+    /// Differences of the elements.
     DontUseMmForEuclidDist,
 }
 
 #[track_calls]
 impl Tensor {
     /// `x · y / (max(‖x‖, eps) max(‖y‖, eps))` along `dim`; the tensors broadcast and promote.
-    /// Floats.
+    /// Takes floats.
     ///
     /// # Errors
-    /// Shapes that do not broadcast; no such dimension; another dtype; a negative `eps`.
+    /// Fails for shapes that do not broadcast, if the dimension does not exist, or for an
+    /// unsupported dtype. Also fails for a negative `eps`.
     pub fn cosine_similarity(
         &self,
         other: &Self,
@@ -51,7 +52,7 @@ impl Tensor {
     /// `‖x - y + eps‖` by the `p`-norm of the last dimension; the tensors broadcast and promote.
     ///
     /// # Errors
-    /// Shapes that do not broadcast; rank 0.
+    /// Fails for shapes that do not broadcast, or rank 0.
     pub fn pairwise_distance(
         &self,
         other: &Self,
@@ -62,11 +63,11 @@ impl Tensor {
         self.sub(other)?.add(eps)?.norm(p, -1, keepdim)
     }
 
-    /// The `p`-norms of the differences of each two rows of `self` `[n, d]`, the first one's with all
-    /// behind it first: `[n (n - 1) / 2]`. Floats.
+    /// The `p`-norms of the differences of all pairs of rows of `self` `[n, d]`, ordered by the
+    /// first row: `[n (n - 1) / 2]`. Takes floats.
     ///
     /// # Errors
-    /// Another shape or dtype; negative `p`.
+    /// Fails for an unsupported shape or dtype, or negative `p`.
     pub fn pdist(&self, p: f64) -> RusTorchResult<Self> {
         const NAME: &str = "pdist";
         self.require_float(NAME)?;
@@ -80,14 +81,15 @@ impl Tensor {
         };
         let firsts = listed(pairs().map(|(i, _)| i).collect())?;
         let seconds = listed(pairs().map(|(_, j)| j).collect())?;
-        firsts.distance(NAME, &seconds, p)
+        let difference = firsts.wide_difference(NAME, &seconds)?;
+        difference.distance(p)?.cast(NAME, self.dtype())
     }
 
-    /// The `p`-norms of the differences of each row of `self` `[…, n, d]` and each of `other`
-    /// `[…, m, d]`: `[…, n, m]`. Leading dimensions broadcast. Floats of one dtype.
+    /// The `p`-norms of the differences of all pairs of rows of `self` `[…, n, d]` and `other`
+    /// `[…, m, d]`: `[…, n, m]`. Leading dimensions broadcast. Takes floats of one dtype.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these; negative `p`.
+    /// Fails for unsupported shapes or dtypes, or negative `p`.
     pub fn cdist(&self, other: &Self, p: f64, mode: CdistMode) -> RusTorchResult<Self> {
         const NAME: &str = "cdist";
         self.require_float(NAME)?;
@@ -113,7 +115,13 @@ impl Tensor {
         if p == 2.0 && by_product {
             return self.euclidean(NAME, other);
         }
-        self.unsqueeze(-2)?.distance(NAME, &other.unsqueeze(-3)?, p)
+        let [x, y] = [self.unsqueeze(-2)?, other.unsqueeze(-3)?];
+        let mut difference = x.wide_difference(NAME, &y)?;
+        if p == f64::INFINITY {
+            // The largest difference is that of numbers, as in PyTorch, where `pdist` has NaN.
+            difference = Self::where_(&difference.isnan()?, 0.0, &difference)?;
+        }
+        difference.distance(p)?.cast(NAME, self.dtype())
     }
 
     /// `√(‖x‖² - 2 x · y + ‖y‖²)`.
@@ -126,17 +134,18 @@ impl Tensor {
         distance.cast(name, self.dtype())
     }
 
-    /// The `p`-norm of the difference along the last dimension.
-    fn distance(&self, name: &'static str, other: &Self, p: f64) -> RusTorchResult<Self> {
-        let difference = self.widened(name)?.sub(&other.widened(name)?)?;
-        let distance = match difference.shape().last() {
+    fn wide_difference(&self, name: &'static str, other: &Self) -> RusTorchResult<Self> {
+        self.widened(name)?.sub(&other.widened(name)?)
+    }
+
+    /// The `p`-norms of differences along the last dimension.
+    fn distance(&self, p: f64) -> RusTorchResult<Self> {
+        match self.shape().last() {
+            // Each difference other than 0 counts, and one that is NaN gives NaN. `norm` counts that, too.
+            _ if p == 0.0 => self.abs()?.ceil()?.clamp_max(1)?.sum(-1, false),
             // The largest of nothing is 0 here.
-            Some(0) => {
-                let shape = &difference.shape()[..difference.rank() - 1];
-                Self::zeros(shape, DType::F32)?
-            }
-            _ => difference.norm(p, -1, false)?,
-        };
-        distance.cast(name, self.dtype())
+            Some(0) => Self::zeros(&self.shape()[..self.rank() - 1], self.dtype()),
+            _ => self.norm(p, -1, false),
+        }
     }
 }

@@ -1,7 +1,7 @@
-//! Elements left out by chance.
+//! Dropout in its forms.
 //!
 //! Each function draws from the generator of [`manual_seed`](crate::manual_seed). Outside training
-//! they give the tensor itself.
+//! they return the tensor itself.
 
 use rustorch_ir::DType;
 use rustorch_macros::track_calls;
@@ -9,31 +9,31 @@ use rustorch_macros::track_calls;
 use crate::Tensor;
 use crate::error::{RusTorchResult, require, require_dtype};
 
-/// What elements that are left out become, and the others by that.
+/// The value of dropped elements, and the scale of the others.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
-    /// 0; the others are scaled so that sums keep their mean.
+    /// 0; the other elements are scaled so that sums keep their mean.
     Zero,
-    /// What SELU gives for −∞; scale and shift keep mean and variance
-    /// ([Klambauer et al.](https://arxiv.org/abs/1706.02515)).
+    /// The value of SELU at −∞; scale and shift keep mean and variance ([Klambauer et
+    /// al.](https://arxiv.org/abs/1706.02515)).
     Alpha,
 }
 
 #[track_calls]
 impl Tensor {
-    /// Each element set to 0 with probability `p`, in training; the others multiplied by
-    /// `1 / (1 - p)`. Floats and complex numbers.
+    /// In training, sets each element to 0 with probability `p` and multiplies the others by
+    /// `1 / (1 - p)`. Takes floats and complex numbers.
     ///
     /// # Errors
-    /// Another dtype; `p` outside `0..=1`.
+    /// Fails for an unsupported dtype, or `p` outside `0..=1`.
     pub fn dropout(&self, p: f64, training: bool) -> RusTorchResult<Self> {
         self.dropped("dropout", p, training, self.shape(), Kind::Zero, None)
     }
 
-    /// [`Tensor::dropout`], and which elements were kept, `bool`: all outside training.
+    /// [`Tensor::dropout`], and a `bool` mask of the kept elements, all of them outside training.
     ///
     /// # Errors
-    /// As [`Tensor::dropout`].
+    /// The same errors as [`Tensor::dropout`].
     pub fn native_dropout(&self, p: f64, training: bool) -> RusTorchResult<(Self, Self)> {
         const NAME: &str = "native_dropout";
         let ones = Self::ones(self.shape(), DType::F32)?;
@@ -47,7 +47,7 @@ impl Tensor {
     /// [`Tensor::dropout`] in training, by a key as that of [`Tensor::rand_keyed`].
     ///
     /// # Errors
-    /// As [`Tensor::dropout`]; another key.
+    /// The same errors as [`Tensor::dropout`]. Also fails for an unsupported key.
     pub fn dropout_keyed(&self, p: f64, key: &Self) -> RusTorchResult<Self> {
         self.dropped("dropout", p, true, self.shape(), Kind::Zero, Some(key))
     }
@@ -55,7 +55,7 @@ impl Tensor {
     /// [`Tensor::dropout`] of whole channels of `self` `[n, c, l]` or `[c, l]`.
     ///
     /// # Errors
-    /// As [`Tensor::dropout`]; another rank.
+    /// The same errors as [`Tensor::dropout`]. Also fails for an unsupported rank.
     pub fn dropout1d(&self, p: f64, training: bool) -> RusTorchResult<Self> {
         self.channels_dropped("dropout1d", 1, p, training)
     }
@@ -64,7 +64,7 @@ impl Tensor {
     /// `[n, h, w]`.
     ///
     /// # Errors
-    /// As [`Tensor::dropout`]; rank below 2.
+    /// The same errors as [`Tensor::dropout`]. Also fails for rank below 2.
     pub fn dropout2d(&self, p: f64, training: bool) -> RusTorchResult<Self> {
         self.features_dropped("dropout2d", p, training, Kind::Zero)
     }
@@ -72,7 +72,7 @@ impl Tensor {
     /// [`Tensor::dropout`] of whole channels of `self` `[n, c, d, h, w]` or `[c, d, h, w]`.
     ///
     /// # Errors
-    /// As [`Tensor::dropout`]; rank below 2.
+    /// The same errors as [`Tensor::dropout`]. Also fails for rank below 2.
     pub fn dropout3d(&self, p: f64, training: bool) -> RusTorchResult<Self> {
         match self.rank() {
             4 => self.channels_dropped("dropout3d", 3, p, training),
@@ -80,11 +80,11 @@ impl Tensor {
         }
     }
 
-    /// Each element left out with probability `p`, in training, as [`Tensor::alpha_dropout`] for
-    /// SELU networks does: mean and variance stay. Floats and complex numbers.
+    /// In training, drops each element with probability `p` as [`Tensor::alpha_dropout`] does, for
+    /// SELU networks: mean and variance stay. Takes floats and complex numbers.
     ///
     /// # Errors
-    /// Another dtype; `p` outside `0..=1`.
+    /// Fails for an unsupported dtype, or `p` outside `0..=1`.
     pub fn alpha_dropout(&self, p: f64, training: bool) -> RusTorchResult<Self> {
         self.dropped(
             "alpha_dropout",
@@ -99,7 +99,7 @@ impl Tensor {
     /// [`Tensor::alpha_dropout`] of whole channels of `self` `[n, c, …]`.
     ///
     /// # Errors
-    /// As [`Tensor::alpha_dropout`]; rank below 2.
+    /// The same errors as [`Tensor::alpha_dropout`]. Also fails for rank below 2.
     pub fn feature_alpha_dropout(&self, p: f64, training: bool) -> RusTorchResult<Self> {
         self.features_dropped("feature_alpha_dropout", p, training, Kind::Alpha)
     }

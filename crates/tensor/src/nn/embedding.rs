@@ -1,4 +1,4 @@
-//! Rows of tables, and bags of them.
+//! Embeddings and bags of them.
 
 use rustorch_ir::ops::{Embedding, Scatter, ScatterMode};
 use rustorch_ir::{DType, OpError};
@@ -8,7 +8,7 @@ use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 use crate::setting::{Converted, setters};
 
-/// What becomes of the rows of a bag.
+/// The reduction of a bag's rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum EmbeddingBagMode {
     /// Their sum.
@@ -16,7 +16,7 @@ pub enum EmbeddingBagMode {
     /// Their mean.
     #[default]
     Mean,
-    /// The largest number of each column.
+    /// The maximum of each column.
     Max,
 }
 
@@ -25,20 +25,20 @@ impl Converted for EmbeddingBagMode {}
 /// The optional arguments of [`Tensor::embedding_bag`].
 #[derive(Clone, Copy, Default)]
 pub struct EmbeddingBagOptions<'a> {
-    /// What becomes of the rows of a bag.
+    /// The reduction of a bag's rows.
     pub mode: EmbeddingBagMode,
-    /// Where each bag begins among ids `[n]`, rising from 0, `i64` or `i32` `[bags]`. Ids
-    /// `[bags, n]` need none.
+    /// The index of each bag's first id in `[n]`, increasing from 0, `i64` or `i32` `[bags]`. Ids
+    /// `[bags, n]` need no offsets.
     pub offsets: Option<&'a Tensor>,
     /// Is the last offset the end of the last bag?
     pub include_last_offset: bool,
-    /// What each row of a sum is multiplied by, in the shape of the ids.
+    /// A factor for each row of a sum, in the shape of the ids.
     pub per_sample_weights: Option<&'a Tensor>,
-    /// The id that does not count.
+    /// The id that is left out.
     pub padding_idx: Option<isize>,
-    /// Rows whose norm is larger count as if scaled to it.
+    /// Rows with a larger norm are scaled to it.
     pub max_norm: Option<f64>,
-    /// Which norm: 2 if it is not given.
+    /// The order of the norm; 2 by default.
     pub norm_type: Option<f64>,
 }
 
@@ -50,12 +50,12 @@ setters!(EmbeddingBagOptions<'a> {
 
 #[track_calls]
 impl Tensor {
-    /// The rows `ids` of this table `[v, d]`, of numbers, booleans or a block format, in its dtype, or
-    /// `f32` for a block format. `ids` are `i64` or `i32` of any shape; the result has
-    /// their shape and `d`.
+    /// The rows `ids` of this table `[v, d]` of numbers, booleans or a block format. The result has the table's
+    /// dtype, or `f32` for a block format. `ids` are `i64` or `i32` of any shape; the result has their shape
+    /// and `d`.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these; when computed, an id outside the table.
+    /// Fails for unsupported shapes or dtypes. Evaluation fails for an id outside the table.
     pub fn embedding(&self, ids: &Self) -> RusTorchResult<Self> {
         const NAME: &str = "embedding";
         let dtype = match self.dtype() {
@@ -73,16 +73,16 @@ impl Tensor {
     /// [`Tensor::embedding`] in another float dtype.
     ///
     /// # Errors
-    /// As [`Tensor::embedding`].
+    /// The same errors as [`Tensor::embedding`].
     pub fn embedding_as(&self, ids: &Self, dtype: DType) -> RusTorchResult<Self> {
         Self::apply("embedding", Embedding { dtype }, &[self, ids])
     }
 
-    /// [`Tensor::embedding`] of rows that are scaled to `max_norm` where their `norm_type`-norm is
-    /// larger. The table stays as it is, where PyTorch scales its rows.
+    /// [`Tensor::embedding`] whose rows are scaled to `max_norm` if their `norm_type`-norm is
+    /// larger. The table does not change, while PyTorch scales its rows.
     ///
     /// # Errors
-    /// As [`Tensor::embedding`].
+    /// The same errors as [`Tensor::embedding`].
     pub fn embedding_renorm(
         &self,
         ids: &Self,
@@ -97,12 +97,13 @@ impl Tensor {
         rows.mul(&scale)?.cast(NAME, rows.dtype())
     }
 
-    /// The rows of this table `[v, d]`, floats, that `ids` name, bag by bag: `[bags, d]`. `ids` are
-    /// `i64` or `i32`, `[bags, n]` or, with offsets, `[n]`. An empty bag gives 0.
+    /// Sums, means or maxima of bags of rows of this float table `[v, d]`: `[bags, d]`. `ids` name
+    /// the rows, `i64` or `i32`, `[bags, n]`, or `[n]` with offsets. An empty bag gives 0.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these; weights of other than sums; a `padding_idx` of no row; when computed, an id outside
-    /// the table, or offsets that do not begin with 0.
+    /// Fails for unsupported shapes or dtypes, weights in a mode other than sum, or a `padding_idx`
+    /// outside the rows. Evaluation fails for an id outside the table, or offsets that do not begin
+    /// with 0.
     pub fn embedding_bag(&self, ids: &Self, options: &EmbeddingBagOptions) -> RusTorchResult<Self> {
         const NAME: &str = "embedding_bag";
         self.require_float(NAME)?;
@@ -161,7 +162,7 @@ impl Tensor {
     }
 }
 
-/// `[bags, d]` of rows `[bags, n, d]`, of which those count that `counts` `[bags, n]` names.
+/// `[bags, d]` of rows `[bags, n, d]`. Rows that `counts` `[bags, n]` names count.
 fn in_rows(rows: &Tensor, counts: &Tensor, mode: EmbeddingBagMode) -> RusTorchResult<Tensor> {
     let counted = counts.unsqueeze(-1)?;
     let (bags, n) = (rows.shape()[0], rows.shape()[1]);
@@ -189,8 +190,8 @@ fn divided(sums: &Tensor, number: &Tensor, mode: EmbeddingBagMode) -> RusTorchRe
     }
 }
 
-/// `[bags, d]` of rows `[n, d]`, of which those count that `counts` `[n]` names, in bags that begin
-/// at `offsets`.
+/// `[bags, d]` of rows `[n, d]`, in bags that begin at `offsets`. Rows that `counts` `[n]` names
+/// count.
 fn in_bags(
     rows: &Tensor,
     counts: &Tensor,

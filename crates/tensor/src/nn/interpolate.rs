@@ -1,26 +1,29 @@
-//! Images in other sizes.
+//! Resizing of images.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use rustorch_ir::ops::{IndexSelect, Resample};
-use rustorch_ir::{DType, OpError, TensorType};
+use rustorch_ir::{DType, DeviceType, OpError, TensorType};
 use rustorch_macros::track_calls;
+use rustorch_runtime::{Routing, Runtime};
 
-use crate::Tensor;
-use crate::error::{RusTorchError, RusTorchResult, require};
+use crate::devices::{host, with_runtime};
+use crate::error::{RusTorchResult, require};
+use crate::manager::with_device;
 use crate::setting::{Converted, setters};
 use crate::tensor::check_type;
+use crate::{Element, Tensor};
 
-/// The size that [`Tensor::interpolate`] gives: of each dimension behind the channels, or of all of
-/// them by one number.
+/// The size of the result of [`Tensor::interpolate`]: one for each dimension after the channels, or
+/// one for all.
 #[derive(Clone, PartialEq, Debug)]
 pub enum InterpolateSize {
     /// These sizes.
     Size(Vec<usize>),
-    /// These times the operand's sizes, rounded down.
+    /// Factors of the operand's sizes, rounded down.
     Scale(Vec<f64>),
-    /// Sizes, and the scales that say how far apart their elements are.
+    /// Sizes, and the scales that set the distance of elements.
     SizeAndScale(Vec<usize>, Vec<f64>),
 }
 
@@ -50,20 +53,20 @@ impl From<(usize, usize, usize)> for InterpolateSize {
     }
 }
 
-/// How elements between others are found.
+/// Interpolation between elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum InterpolateMode {
-    /// They are the element before, as in OpenCV's `INTER_NEAREST`.
+    /// The nearest element, as in OpenCV's `INTER_NEAREST`.
     #[default]
     Nearest,
-    /// They are the nearest element.
+    /// Nearest element.
     NearestExact,
-    /// On lines between neighbours: PyTorch's linear, bilinear and trilinear.
+    /// Linear: PyTorch's linear, bilinear and trilinear.
     Linear,
-    /// On cubics through four neighbours
-    /// ([Keys 1981](https://doi.org/10.1109/TASSP.1981.1163711)). Images alone.
+    /// Cubic, through four neighbours ([Keys 1981](https://doi.org/10.1109/TASSP.1981.1163711)).
+    /// Images alone.
     Bicubic,
-    /// They are the mean of what they cover: adaptive pooling.
+    /// Mean of the covered elements: adaptive pooling.
     Area,
 }
 
@@ -72,13 +75,15 @@ impl Converted for InterpolateMode {}
 /// The optional arguments of [`Tensor::interpolate`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct InterpolateOptions {
-    /// How elements between others are found.
+    /// Interpolation between elements.
     pub mode: InterpolateMode,
-    /// Are the outer elements at the same place, not the outer edges of all? Of linear and bicubic.
+    /// Aligns the centres of the corner elements, not their outer edges. For linear and bicubic
+    /// interpolation.
     pub align_corners: bool,
-    /// Is the distance of elements that of the sizes, not of the scale that they come from?
+    /// Computes the distance of elements from the sizes, not from the given scale.
     pub recompute_scale_factor: bool,
-    /// Do shrunk images have all elements count? Of linear and bicubic images.
+    /// Antialiasing: all elements count when an image shrinks. For linear and bicubic
+    /// interpolation.
     pub antialias: bool,
 }
 
@@ -89,42 +94,25 @@ setters!(InterpolateOptions {
     antialias: bool,
 });
 
-/// Elements that a new one is made of, along one dimension: `weights[tap][i]` times the one at
-/// `places[tap][i]`, for each tap.
-struct Taps {
-    places: Vec<Vec<i64>>,
-    weights: Vec<Vec<f64>>,
-}
+/// Elements that new ones are made of, along one dimension: `[taps, len]` places, `i32`, and weights in the dtype that
+/// places are computed in. They follow from a rule: recording costs the same for any number of them.
+type Tables = [Tensor; 2];
 
-impl Taps {
-    /// The places `[taps, len]` and the weights, in single precision if that is `dtype` and in double
-    /// precision if it is another.
-    fn tables(&self, dtype: DType) -> RusTorchResult<[Tensor; 2]> {
-        let shape = [self.places.len(), self.places.first().map_or(0, Vec::len)];
-        let places = self.places.iter().flatten().map(|&place| place as i32);
-        let places = Tensor::from_vec(places.collect(), shape)?;
-        let weights = self.weights.iter().flatten().copied();
-        let weights = match dtype {
-            DType::F32 => Tensor::from_vec(weights.map(|weight| weight as f32).collect(), shape)?,
-            _ => Tensor::from_vec(weights.collect::<Vec<f64>>(), shape)?,
-        };
-        Ok([places, weights])
-    }
-}
+/// The parameters of tables: a dimension, the mode, and whether shrunk images have all elements count.
+type Key = (Line, InterpolateMode, bool);
 
-/// What tables follow from: a dimension, the mode, whether shrunk images have all elements count, and
-/// the dtype of the image.
-type Key = (Line, InterpolateMode, bool, DType);
-
-/// The tables that were made last, with the copies that devices have made of them: images mostly come
+/// The small tables that were made last, with the copies that devices have made of them: images mostly come
 /// in the sizes of those before.
-static KEPT: Mutex<VecDeque<(Key, [Tensor; 2])>> = Mutex::new(VecDeque::new());
+static KEPT: Mutex<VecDeque<(Key, Tables)>> = Mutex::new(VecDeque::new());
 
-/// How many are kept, and the elements of the largest.
+/// Computes the small tables: devices may lack double precision.
+static PROCESSOR: LazyLock<Runtime> = LazyLock::new(|| Runtime::new(host(1)));
+
+/// Number of kept tables, and the elements of the largest.
 const KEPT_TABLES: usize = 32;
 const LARGEST_TABLE: usize = 1 << 16;
 
-/// One dimension.
+/// Sizes along one dimension.
 #[derive(Clone, Copy, PartialEq)]
 struct Line {
     from: usize,
@@ -136,20 +124,25 @@ struct Line {
     align_corners: bool,
 }
 
+/// The name that errors say.
+const NAME: &str = "interpolate";
+
 #[track_calls]
 impl Tensor {
-    /// `self` `[n, c, …]`, with one to three dimensions behind the channels, in another size. Floats,
-    /// and `u8`, of which results are rounded.
+    /// Resizes `self` `[n, c, …]` with one to three dimensions after the channels. It takes floats,
+    /// and `u8`, whose results are rounded.
     ///
     /// # Errors
-    /// Another shape or dtype; sizes for other than each dimension, or without elements; a mode that
-    /// does not fit.
+    /// Fails for an unsupported shape or dtype, or for a mode that does not fit. Also fails unless
+    /// each dimension has one size above 0.
+    #[doc(alias = "upsample")]
+    #[doc(alias = "upsample_nearest")]
+    #[doc(alias = "upsample_bilinear")]
     pub fn interpolate(
         &self,
         size: impl Into<InterpolateSize>,
         options: &InterpolateOptions,
     ) -> RusTorchResult<Self> {
-        const NAME: &str = "interpolate";
         let legal = self.dtype().is_float() || self.dtype() == DType::U8;
         require(NAME, legal, "floats or u8", self.ty())?;
         let dims = self.rank().saturating_sub(2);
@@ -171,7 +164,7 @@ impl Tensor {
         require(
             NAME,
             legal,
-            "a mode of such tensors, and options of it",
+            "a mode for such tensors, and options of that mode",
             format!("{options:?}"),
         )?;
         let lines = self.lines(NAME, &size.into(), options)?;
@@ -182,15 +175,15 @@ impl Tensor {
         let x = self.widened(NAME)?;
         let resized =
             (lines.iter().enumerate().rev()).try_fold(x, |x, (i, line)| match options.mode {
-                InterpolateMode::Nearest => x.at_places(NAME, 2 + i, &line.nearest(0.0)),
-                InterpolateMode::NearestExact => x.at_places(NAME, 2 + i, &line.nearest(0.5)),
-                _ if rounds => x.blended_bytes(NAME, 2 + i, &line.taps(options)),
-                _ => x.blended(NAME, 2 + i, line.tables(options, x.dtype())?),
+                InterpolateMode::Nearest => x.at_places(NAME, 2 + i, &line.nearest(0.0)?),
+                InterpolateMode::NearestExact => x.at_places(NAME, 2 + i, &line.nearest(0.5)?),
+                _ if rounds => x.blended_bytes(NAME, 2 + i, &line.tables(options)?),
+                _ => x.blended(NAME, 2 + i, &line.tables(options)?),
             })?;
         resized.cast(NAME, self.dtype())
     }
 
-    /// What becomes of each dimension behind the channels.
+    /// The result of each dimension after the channels.
     fn lines(
         &self,
         name: &'static str,
@@ -233,14 +226,6 @@ impl Tensor {
         )?;
         let whole = [&self.shape()[..2], &sizes].concat();
         check_type(name, &TensorType::new(&whole[..], self.dtype()))?;
-        // Of each element it is noted where it comes from: there has to be room for that at least.
-        for &size in &sizes {
-            let room = Vec::<[f64; 2]>::new().try_reserve_exact(size);
-            room.map_err(|_| RusTorchError::OutOfMemory {
-                op: name,
-                bytes: size.saturating_mul(size_of::<[f64; 2]>()),
-            })?;
-        }
         let line = |((&from, &to), &scale): ((&usize, &usize), &Option<f64>)| Line {
             from,
             to,
@@ -260,9 +245,8 @@ impl Tensor {
         }
     }
 
-    fn at_places(&self, name: &'static str, dim: usize, places: &[i64]) -> RusTorchResult<Self> {
-        let index = Self::from_slice(places, [places.len()])?;
-        Self::apply(name, IndexSelect { dim }, &[self, &index])
+    fn at_places(&self, name: &'static str, dim: usize, index: &Self) -> RusTorchResult<Self> {
+        Self::apply(name, IndexSelect { dim }, &[self, index])
     }
 
     /// The sum of weighted elements along a dimension.
@@ -270,52 +254,39 @@ impl Tensor {
         &self,
         name: &'static str,
         dim: usize,
-        [places, weights]: [Self; 2],
+        [places, weights]: &Tables,
     ) -> RusTorchResult<Self> {
-        let weights = weights.cast(name, self.dtype())?;
-        Self::apply(name, Resample { dim }, &[self, &places, &weights])
+        Self::apply(name, Resample { dim }, &[self, places, weights])
     }
 
-    /// The sum of weighted bytes along a dimension, by weights of 16 bits, rounded: what PyTorch does.
-    fn blended_bytes(&self, name: &'static str, dim: usize, taps: &Taps) -> RusTorchResult<Self> {
-        let largest = taps
-            .weights
-            .iter()
-            .flatten()
-            .fold(0.0f64, |max, &w| max.max(w));
-        let fits = |bits: &i32| 0.5 + largest * f64::from(bits + 1).exp2() < f64::from(1 << 15);
-        let bits = (0..22).take_while(fits).count() as i32;
-        let unit = f64::from(bits).exp2();
-        let sum =
-            self.cast(name, DType::I32)?
-                .weighted_sum(name, dim, taps, |weights, shape| {
-                    let whole = |&w: &f64| (w * unit).round() as i32;
-                    Self::from_vec(weights.iter().map(whole).collect(), shape)
-                })?;
-        let rounded = sum.add((unit / 2.0) as i64)?.floor_divide(unit as i64)?;
-        rounded.clamp(0, 255)?.cast(name, DType::U8)
-    }
-
-    fn weighted_sum(
+    /// The sum of weighted bytes along a dimension, by weights of 16 bits, rounded as in PyTorch.
+    fn blended_bytes(
         &self,
         name: &'static str,
         dim: usize,
-        taps: &Taps,
-        weight: impl Fn(&[f64], &[usize]) -> RusTorchResult<Self>,
+        [places, weights]: &Tables,
     ) -> RusTorchResult<Self> {
-        let mut sum: Option<Self> = None;
-        for (places, weights) in taps.places.iter().zip(&taps.weights) {
-            let mut shape = vec![1; self.rank() - dim];
-            shape[0] = weights.len();
-            let part = self
-                .at_places(name, dim, places)?
-                .mul(&weight(weights, &shape)?)?;
-            sum = Some(match sum {
-                Some(sum) => sum.add(&part)?,
-                None => part,
-            });
+        let powers: Vec<f64> = (1..=22).map(|bits| f64::from(bits).exp2()).collect();
+        let powers = Self::from_vec(powers, [22])?;
+        let largest = weights.max(None, false)?;
+        let fits = powers.mul(&largest)?.add(0.5)?.lt(f64::from(1 << 15))?;
+        let unit = Self::where_(&fits, &powers, 1.0)?.max(None, false)?;
+        let whole = weights.mul(&unit)?;
+        let half = Self::where_(&whole.lt(0)?, -0.5, 0.5)?;
+        let whole = whole.add(&half)?.trunc()?.cast(name, DType::I32)?;
+        let unit = unit.cast(name, DType::I32)?;
+        let x = self.cast(name, DType::I32)?;
+        let mut column = vec![1; self.rank() - dim];
+        column[0] = whole.shape()[1];
+        let mut sum = unit.floor_divide(2)?;
+        for tap in 0..places.shape()[0] {
+            let weight = whole.select(0, tap)?.reshape(&column[..])?;
+            let part = x.at_places(name, dim, &places.select(0, tap)?)?;
+            sum = part.mul(&weight)?.add(&sum)?;
         }
-        Ok(sum.unwrap_or_else(|| self.clone()))
+        sum.floor_divide(&unit)?
+            .clamp(0, 255)?
+            .cast(name, DType::U8)
     }
 }
 
@@ -338,151 +309,164 @@ impl Line {
         }
     }
 
-    /// Where a new element is among the old ones.
-    fn source(&self, i: usize) -> f64 {
-        let step = self.step();
-        match self.align_corners {
-            true => self.kept(step * i as f64),
-            false => self.kept(self.kept(step * (i as f64 + 0.5)) - 0.5),
+    /// The dtype that places are computed in.
+    fn dtype(&self) -> DType {
+        match self.single {
+            true => DType::F32,
+            false => DType::F64,
         }
     }
 
-    /// The last old element, at the most.
-    fn clip(&self, place: f64) -> i64 {
-        place.clamp(0.0, (self.from - 1) as f64) as i64
+    /// The number of each new element.
+    fn numbers(&self, dtype: DType) -> RusTorchResult<Tensor> {
+        Tensor::arange(0, self.to as i64, 1, DType::I64)?.cast(NAME, dtype)
+    }
+
+    /// The place of each new element among the old ones.
+    fn sources(&self) -> RusTorchResult<Tensor> {
+        let numbers = self.numbers(self.dtype())?;
+        match self.align_corners {
+            true => numbers.mul(self.step()),
+            false => numbers.add(0.5)?.mul(self.step())?.sub(0.5),
+        }
+    }
+
+    /// Old elements, the outer ones at the most.
+    fn clip(&self, places: &Tensor) -> RusTorchResult<Tensor> {
+        places
+            .cast(NAME, DType::I64)?
+            .clamp(0, self.from as i64 - 1)
     }
 
     /// The place of each new element; of those with `shift` 0.5, the nearest.
-    fn nearest(&self, shift: f32) -> Vec<i64> {
+    fn nearest(&self, shift: f64) -> RusTorchResult<Tensor> {
         // In single precision for all dtypes.
         let step = match self.scale {
             Some(scale) if scale > 0.0 => (1.0 / scale) as f32,
             _ => self.from as f32 / self.to as f32,
         };
-        let place = |i: usize| match (shift == 0.0, self.to) {
-            (true, to) if to == self.from => i as i64,
-            (true, to) if to == 2 * self.from => i as i64 / 2,
-            _ => self.clip(f64::from(((i as f32 + shift) * step).floor())),
-        };
-        (0..self.to).map(place).collect()
+        match (shift == 0.0, self.to) {
+            (true, to) if to == self.from => self.numbers(DType::I64),
+            (true, to) if to == 2 * self.from => self.numbers(DType::I64)?.floor_divide(2),
+            _ => {
+                let places = self.numbers(DType::F32)?.add(shift)?.mul(step)?;
+                self.clip(&places.floor()?)
+            }
+        }
     }
 
-    /// The tables of [`Line::taps`] for an image of `dtype`.
-    fn tables(&self, options: &InterpolateOptions, dtype: DType) -> RusTorchResult<[Tensor; 2]> {
-        let key = (*self, options.mode, options.antialias, dtype);
+    /// The elements that new ones are made of, and their weights.
+    fn tables(&self, options: &InterpolateOptions) -> RusTorchResult<Tables> {
+        let key = (*self, options.mode, options.antialias);
         let kept = || KEPT.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, tables)) = kept().iter().find(|(known, _)| *known == key) {
             return Ok(tables.clone());
         }
-        let tables = self.taps(options).tables(dtype)?;
-        if tables[0].numel() <= LARGEST_TABLE {
-            let mut kept = kept();
-            kept.truncate(KEPT_TABLES - 1);
-            kept.push_front((key, tables.clone()));
+        let tables = || match (options.antialias, options.mode) {
+            (true, mode) => self.covering(mode, self.taps(options)),
+            (_, InterpolateMode::Linear) => self.linear(),
+            _ => self.cubic(),
+        };
+        if self.taps(options).saturating_mul(self.to) > LARGEST_TABLE {
+            return tables();
         }
+        let computed = || with_device(DeviceType::Auto, || in_memory(&tables()?))?;
+        let tables = with_runtime(&PROCESSOR, Routing::AUTO, computed)?;
+        let mut kept = kept();
+        kept.truncate(KEPT_TABLES - 1);
+        kept.push_front((key, tables.clone()));
         Ok(tables)
     }
 
-    fn taps(&self, options: &InterpolateOptions) -> Taps {
+    /// How many elements each new one is made of.
+    fn taps(&self, options: &InterpolateOptions) -> usize {
         match (options.antialias, options.mode) {
-            (true, mode) => self.covering(mode),
-            (_, InterpolateMode::Linear) => self.linear(),
-            _ => self.cubic(),
+            (true, mode) => ((2.0 * self.support(mode)).ceil() as usize).clamp(1, self.from),
+            (_, InterpolateMode::Linear) => 2,
+            _ => 4,
         }
     }
 
-    fn linear(&self) -> Taps {
-        let sources = || (0..self.to).map(|i| self.source(i).max(0.0));
-        let first = |x: f64| self.clip(x.floor());
-        let second = |x: f64| (first(x) + 1).min(self.from as i64 - 1);
-        let part = |x: f64| self.kept(x - first(x) as f64).clamp(0.0, 1.0);
-        Taps {
-            places: vec![
-                sources().map(first).collect(),
-                sources().map(second).collect(),
-            ],
-            weights: vec![
-                sources().map(|x| self.kept(1.0 - part(x))).collect(),
-                sources().map(part).collect(),
-            ],
-        }
-    }
-
-    fn cubic(&self) -> Taps {
-        const A: f64 = -0.75;
-        let taps = |tap: i64| {
-            let at = |i| self.source(i);
-            let place = move |i| self.clip(at(i).floor() + (tap - 1) as f64);
-            let weight = move |i| {
-                let part = self.kept(at(i) - at(i).floor());
-                cubic((part - (tap - 1) as f64).abs(), A)
-            };
-            (
-                (0..self.to).map(place).collect(),
-                (0..self.to).map(weight).collect(),
-            )
+    /// How far from its centre a new element covers old ones.
+    fn support(&self, mode: InterpolateMode) -> f64 {
+        let radius = match mode {
+            InterpolateMode::Linear => 1.0,
+            _ => 2.0,
         };
-        let (places, weights) = (0..4).map(taps).unzip();
-        Taps { places, weights }
+        self.kept(radius * self.step().max(1.0))
+    }
+
+    fn linear(&self) -> RusTorchResult<Tables> {
+        let sources = self.sources()?.clamp_min(0)?;
+        let first = self.clip(&sources.floor()?)?;
+        let second = self.clip(&first.add(1)?)?;
+        let part = sources.sub(&first.cast(NAME, self.dtype())?)?.clamp(0, 1)?;
+        let rest = part.neg()?.add(1)?;
+        let places = Tensor::stack(&[&first, &second], 0)?;
+        Ok([
+            places.cast(NAME, DType::I32)?,
+            Tensor::stack(&[&rest, &part], 0)?,
+        ])
+    }
+
+    fn cubic(&self) -> RusTorchResult<Tables> {
+        let sources = self.sources()?;
+        let before = sources.floor()?;
+        let part = sources.sub(&before)?.cast(NAME, DType::F64)?;
+        let taps = Tensor::arange(-1, 3, 1, DType::I64)?.unsqueeze(1)?;
+        let places = self.clip(&before.cast(NAME, DType::I64)?.add(&taps)?)?;
+        let weights = cubic(&part.sub(&taps)?.abs()?, -0.75)?;
+        Ok([
+            places.cast(NAME, DType::I32)?,
+            weights.cast(NAME, self.dtype())?,
+        ])
     }
 
     /// All elements that a new one covers, by a filter as wide.
-    fn covering(&self, mode: InterpolateMode) -> Taps {
-        let step = self.step();
-        let (radius, filter): (f64, fn(f64) -> f64) = match mode {
-            InterpolateMode::Linear => (1.0, |x| (1.0 - x).max(0.0)),
-            _ => (2.0, |x| cubic(x, -0.5)),
+    fn covering(&self, mode: InterpolateMode, taps: usize) -> RusTorchResult<Tables> {
+        let (step, support) = (self.step(), self.support(mode));
+        let squeeze = self.kept(1.0 / step.max(1.0));
+        let numbers = self.numbers(self.dtype())?;
+        let centre = numbers.add(0.5)?.mul(step)?.cast(NAME, DType::F64)?;
+        let start = centre.sub(support)?.add(0.5)?.clamp_min(0)?.trunc()?;
+        let end = centre.add(support)?.add(0.5)?.trunc()?;
+        let end = end.clamp_max(self.from as f64)?;
+        let taps = Tensor::arange(0, taps as i64, 1, DType::I64)?.unsqueeze(1)?;
+        let places = start.add(&taps)?;
+        let distance = places.sub(&centre)?.add(0.5)?.cast(NAME, self.dtype())?;
+        let distance = distance.mul(squeeze)?.abs()?.cast(NAME, DType::F64)?;
+        let filtered = match mode {
+            InterpolateMode::Linear => distance.neg()?.add(1)?.clamp_min(0)?,
+            _ => cubic(&distance, -0.5)?,
         };
-        let (support, squeeze) = match step >= 1.0 {
-            true => (self.kept(radius * step), self.kept(1.0 / step)),
-            false => (radius, 1.0),
-        };
-        let ranges = (0..self.to).map(|i| {
-            let centre = self.kept(step * (i as f64 + 0.5));
-            let start = (centre - support + 0.5).max(0.0) as usize;
-            let end = ((centre + support + 0.5) as usize).min(self.from);
-            let weight = |j: usize| {
-                let distance = self.kept(self.kept(j as f64 - centre + 0.5) * squeeze);
-                self.kept(filter(distance.abs()))
-            };
-            let weights: Vec<f64> = (start..end).map(weight).collect();
-            let total: f64 = weights.iter().sum();
-            let even = |&w: &f64| {
-                if total == 0.0 {
-                    w
-                } else {
-                    self.kept(w / total)
-                }
-            };
-            (start, weights.iter().map(even).collect::<Vec<f64>>())
-        });
-        let ranges: Vec<(usize, Vec<f64>)> = ranges.collect();
-        let count = ranges
-            .iter()
-            .map(|(_, weights)| weights.len())
-            .max()
-            .unwrap_or(0);
-        let place =
-            |tap: usize| move |(start, _): &(usize, Vec<f64>)| self.clip((start + tap) as f64);
-        let weight = |tap: usize| {
-            move |(_, weights): &(usize, Vec<f64>)| weights.get(tap).copied().unwrap_or(0.0)
-        };
-        Taps {
-            places: (0..count)
-                .map(|tap| ranges.iter().map(place(tap)).collect())
-                .collect(),
-            weights: (0..count)
-                .map(|tap| ranges.iter().map(weight(tap)).collect())
-                .collect(),
-        }
+        let weights = Tensor::where_(&places.lt(&end)?, &filtered, 0.0)?;
+        let weights = weights.cast(NAME, self.dtype())?.cast(NAME, DType::F64)?;
+        let total = weights.sum(0, true)?;
+        let weights = weights.div(&Tensor::where_(&total.eq(0)?, 1.0, &total)?)?;
+        Ok([
+            self.clip(&places)?.cast(NAME, DType::I32)?,
+            weights.cast(NAME, self.dtype())?,
+        ])
     }
 }
 
-/// The cubic convolution kernel of parameter `a` at distance `x`.
-fn cubic(x: f64, a: f64) -> f64 {
-    match x {
-        x if x <= 1.0 => ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0,
-        x if x < 2.0 => ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a,
-        _ => 0.0,
-    }
+/// Tables whose elements are computed, in the host's memory.
+fn in_memory([places, weights]: &Tables) -> RusTorchResult<Tables> {
+    let weights = match weights.dtype() {
+        DType::F32 => copied::<f32>(weights),
+        _ => copied::<f64>(weights),
+    };
+    Ok([copied::<i32>(places)?, weights?])
+}
+
+fn copied<T: Element>(x: &Tensor) -> RusTorchResult<Tensor> {
+    Tensor::from_vec(x.to_vec::<T>()?, x.shape())
+}
+
+/// The cubic convolution kernel of parameter `a` at distances `x`.
+fn cubic(x: &Tensor, a: f64) -> RusTorchResult<Tensor> {
+    let near = x.mul(a + 2.0)?.sub(a + 3.0)?.mul(x)?.mul(x)?.add(1)?;
+    let far = x.mul(a)?.sub(5.0 * a)?.mul(x)?.add(8.0 * a)?.mul(x)?;
+    let far = Tensor::where_(&x.lt(2)?, &far.sub(4.0 * a)?, 0.0)?;
+    Tensor::where_(&x.le(1)?, &near, &far)
 }

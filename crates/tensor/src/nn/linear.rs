@@ -1,6 +1,6 @@
-//! Products with weights.
+//! Products of inputs and weights.
 
-use rustorch_ir::ops::Linear;
+use rustorch_ir::ops::{ExpertLinear, Linear};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
@@ -9,13 +9,13 @@ use crate::error::{RusTorchResult, require};
 
 #[track_calls]
 impl Tensor {
-    /// `self · weightᵀ + bias`: `self` `[…, k]`, floats; `weight` `[n, k]`, floats or a block
-    /// format; `bias` `[n]` of `self`'s dtype. Result `[…, n]` of `self`'s dtype. A weight `[k]` is
-    /// one row, and leaves no dimension in the result. Integers and complex numbers, too, of one
-    /// dtype.
+    /// `self · weightᵀ + bias`. `self` is `[…, k]`, floats; `weight` `[n, k]`, floats or a block
+    /// format; `bias` `[n]` has `self`'s dtype. The result is `[…, n]` in `self`'s dtype. A weight
+    /// `[k]` is one row, and adds no dimension to the result. All operands may also be integers or
+    /// complex numbers of one dtype.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these.
+    /// Fails for unsupported shapes or dtypes.
     pub fn linear(&self, weight: &Self, bias: Option<&Self>) -> RusTorchResult<Self> {
         const NAME: &str = "linear";
         let [this, weight] = &lowered(NAME, [self, weight])?;
@@ -53,11 +53,36 @@ impl Tensor {
         }
     }
 
+    /// Products whose weights are chosen for each row, as in a mixture of experts:
+    /// `y[t, s] = self[t, s] · weights[ids[t, s]]ᵀ`. `self` is `[t, s, k]`, or `[t, 1, k]` for one
+    /// row in all `s` slots, floats. `weights` are `[experts, n, k]`, floats or a block format.
+    /// `ids` are `[t, s]`, `i32` or `i64`. The result is `[t, s, n]` in `self`'s dtype.
+    ///
+    /// ```
+    /// use rustorch_tensor::tensor;
+    ///
+    /// # fn main() -> rustorch_tensor::RusTorchResult<()> {
+    /// let weights = tensor![[[1.0, 0.0]], [[0.0, 10.0]]];
+    /// let x = tensor![[[1.0, 2.0]], [[3.0, 4.0]]];
+    /// let y = x.expert_linear(&weights, &tensor![[1, 0], [1, 1]])?;
+    /// assert_eq!(y.to_vec::<f32>()?, [20.0, 1.0, 40.0, 40.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Fails for unsupported shapes or dtypes. Evaluation fails for an id outside the experts.
+    pub fn expert_linear(&self, weights: &Self, ids: &Self) -> RusTorchResult<Self> {
+        const NAME: &str = "expert_linear";
+        let [this, weights] = &lowered(NAME, [self, weights])?;
+        Self::apply(NAME, ExpertLinear, &[this, weights, ids])
+    }
+
     /// `x Wᵢ y + biasᵢ` for each `i`: `self` `[…, k]`, `other` `[…, l]`, `weight` `[n, k, l]` and
     /// `bias` `[n]` of one dtype, numbers. Result `[…, n]`.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these.
+    /// Fails for unsupported shapes or dtypes.
     pub fn bilinear(
         &self,
         other: &Self,

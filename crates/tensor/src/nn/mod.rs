@@ -1,4 +1,4 @@
-//! PyTorch's `torch.nn.functional`, by families.
+//! PyTorch's `torch.nn.functional`, one file for each family.
 //!
 //! | file | what it holds |
 //! | --- | --- |
@@ -8,6 +8,7 @@
 //! | `softmax.rs`, `normalization.rs` | softmax and its logarithm, the norms |
 //! | `interpolate.rs`, `sampling.rs` | images in other sizes, and seen through grids |
 //! | `attention.rs`, `multi_head.rs` | attention, rotary embedding, the layer made of them |
+//! | `recurrent.rs` | layers of recurrent networks |
 //! | `dropout.rs` | elements left out by chance |
 //! | `distance.rs` | distances between vectors |
 //! | `loss/` | losses |
@@ -25,6 +26,7 @@ mod loss;
 mod multi_head;
 mod normalization;
 mod pooling;
+mod recurrent;
 pub(crate) mod sampling;
 mod softmax;
 mod windows;
@@ -60,7 +62,7 @@ impl Tensor {
     /// and whether it has one.
     fn with_batch(&self, name: &'static str, dims: usize) -> RusTorchResult<(Self, bool)> {
         let expected =
-            format_args!("[n, c, ..] or [c, ..] with {dims} dimensions behind the channels");
+            format_args!("[n, c, ..] or [c, ..] with {dims} dimensions after the channels");
         let has_batch = self.rank() == dims + 2;
         let fits = has_batch || self.rank() == dims + 1;
         require(name, fits, expected, self.ty())?;

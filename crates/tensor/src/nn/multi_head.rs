@@ -9,12 +9,12 @@ use crate::error::{RusTorchResult, require};
 use crate::nn::AttentionOptions;
 use crate::setting::setters;
 
-/// What projects queries, keys and values of width `e`.
+/// The projections of queries, keys and values of width `e`.
 #[derive(Clone, Copy)]
 pub enum Projections<'a> {
     /// One weight `[3 e, e]`: of queries, keys and values, in this order.
     Packed(&'a Tensor),
-    /// One each: `[e, e]`, `[e, ek]` and `[e, ev]`.
+    /// Separate weights: `[e, e]`, `[e, ek]` and `[e, ev]`.
     Separate([&'a Tensor; 3]),
 }
 
@@ -25,24 +25,25 @@ pub struct MultiHeadOptions<'a> {
     pub in_proj_bias: Option<&'a Tensor>,
     /// A bias of the result, `[e]`.
     pub out_proj_bias: Option<&'a Tensor>,
-    /// A key and a value put behind the others, `[1, 1, e]`.
+    /// A key and a value appended to the others, `[1, 1, e]`.
     pub bias_kv: Option<[&'a Tensor; 2]>,
-    /// Is a key and value of zeros put behind the others?
+    /// Appends a key and a value of zeros.
     pub add_zero_attn: bool,
-    /// Projected keys or values that are there already, `[n · heads, s, e / heads]`.
+    /// Projected keys or values computed before, `[n · heads, s, e / heads]`.
     pub static_kv: [Option<&'a Tensor>; 2],
-    /// With which probability weights are set to 0, in training.
+    /// Dropout probability of the weights, in training.
     pub dropout_p: f64,
-    /// Are weights left out?
+    /// Enables dropout of the weights.
     pub training: bool,
-    /// Keys that are not seen, `[n, s]` or `[s]`: `bool`, true where not, or floats that are added.
+    /// Padding mask of keys, `[n, s]` or `[s]`. A `bool` mask is true where a key is hidden; floats
+    /// are added to the scores.
     pub key_padding_mask: Option<&'a Tensor>,
-    /// Which keys a query does not see, `[t, s]` or `[n · heads, t, s]`: `bool`, true where not, or
-    /// floats that are added.
+    /// Attention mask, `[t, s]` or `[n · heads, t, s]`. A `bool` mask is true where a key is
+    /// hidden; floats are added to the scores.
     pub attn_mask: Option<&'a Tensor>,
-    /// Are the weights wanted, too?
+    /// Returns the weights, too.
     pub need_weights: bool,
-    /// Is it their mean over the heads?
+    /// Averages the weights over the heads.
     pub average_attn_weights: bool,
 }
 
@@ -55,13 +56,13 @@ setters!(MultiHeadOptions<'a> {
 
 #[track_calls]
 impl Tensor {
-    /// Attention of `heads` heads of queries `self` `[t, n, e]` to `key` `[s, n, ek]` and `value`
-    /// `[s, n, ev]`, which may all lack the batch `n`, multiplied by `out_proj_weight` `[e, e]`:
-    /// `[t, n, e]`; and, where they are wanted, the weights `[n, t, s]`, or `[n, heads, t, s]` of each
-    /// head. Floats of one dtype.
+    /// Multi-head attention of queries `self` `[t, n, e]` to `key` `[s, n, ek]` and `value`
+    /// `[s, n, ev]`, multiplied by `out_proj_weight` `[e, e]`. The batch dimension `n` is optional.
+    /// Returns `[t, n, e]` and, on request, the weights `[n, t, s]`, or `[n, heads, t, s]` for each
+    /// head. Takes floats of one dtype.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these.
+    /// Fails for unsupported shapes or dtypes.
     pub fn multi_head_attention_forward(
         &self,
         key: &Self,
@@ -202,8 +203,7 @@ struct Layer {
 }
 
 impl Layer {
-    /// What is added to scores `[n · heads, t, s]`, of which the last keys may have been put behind
-    /// those that masks speak of.
+    /// The bias of scores `[n · heads, t, s]`. The last keys may have been appended after the masks' keys.
     fn mask(
         &self,
         name: &'static str,

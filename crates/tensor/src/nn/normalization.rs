@@ -1,4 +1,4 @@
-//! The norms, by statistics of their own or by given ones.
+//! Normalisation by batch, group, layer or given statistics.
 
 use rustorch_ir::ops::{BatchNorm, BatchNormTrain, GroupNorm, LayerNorm, RmsNorm, VarMean};
 use rustorch_ir::{DType, OpError, Param};
@@ -8,18 +8,19 @@ use super::AvgPoolOptions;
 use crate::Tensor;
 use crate::dims::{IntoDims, IntoShape};
 use crate::error::{RusTorchResult, require, require_dtype};
+use crate::numbers::require_held;
 use crate::setting::setters;
 
 /// The optional arguments of [`Tensor::batch_norm`].
 #[derive(Clone, Copy)]
 pub struct BatchNormOptions<'a> {
-    /// Multiplies each channel.
+    /// Factor of each channel.
     pub weight: Option<&'a Tensor>,
     /// Added to each channel.
     pub bias: Option<&'a Tensor>,
-    /// Are the statistics the batch's own?
+    /// Uses the batch's own statistics.
     pub training: bool,
-    /// How much of new running statistics is the batch's.
+    /// Weight of the batch in the new running statistics (momentum).
     pub momentum: f64,
     /// Added to the variance.
     pub eps: f64,
@@ -41,30 +42,31 @@ impl Default for BatchNormOptions<'_> {
     }
 }
 
-/// What [`Tensor::batch_norm_with_stats`] gives.
+/// The results of [`Tensor::batch_norm_with_stats`].
 pub struct BatchNormed {
-    /// The tensor, normalised.
+    /// The normalised tensor.
     pub output: Tensor,
-    /// The batch's mean `[c]`, at least in single precision.
+    /// The batch's mean `[c]`, in single or double precision.
     pub mean: Tensor,
     /// `1 / √(var + eps)` `[c]`, by the batch's biased variance.
     pub rstd: Tensor,
-    /// The running mean with some of the batch's, if there was one.
+    /// The new running mean, if there was one.
     pub running_mean: Option<Tensor>,
-    /// The running variance with some of the batch's unbiased one, if there was one.
+    /// The new running variance, from the batch's unbiased one, if there was one.
     pub running_var: Option<Tensor>,
 }
 
 #[track_calls]
 impl Tensor {
-    /// `(x - mean) / √(var + eps) · weight + bias` for each channel of `self` `[n, c, …]`, or of an empty
-    /// vector: with the running `mean` and `var`, or in training with those of the batch, the variance biased. Floats;
-    /// the others are `[c]`. Running statistics stay as they are:
-    /// [`Tensor::batch_norm_with_stats`] gives the next ones, and [`Tensor::batch_norm_`] writes them.
+    /// Batch normalisation `(x - mean) / √(var + eps) · weight + bias` for each channel of `self`
+    /// `[n, c, …]`, or of an empty vector. It uses the running `mean` and `var`, or in training the
+    /// batch's own, with the biased variance. Floats; the others are `[c]`. Running statistics do
+    /// not change: [`Tensor::batch_norm_with_stats`] returns the next ones, and
+    /// [`Tensor::batch_norm_`] writes them.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these; no running statistics outside training; in training, one
-    /// value for each channel.
+    /// Fails for unsupported shapes or dtypes. Training fails for a channel with one value.
+    /// Evaluation mode fails without running statistics.
     pub fn batch_norm(
         &self,
         mean: Option<&Self>,
@@ -90,7 +92,7 @@ impl Tensor {
     /// [`Tensor::batch_norm`] in training, with the batch's statistics and the next running ones.
     ///
     /// # Errors
-    /// As [`Tensor::batch_norm`].
+    /// The same errors as [`Tensor::batch_norm`].
     pub fn batch_norm_with_stats(
         &self,
         running_mean: Option<&Self>,
@@ -153,10 +155,11 @@ impl Tensor {
         })
     }
 
-    /// [`Tensor::batch_norm`] in training, which writes the next running statistics over these.
+    /// [`Tensor::batch_norm`] in training, which overwrites the running statistics with the next
+    /// ones.
     ///
     /// # Errors
-    /// As [`Tensor::batch_norm`], and as [`Tensor::copy_`].
+    /// The same errors as [`Tensor::batch_norm`], and as [`Tensor::copy_`].
     pub fn batch_norm_(
         &self,
         running_mean: &mut Self,
@@ -176,12 +179,12 @@ impl Tensor {
         Ok(normed.output)
     }
 
-    /// Each channel of each `self` `[n, c, …]` normalised by its own mean and biased variance, or by
-    /// running ones `[c]` if those are given, then as [`Tensor::batch_norm`]. Floats; `weight` and
+    /// Normalises each channel of each `self` `[n, c, …]` by its own mean and biased variance, or
+    /// by given running ones `[c]`. Then the same as [`Tensor::batch_norm`]. Floats; `weight` and
     /// `bias` are `[c]`.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these; one value in each channel.
+    /// Fails for unsupported shapes or dtypes, or for a channel with one value.
     pub fn instance_norm(
         &self,
         running: Option<[&Self; 2]>,
@@ -211,11 +214,13 @@ impl Tensor {
         self.normed_by(NAME, self.shape()[1], [weight, bias], eps)
     }
 
-    /// The channels of `self` `[n, c, …]` in groups, each of which is normalised by its mean and
-    /// biased variance, then multiplied by `weight` `[c]` and increased by `bias` `[c]`. Floats.
+    /// Normalises the channels of `self` `[n, c, …]` in groups. Each group uses its mean and biased
+    /// variance; the result is multiplied by `weight` `[c]` and increased by `bias` `[c]`. Takes
+    /// floats.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these; channels that the number of groups does not divide.
+    /// Fails for unsupported shapes or dtypes, or channels that the number of groups does not
+    /// divide.
     pub fn group_norm(
         &self,
         groups: usize,
@@ -231,10 +236,10 @@ impl Tensor {
         self.normed_by(NAME, groups, [weight, bias], eps)
     }
 
-    /// [`Tensor::group_norm`], the mean, and `1 / √(var + eps)`, of each group, `[n, groups]`.
+    /// [`Tensor::group_norm`], and the mean and `1 / √(var + eps)` of each group, `[n, groups]`.
     ///
     /// # Errors
-    /// As [`Tensor::group_norm`].
+    /// The same errors as [`Tensor::group_norm`].
     pub fn native_group_norm(
         &self,
         groups: usize,
@@ -257,7 +262,7 @@ impl Tensor {
         Ok((y?, mean?, rstd?))
     }
 
-    /// Batch, channels and elements of each channel of what is normalised in groups.
+    /// Batch, channels, and elements of each channel, for norms in groups.
     pub(super) fn grouped_channels(
         &self,
         name: &'static str,
@@ -323,7 +328,7 @@ impl Tensor {
         }
     }
 
-    /// With given statistics.
+    /// Batch norm with given statistics.
     fn batch_normed(
         &self,
         name: &'static str,
@@ -389,12 +394,12 @@ impl Tensor {
         })
     }
 
-    /// `(x - mean) / √(var + eps) · weight + bias` over the last dimensions, which are
-    /// `normalized_shape`; the variance is the biased one. Floats; `weight` and `bias` have
-    /// that shape.
+    /// Layer normalisation `(x - mean) / √(var + eps) · weight + bias` over the last dimensions,
+    /// which are `normalized_shape`. The variance is the biased one. Floats; `weight` and `bias`
+    /// have that shape.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these.
+    /// Fails for unsupported shapes or dtypes.
     pub fn layer_norm(
         &self,
         normalized_shape: impl IntoShape,
@@ -424,11 +429,11 @@ impl Tensor {
             .cast(NAME, self.dtype())
     }
 
-    /// [`Tensor::layer_norm`], the mean, and `1 / √(var + eps)`; those have size 1 in the last
+    /// [`Tensor::layer_norm`], and the mean and `1 / √(var + eps)` with size 1 in the last
     /// dimensions.
     ///
     /// # Errors
-    /// As [`Tensor::layer_norm`].
+    /// The same errors as [`Tensor::layer_norm`].
     pub fn native_layer_norm(
         &self,
         normalized_shape: impl IntoShape,
@@ -452,12 +457,12 @@ impl Tensor {
         Ok((y?, mean?, rstd?))
     }
 
-    /// `x / √(mean(x²) + eps) · weight` over the last dimensions, which are `normalized_shape`.
-    /// Without `eps` (`None`) it is the distance from 1 to the next number, of halves as singles. Floats and
+    /// `x / √(mean(x²) + eps) · weight` over the last dimensions, which are `normalized_shape`. By
+    /// default (`None`) `eps` is the dtype's epsilon, and that of `f32` for halves. Floats and
     /// complex numbers; `weight` has that shape.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these.
+    /// Fails for unsupported shapes or dtypes.
     pub fn rms_norm(
         &self,
         normalized_shape: impl IntoShape,
@@ -509,11 +514,11 @@ impl Tensor {
         y.cast(name, self.dtype())
     }
 
-    /// `x / (k + α · mean(x²))^β`, where the mean is over `size` channels around each, zeros beside
-    /// them counting. `self` is `[n, c, …]`, floats.
+    /// `x / (k + α · mean(x²))^β`, with the mean over `size` neighbouring channels. Missing
+    /// channels count as zeros. `self` is `[n, c, …]`, floats.
     ///
     /// # Errors
-    /// Rank below 3; another dtype; a size of 0.
+    /// Fails for rank below 3, an unsupported dtype, or a size of 0.
     pub fn local_response_norm(
         &self,
         size: usize,
@@ -546,12 +551,15 @@ impl Tensor {
         }
     }
 
-    /// `x / max(‖x‖, eps)`, by the `p`-norm over some dimensions. Floats and complex numbers.
+    /// `x / max(‖x‖, eps)`, with the `p`-norm over some dimensions. Takes floats and complex
+    /// numbers.
     ///
     /// # Errors
-    /// There are no such dimensions; another dtype.
+    /// Fails if a dimension does not exist, or for an unsupported dtype. Also fails for an `eps`
+    /// that the dtype does not hold.
     pub fn normalize(&self, p: f64, dims: impl IntoDims, eps: f64) -> RusTorchResult<Self> {
         const NAME: &str = "normalize";
+        require_held(NAME, eps.into(), self.dtype().real())?;
         let x = self.widened(NAME)?;
         let norm = x.norm(p, dims, true)?.clamp_min(eps)?;
         x.div(&norm)?.cast(NAME, self.dtype())

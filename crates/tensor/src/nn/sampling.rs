@@ -1,5 +1,4 @@
-//! Images seen through grids of coordinates:
-//! [Jaderberg et al.](https://arxiv.org/abs/1506.02025)
+//! Images sampled at a grid of coordinates: [Jaderberg et al.](https://arxiv.org/abs/1506.02025)
 
 use rustorch_ir::DType;
 use rustorch_ir::ops::Gather;
@@ -10,21 +9,21 @@ use crate::dims::IntoShape;
 use crate::error::{RusTorchResult, require};
 use crate::setting::{Converted, setters};
 
-/// How [`Tensor::grid_sample`] finds elements between others.
+/// Interpolation of [`Tensor::grid_sample`] between elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum GridSampleMode {
-    /// On lines between neighbours: PyTorch's `'bilinear'`, in volumes as well.
+    /// Linear between neighbours: PyTorch's `'bilinear'`, for volumes as well.
     #[default]
     Bilinear,
     /// The nearest element.
     Nearest,
-    /// On cubics through four neighbours.
+    /// Cubic, through four neighbours.
     Bicubic,
 }
 
 impl Converted for GridSampleMode {}
 
-/// What there is outside an image.
+/// The padding outside an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum GridSamplePadding {
     /// Zeros.
@@ -41,11 +40,12 @@ impl Converted for GridSamplePadding {}
 /// The optional arguments of [`Tensor::grid_sample`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GridSampleOptions {
-    /// How elements between others are found.
+    /// Interpolation between elements.
     pub mode: GridSampleMode,
-    /// What there is outside.
+    /// Values outside of the image.
+    #[doc(alias = "padding_mode")]
     pub padding: GridSamplePadding,
-    /// Are −1 and 1 the middles of the outer elements, not their outer edges?
+    /// Do −1 and 1 mean the centres of the outer elements, not their outer edges?
     pub align_corners: bool,
 }
 
@@ -57,12 +57,12 @@ setters!(GridSampleOptions {
 
 #[track_calls]
 impl Tensor {
-    /// The elements of `self` `[n, c, h, w]` or `[n, c, d, h, w]` at coordinates `grid`
-    /// `[n, h', w', 2]` or `[n, d', h', w', 3]`, of which the last dimension has the place along `w`
-    /// first, from −1 to 1: `[n, c, h', w']` or `[n, c, d', h', w']`. Floats of one dtype.
+    /// The elements of `self` `[n, c, h, w]` or `[n, c, d, h, w]` at coordinates `grid` `[n, h', w', 2]` or
+    /// `[n, d', h', w', 3]`. The grid's last dimension begins with the coordinate along `w`, from −1 to 1.
+    /// The result is `[n, c, h', w']` or `[n, c, d', h', w']`. Takes floats of one dtype.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these; no elements.
+    /// Fails for unsupported shapes or dtypes, or an empty tensor.
     pub fn grid_sample(&self, grid: &Self, options: &GridSampleOptions) -> RusTorchResult<Self> {
         const NAME: &str = "grid_sample";
         self.require_float(NAME)?;
@@ -107,11 +107,11 @@ impl Tensor {
         sum.reshape(&[&[n, c], to].concat()[..])
     }
 
-    /// The coordinates for [`Tensor::grid_sample`] that affine maps `self` `[n, 2, 3]`, or
-    /// `[n, 3, 4]`, lead to, for a result of `size` `[n, c, h, w]`, or `[n, c, d, h, w]`. Floats.
+    /// The coordinates for [`Tensor::grid_sample`] from affine maps `self` `[n, 2, 3]` or
+    /// `[n, 3, 4]`. The result's `size` is `[n, c, h, w]` or `[n, c, d, h, w]`. Takes floats.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these.
+    /// Fails for unsupported shapes or dtypes.
     pub fn affine_grid(&self, size: impl IntoShape, align_corners: bool) -> RusTorchResult<Self> {
         const NAME: &str = "affine_grid";
         self.require_float(NAME)?;
@@ -123,34 +123,39 @@ impl Tensor {
         let any = size.iter().all(|&n| n > 0);
         require(NAME, any, "a size without 0", format!("{size:?}"))?;
         let to = &size[2..];
-        let coordinate = |i: usize, steps: usize| {
-            let even = match steps {
-                0 | 1 => 0.0,
-                _ => 2.0 * i as f64 / (steps - 1) as f64 - 1.0,
-            };
-            match align_corners {
-                true => even,
-                false => even * (steps.max(1) - 1) as f64 / steps.max(1) as f64,
-            }
-        };
-        // [places, dims + 1]: the last dimension first, and 1.
-        let places: usize = to.iter().product();
-        let mut points = Vec::with_capacity(places * (dims + 1));
-        for place in 0..places {
-            let mut rest = place;
-            for &steps in to.iter().rev() {
-                points.push(coordinate(rest % steps, steps));
-                rest /= steps;
-            }
-            points.push(1.0);
-        }
-        let points = Self::from_vec(points, [places, dims + 1])?;
         let maps = self.widened(NAME)?.transpose(1, 2)?;
-        let grid = points
-            .cast(NAME, maps.dtype())?
-            .matmul(&maps)?
-            .cast(NAME, self.dtype())?;
+        // The last dimension first, and 1.
+        let mut points = Vec::with_capacity(dims + 1);
+        for (dim, &steps) in to.iter().enumerate().rev() {
+            let line = coordinates(NAME, steps, align_corners, maps.dtype())?;
+            let mut along = vec![1; dims];
+            along[dim] = steps;
+            points.push(line.reshape(&along[..])?.expand(to)?);
+        }
+        points.push(points[0].ones_like()?);
+        let points: Vec<&Self> = points.iter().collect();
+        let points = Self::stack(&points, -1)?.flatten(0, -2)?;
+        let grid = points.matmul(&maps)?.cast(NAME, self.dtype())?;
         grid.reshape(&[&size[..1], to, &[dims]].concat()[..])
+    }
+}
+
+/// From −1 to 1 in even steps, without the corners' halves unless those are aligned; 0 where there is one alone.
+fn coordinates(
+    name: &'static str,
+    steps: usize,
+    align_corners: bool,
+    dtype: DType,
+) -> RusTorchResult<Tensor> {
+    let last = steps.saturating_sub(1) as f64;
+    let numbers = Tensor::arange(0, steps as i64, 1, DType::I64)?.cast(name, dtype)?;
+    let even = match steps {
+        1 => numbers,
+        _ => numbers.mul(2)?.div(last)?.sub(1)?,
+    };
+    match align_corners {
+        true => Ok(even),
+        false => even.mul(last / steps as f64),
     }
 }
 
@@ -160,7 +165,7 @@ pub(crate) struct Tap {
     pub(crate) place: Tensor,
     /// Is it inside? `None`: all are.
     pub(crate) inside: Option<Tensor>,
-    /// How much it counts; `None`: all of it.
+    /// Weight of the elements; `None` for 1.
     pub(crate) weight: Option<Tensor>,
 }
 
@@ -253,7 +258,7 @@ pub(crate) fn taps(
     }
 }
 
-/// Places inside, where what is outside is not zeros.
+/// Places inside, if the padding is not zeros.
 fn bounded(place: &Tensor, size: usize, options: &GridSampleOptions) -> RusTorchResult<Tensor> {
     let last = size as f64 - 1.0;
     match options.padding {

@@ -9,10 +9,10 @@ use crate::error::RusTorchResult;
 
 #[track_calls]
 impl Tensor {
-    /// `exp(x) / Σ exp(x)` along `dim`, computed without overflow. Floats.
+    /// `exp(x) / Σ exp(x)` along `dim`, computed without overflow. Takes floats.
     ///
     /// # Errors
-    /// Another dtype; no such dimension.
+    /// Fails for an unsupported dtype, or if the dimension does not exist.
     pub fn softmax(&self, dim: impl Integer) -> RusTorchResult<Self> {
         const NAME: &str = "softmax";
         self.softened(NAME, dim.to_isize(), |x, dim| {
@@ -20,10 +20,10 @@ impl Tensor {
         })
     }
 
-    /// `exp(-x) / Σ exp(-x)` along `dim`, computed without overflow. Floats.
+    /// `exp(-x) / Σ exp(-x)` along `dim`, computed without overflow. Takes floats.
     ///
     /// # Errors
-    /// Another dtype; no such dimension.
+    /// Fails for an unsupported dtype, or if the dimension does not exist.
     pub fn softmin(&self, dim: impl Integer) -> RusTorchResult<Self> {
         const NAME: &str = "softmin";
         let minus = self.neg()?;
@@ -32,10 +32,10 @@ impl Tensor {
         })
     }
 
-    /// `log(softmax(x))` along `dim`, computed without overflow or loss. Floats.
+    /// `log(softmax(x))` along `dim`, computed without overflow or loss of precision. Takes floats.
     ///
     /// # Errors
-    /// Another dtype; no such dimension.
+    /// Fails for an unsupported dtype, or if the dimension does not exist.
     pub fn log_softmax(&self, dim: impl Integer) -> RusTorchResult<Self> {
         const NAME: &str = "log_softmax";
         self.softened(NAME, dim.to_isize(), |x, dim| {

@@ -1,6 +1,6 @@
-//! Which indices of a dimension each of a row of windows has, and what is made of them.
+//! Windows of a dimension, and their reduction.
 //!
-//! Windows of several dimensions are taken along one after the other.
+//! Windows of several dimensions are reduced one dimension after the other.
 
 use rustorch_ir::DType;
 use rustorch_ir::ops::{ArgReduce, Gather, IndexSelect, Reduce, ReduceOp, Where};
@@ -12,23 +12,23 @@ use crate::error::{RusTorchResult, require};
 /// any number of them.
 #[derive(Clone, Copy)]
 pub(super) struct Axis {
-    /// How many windows there are.
+    /// Number of windows.
     pub(super) count: usize,
     /// Places in each of them.
     width: usize,
     rule: Rule,
 }
 
-/// How windows lie along a dimension.
+/// Rule of the windows along a dimension.
 #[derive(Clone, Copy)]
 enum Rule {
-    /// They share `size` indices as evenly as can be.
+    /// They divide `size` indices as evenly as possible.
     Even { size: usize },
-    /// They are of one size.
+    /// Windows of one size.
     Spaced(Side),
 }
 
-/// How windows of one size lie along a dimension of `size`.
+/// Layout of windows of one size along a dimension of `size`.
 #[derive(Clone, Copy)]
 pub(super) struct Side {
     pub(super) size: usize,
@@ -78,7 +78,7 @@ impl Side {
         }
     }
 
-    /// How many indices each window, if it is dense, has without padding or with it, `i64`.
+    /// Number of indices of each window, if it is dense, without padding or with it, `i64`.
     pub(super) fn members(&self, with_padding: bool) -> RusTorchResult<Tensor> {
         let [size, kernel, padding] = [self.size, self.kernel, self.padding].map(|n| n as i64);
         let start = numbers(self.count)?.mul(self.stride as i64)?;
@@ -107,7 +107,7 @@ impl Axis {
     /// Windows that share `size` indices as evenly as can be: those of adaptive pooling.
     ///
     /// # Errors
-    /// More windows than can be counted.
+    /// Fails for too many windows to count.
     pub(super) fn adaptive(name: &'static str, size: usize, count: usize) -> RusTorchResult<Self> {
         let can_be = i64::try_from((size as u128 + 1) * (count as u128 + 1)).is_ok();
         let expected = format_args!("an output size that memory could hold, of {size} elements");
@@ -135,7 +135,7 @@ impl Axis {
         Ok([reached.floor_divide(count)?, end])
     }
 
-    /// How many indices each window has, `i64`.
+    /// Number of indices of each window, `i64`.
     fn members(&self) -> RusTorchResult<Tensor> {
         match self.rule {
             Rule::Even { size } => {
@@ -146,7 +146,7 @@ impl Axis {
         }
     }
 
-    /// How many elements the windows of several dimensions have, `i64`.
+    /// Number of elements of the windows of several dimensions, `i64`.
     pub(super) fn members_of(axes: &[Self]) -> RusTorchResult<Tensor> {
         let members = axes.iter().map(Self::members);
         product_of(&members.collect::<RusTorchResult<Vec<_>>>()?)
@@ -201,8 +201,8 @@ impl Axis {
         }
     }
 
-    /// Which places have an index, `[count, width, 1, …]` with `behind` dimensions of size 1; none
-    /// if all have.
+    /// A mask of places with an index, `[count, width, 1, …]` with `behind` dimensions of size 1; none if all
+    /// have.
     fn mask(&self, behind: usize) -> RusTorchResult<Option<Tensor>> {
         if self.is_full() {
             return Ok(None);
@@ -232,7 +232,7 @@ fn gcd(a: usize, b: usize) -> usize {
     }
 }
 
-/// What is reduced along each of the last dimensions, by windows.
+/// The windows' reduction along each of the last dimensions.
 impl Tensor {
     /// `[…, count, width, …]`: the elements of the windows along a dimension.
     fn windows(&self, name: &'static str, dim: usize, axis: &Axis) -> RusTorchResult<Self> {
@@ -260,8 +260,8 @@ impl Tensor {
         })
     }
 
-    /// What goes to each of the indices of the last dimensions, `sizes` of them, where their windows
-    /// are these elements: [`Tensor::sum_of_windows`] transposed.
+    /// The sum for each index of the last dimensions, `sizes` of them, from the elements of their windows:
+    /// [`Tensor::sum_of_windows`] transposed.
     pub(super) fn spread_of_windows(
         &self,
         name: &'static str,
@@ -288,7 +288,7 @@ impl Tensor {
             })
     }
 
-    /// The largest elements of the windows along the last dimensions, of which each has one.
+    /// The largest elements of the windows along the last dimensions. Each window has an element.
     pub(super) fn max_of_windows(&self, name: &'static str, axes: &[Axis]) -> RusTorchResult<Self> {
         let lead = self.rank() - axes.len();
         (axes.iter().enumerate()).try_fold(self.clone(), |x, (i, axis)| {
@@ -302,14 +302,14 @@ impl Tensor {
     }
 
     /// [`Tensor::max_of_windows`], and where they are among the elements of the last dimensions in
-    /// row-major order, `i64`: the first of equals.
+    /// row-major order, `i64`: the first of equals, the last NaN.
     pub(super) fn max_of_windows_with_indices(
         &self,
         name: &'static str,
         axes: &[Axis],
     ) -> RusTorchResult<[Self; 2]> {
         let lead = self.rank() - axes.len();
-        let (mut values, mut indices) = (self.clone(), None::<Self>);
+        let (mut values, mut indices) = (self.detach(), None::<Self>);
         let mut stride = 1usize;
         for (i, axis) in axes.iter().enumerate().rev() {
             let dim = lead + i;
@@ -320,7 +320,11 @@ impl Tensor {
             };
             let windows = values.windows(name, dim, axis)?;
             let size = values.shape()[dim];
-            let [largest, place] = Self::apply_all(name, best, &[&windows])?;
+            let [largest, mut place] = Self::apply_all(name, best, &[&windows])?;
+            if windows.dtype().is_float() {
+                let last = windows.last_nan(dim + 1)?;
+                place = Self::where_(&largest.isnan()?, &last, &place)?;
+            }
             let behind = vec![1; largest.rank() - dim - 1];
             let own = numbers(axis.count)?.reshape([&[axis.count], &behind[..]].concat())?;
             let along = axis.indices_at(&own, &place)?;
@@ -337,6 +341,20 @@ impl Tensor {
             Some(indices) => indices,
             None => Self::full(values.shape(), 0, DType::I64)?,
         };
+        if self.requires_grad() {
+            let line = self.flatten(lead as isize, -1)?;
+            let places = indices.flatten(lead as isize, -1)?;
+            let chosen = line.gather(lead as isize, &places)?;
+            values = values.with_gradient_of(&chosen.reshape(values.shape())?);
+        }
         Ok([values, indices])
+    }
+
+    /// The last index of NaN along a dimension, `i64`; 0 where there is none.
+    fn last_nan(&self, dim: usize) -> RusTorchResult<Self> {
+        let behind = vec![1; self.rank() - dim - 1];
+        let size = self.shape()[dim];
+        let own = numbers(size)?.reshape([&[size], &behind[..]].concat())?;
+        Self::where_(&self.isnan()?, &own, 0)?.amax(dim as isize, false)
     }
 }

@@ -1,10 +1,10 @@
 //! Poisson's and the binomial distribution: counts, drawn in double precision.
 //!
-//! Where fewer than [`FEW`] are expected, a number is looked up in the sums of probabilities
-//! (inversion); else by transformed rejection with a squeeze
-//! ([Hörmann 1993](https://doi.org/10.1016/0167-6687(93)90997-4) for Poisson's, PTRS;
-//! [Hörmann 1993](https://doi.org/10.1080/00949659308811496) for the binomial, BTRS), of whose
-//! proposals so many are made at once that none is accepted once in billions of numbers.
+//! For an expectation below [`FEW`], a number is found by inversion, in the sums of probabilities.
+//! Otherwise it is found by transformed rejection with a squeeze: PTRS for Poisson's
+//! ([Hörmann 1993](https://doi.org/10.1016/0167-6687(93)90997-4)), BTRS for the binomial
+//! ([Hörmann 1993](https://doi.org/10.1080/00949659308811496)). Enough proposals are made at once
+//! that all fail only once in billions of numbers.
 
 use rustorch_ir::{DType, Shape};
 use rustorch_macros::track_calls;
@@ -23,11 +23,10 @@ const FEW: f64 = 10.0;
 /// step of the random numbers.
 const MOST_OF_FEW: usize = 40;
 
-/// Proposals for a number of a large mean, each of which is accepted with more than 0.7.
+/// Number of proposals for a number of a large mean. Each is accepted with a probability above 0.7.
 const PROPOSALS: usize = 20;
 
-/// The shape of a proposal: what the transformed-rejection algorithms make of a distribution's
-/// parameters.
+/// The shape of a proposal: parameters of the transformed-rejection algorithms.
 struct Hat {
     center: Tensor,
     a: Tensor,
@@ -43,11 +42,11 @@ fn log_factorial(k: &Tensor) -> RusTorchResult<Tensor> {
 
 #[track_calls]
 impl Generator {
-    /// How many events come where this many are expected: Poisson's distribution, in the shape and
-    /// dtype of the rates. Floats.
+    /// Samples Poisson's distribution: the number of events for each expected number, in the shape
+    /// and dtype of the rates.
     ///
     /// # Errors
-    /// Another dtype; once computed, a rate that is none.
+    /// Fails for an unsupported dtype. Evaluation fails for a rate that is negative or NaN.
     pub fn poisson(&self, rates: &Tensor) -> RusTorchResult<Tensor> {
         const NAME: &str = "poisson";
         rates.require_float(NAME)?;
@@ -65,12 +64,11 @@ impl Generator {
         Tensor::where_(&rate.lt(FEW)?, &few, &many)?.cast(NAME, rates.dtype())
     }
 
-    /// How many of `count` trials succeed, each with this probability: the binomial distribution,
-    /// in the shape and dtype that the parameters have in common. Floats; NaN where a probability
-    /// or count is none.
+    /// Samples the binomial distribution: the number of successes in `count` trials of this
+    /// probability. The result has the common shape and dtype of the parameters.
     ///
     /// # Errors
-    /// Shapes that do not broadcast; complex parameters.
+    /// Fails for shapes that do not broadcast, or complex parameters.
     pub fn binomial(
         &self,
         count: impl AsOperand,
@@ -142,8 +140,8 @@ impl Generator {
         Ok(count)
     }
 
-    /// The first accepted of many proposals. `log_weight` is the logarithm of the probability, up
-    /// to what `hat.alpha` makes good, of counts that are `legal`.
+    /// The first accepted of many proposals. `log_weight` is the logarithm of the probability of
+    /// `legal` counts, up to a factor that `hat.alpha` makes good.
     fn rejected(
         &self,
         shape: &[usize],

@@ -1,8 +1,7 @@
-//! Distributions, from even and normal numbers.
+//! Distributions, built from uniform and normal numbers.
 //!
-//! Parameters are numbers, or tensors that broadcast to the shape. Numbers that are none of a
-//! distribution's are refused; elements of tensors are not looked at, and give what the formulas
-//! give.
+//! Parameters are numbers, or tensors that broadcast to the shape. Numbers outside a distribution's
+//! range are an error. Elements of tensors are not checked, and give the formula's result.
 
 use std::f64::consts::SQRT_2;
 
@@ -29,7 +28,7 @@ pub(crate) fn wide(dtype: DType) -> DType {
     }
 }
 
-/// A float dtype for what is drawn by parameters.
+/// A float dtype for numbers drawn by parameters.
 pub(super) fn drawn_dtype(name: &'static str, parameters: &[Operand]) -> RusTorchResult<DType> {
     let dtype = result_dtype(name, parameters)?;
     let legal = dtype.is_float() || dtype.is_int();
@@ -66,10 +65,10 @@ pub(super) fn common(
 
 #[track_calls]
 impl Generator {
-    /// Numbers drawn evenly from `[0, 1)`, see [`Tensor::rand`].
+    /// Uniform numbers from `[0, 1)`, see [`Tensor::rand`].
     ///
     /// # Errors
-    /// As [`Tensor::rand`].
+    /// The same errors as [`Tensor::rand`].
     pub fn rand(&self, shape: impl IntoShape, dtype: DType) -> RusTorchResult<Tensor> {
         Tensor::rand_seeded(shape, dtype, self.draw_seed())
     }
@@ -77,15 +76,15 @@ impl Generator {
     /// Standard normal numbers, see [`Tensor::randn`].
     ///
     /// # Errors
-    /// As [`Tensor::randn`].
+    /// The same errors as [`Tensor::randn`].
     pub fn randn(&self, shape: impl IntoShape, dtype: DType) -> RusTorchResult<Tensor> {
         Tensor::randn_seeded(shape, dtype, self.draw_seed())
     }
 
-    /// Integers of `low..high`, see [`Tensor::randint`].
+    /// Uniform integers from `low..high`, see [`Tensor::randint`].
     ///
     /// # Errors
-    /// As [`Tensor::randint`].
+    /// The same errors as [`Tensor::randint`].
     pub fn randint(
         &self,
         low: i64,
@@ -110,11 +109,11 @@ impl Generator {
         self.rand(shape, dtype)?.add(f64::from(quarter).exp2())
     }
 
-    /// Numbers drawn evenly from `[low, high)`. Floats, or complex numbers, both of whose parts are.
+    /// Uniform numbers from `[low, high)`. They are floats, or complex numbers with uniform parts.
     ///
     /// # Errors
-    /// Another dtype; a shape that parameters do not broadcast to; numbers that fall, or that lie
-    /// further apart than the dtype's largest number.
+    /// Fails for an unsupported dtype, or a shape that parameters do not broadcast to. Also fails
+    /// for bounds that fall, or whose distance the dtype cannot hold.
     pub fn uniform(
         &self,
         low: impl AsOperand,
@@ -154,12 +153,12 @@ impl Generator {
         kept_shape(NAME, &even, even.mul(&high.sub(&low)?)?.add(&low)?)?.cast(NAME, dtype)
     }
 
-    /// Normal numbers of these means and standard deviations, in the shape that they have in common
-    /// and the means' dtype, or, where these are a number, the deviations'. Floats.
+    /// Normal numbers with these means and standard deviations, in their broadcast shape. The dtype
+    /// is that of the means, or of the deviations if the means are a number. Takes floats.
     ///
     /// # Errors
-    /// Shapes that do not broadcast; complex parameters; a deviation that is negative: of a tensor, once
-    /// computed.
+    /// Fails for shapes that do not broadcast, complex parameters, or a negative number as `std`.
+    /// Evaluation fails for a negative element of `std`.
     pub fn normal(&self, mean: impl AsOperand, std: impl AsOperand) -> RusTorchResult<Tensor> {
         const NAME: &str = "normal";
         let (mean, std) = (mean.as_operand()?, std.as_operand()?);
@@ -184,11 +183,11 @@ impl Generator {
         self.randn(&shape[..], dtype)?.mul(&std)?.add(&mean)
     }
 
-    /// `exp` of normal numbers of this mean and standard deviation. Floats.
+    /// `exp` of normal numbers of this mean and standard deviation. Takes floats.
     ///
     /// # Errors
-    /// Another dtype; a shape that parameters do not broadcast to; a number as a deviation that is
-    /// not positive.
+    /// Fails for an unsupported dtype, or a shape that parameters do not broadcast to. Also fails
+    /// for a number as `std` that is not positive.
     pub fn log_normal(
         &self,
         mean: impl AsOperand,
@@ -206,11 +205,12 @@ impl Generator {
         kept_shape(NAME, &normal, moved.exp()?)?.cast(NAME, dtype)
     }
 
-    /// Numbers of Cauchy's distribution with this median and half width at half maximum. Floats.
+    /// Numbers of Cauchy's distribution with this median and half width at half maximum. Takes
+    /// floats.
     ///
     /// # Errors
-    /// Another dtype; a shape that parameters do not broadcast to; a number as `sigma` that is not
-    /// positive.
+    /// Fails for an unsupported dtype, or a shape that parameters do not broadcast to. Also fails
+    /// for a number as `sigma` that is not positive.
     pub fn cauchy(
         &self,
         median: impl AsOperand,
@@ -228,11 +228,11 @@ impl Generator {
         kept_shape(NAME, &even, moved)?.cast(NAME, dtype)
     }
 
-    /// Waiting times of events that come at this rate. Floats, above 0.
+    /// Waiting times of events with this rate: the exponential distribution. Floats, above 0.
     ///
     /// # Errors
-    /// Another dtype; a shape that parameters do not broadcast to; a number as a rate that is not
-    /// positive.
+    /// Fails for an unsupported dtype, or a shape that parameters do not broadcast to. Also fails
+    /// for a number as rate that is not positive.
     pub fn exponential(
         &self,
         rate: impl AsOperand,
@@ -250,12 +250,12 @@ impl Generator {
         kept_shape(NAME, &even, times)?.cast(NAME, dtype)
     }
 
-    /// How many trials it takes to a first success, of this probability: 1, 2, … Floats or
-    /// integers.
+    /// Number of trials up to the first success of this probability, from 1: the geometric
+    /// distribution.
     ///
     /// # Errors
-    /// Another dtype; a shape that parameters do not broadcast to; a number as a probability that
-    /// is not between 0 and 1.
+    /// Fails for an unsupported dtype, or a shape that parameters do not broadcast to. Also fails
+    /// for a number as probability that is not between 0 and 1.
     pub fn geometric(
         &self,
         probability: impl AsOperand,
@@ -279,10 +279,10 @@ impl Generator {
         kept_shape(NAME, &even, trials)?.cast(NAME, dtype)
     }
 
-    /// 1 with the probability that each element is, else 0; in its dtype. Floats.
+    /// 1 with the probability in each element, else 0, in the same dtype. Takes floats.
     ///
     /// # Errors
-    /// Another dtype; once computed, numbers that are no probabilities.
+    /// Fails for an unsupported dtype. Evaluation fails for numbers outside 0 to 1.
     pub fn bernoulli(&self, probabilities: &Tensor) -> RusTorchResult<Tensor> {
         const NAME: &str = "bernoulli";
         probabilities.require_float(NAME)?;
@@ -292,11 +292,12 @@ impl Generator {
             .cast(NAME, dtype)
     }
 
-    /// Normal numbers of this mean and standard deviation, of which those outside of `low..=high`
-    /// are none, by the inverse of their distribution: `torch.nn.init.trunc_normal_`. Floats.
+    /// Normal numbers of this mean and standard deviation within `low..=high`, by the inverse of their
+    /// distribution: `torch.nn.init.trunc_normal_`. Takes floats.
     ///
     /// # Errors
-    /// Another dtype; a deviation that is not positive; bounds that fall.
+    /// Fails for an unsupported dtype, a deviation that is not positive, or bounds that are not in
+    /// order.
     pub fn truncated_normal(
         &self,
         [mean, std]: [f64; 2],
@@ -320,12 +321,12 @@ impl Generator {
         normal.clamp(low, high)?.cast(NAME, dtype)
     }
 
-    /// Numbers of the gamma distribution of these shapes (`concentration`) and rates, in the shape
-    /// and dtype that they have in common, by
-    /// [Marsaglia and Tsang 2000](https://doi.org/10.1145/358407.358414). Floats.
+    /// Numbers of the gamma distribution of these shapes (`concentration`) and rates, which are floats. They have
+    /// their broadcast shape and dtype. Source: [Marsaglia and Tsang 2000](https://doi.org/10.1145/358407.358414).
     ///
     /// # Errors
-    /// Shapes that do not broadcast; complex parameters; numbers that are not positive.
+    /// Fails for shapes that do not broadcast, complex parameters, or numbers that are not
+    /// positive.
     pub fn gamma(
         &self,
         concentration: impl AsOperand,
@@ -378,11 +379,11 @@ impl Generator {
         found.mul(&d)?.mul(&lowered)
     }
 
-    /// Numbers of the beta distribution, in the shape and dtype that its parameters have in
-    /// common. Floats.
+    /// Numbers of the beta distribution, in the common shape and dtype of its parameters. Takes
+    /// floats.
     ///
     /// # Errors
-    /// As [`Generator::gamma`].
+    /// The same errors as [`Generator::gamma`].
     pub fn beta(&self, a: impl AsOperand, b: impl AsOperand) -> RusTorchResult<Tensor> {
         const NAME: &str = "beta";
         let (a, b) = (a.as_operand()?, b.as_operand()?);
@@ -398,11 +399,11 @@ impl Generator {
         a.div(&a.add(&b)?)?.cast(NAME, dtype)
     }
 
-    /// Probabilities that add up to 1 along the last dimension, of Dirichlet's distribution. Floats,
-    /// in the shape and dtype of the `concentration`.
+    /// Samples Dirichlet's distribution: probabilities that add up to 1 along the last dimension.
+    /// Floats, in the shape and dtype of the `concentration`.
     ///
     /// # Errors
-    /// Another dtype; rank 0.
+    /// Fails for an unsupported dtype, or rank 0.
     pub fn dirichlet(&self, concentration: &Tensor) -> RusTorchResult<Tensor> {
         const NAME: &str = "dirichlet";
         concentration.require_float(NAME)?;
@@ -414,7 +415,7 @@ impl Generator {
     }
 }
 
-/// What was drawn, which parameters must not have made larger.
+/// The result, which parameters must not have enlarged.
 fn kept_shape(name: &'static str, drawn: &Tensor, result: Tensor) -> RusTorchResult<Tensor> {
     let expected = format_args!("parameters that broadcast to {}", drawn.ty().shape);
     let got = || OpError::new(name, expected, result.ty());
@@ -434,7 +435,7 @@ macro_rules! drawn_by_default {
             )]
             ///
             /// # Errors
-            /// Those of the generator's.
+            /// The errors of the generator's function.
             pub fn $name($($argument: $type),*) -> RusTorchResult<Self> {
                 default_generator().$name($($argument),*)
             })*
@@ -475,7 +476,7 @@ impl Tensor {
     /// [`Generator::bernoulli`] of the [default one](default_generator), of these probabilities.
     ///
     /// # Errors
-    /// Those of the generator's.
+    /// The errors of the generator's function.
     pub fn bernoulli(&self) -> RusTorchResult<Self> {
         default_generator().bernoulli(self)
     }
@@ -483,7 +484,7 @@ impl Tensor {
     /// [`Generator::multinomial`] of the [default one](default_generator), of these weights.
     ///
     /// # Errors
-    /// Those of the generator's.
+    /// The errors of the generator's function.
     pub fn multinomial(&self, samples: usize, replacement: bool) -> RusTorchResult<Self> {
         default_generator().multinomial(self, samples, replacement)
     }

@@ -1,4 +1,4 @@
-//! Where random numbers come from.
+//! Random number generators.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ptr;
@@ -11,11 +11,12 @@ use crate::Tensor;
 use crate::error::RusTorchResult;
 use crate::recording;
 
-/// A source of random tensors. What it draws depends on its seed and on how often something was
-/// drawn before, and is the same on every device, up to the rounding of functions.
+/// A generator of random tensors. Its numbers depend on its seed and on the number of earlier
+/// draws. They are the same on every device, up to the rounding of functions.
 ///
-/// Each draw has a key of its own, `i64[2]` of a seed and an offset, by Philox4x32-10 in counter
-/// mode: the seed is block `drawn` of this generator's stream, and elements are numbered in its.
+/// Each draw has its own key, `i64[2]` of a seed and an offset, by Philox4x32-10 in counter mode.
+/// The seed is block `drawn` of this generator's stream, and elements are numbered in the seed's
+/// own stream.
 ///
 /// ```
 /// # use rustorch_tensor::{Generator, RusTorchResult};
@@ -32,12 +33,12 @@ use crate::recording;
 #[derive(Debug)]
 pub struct Generator(Mutex<GeneratorState>);
 
-/// Where a [`Generator`] stands.
+/// The state of a [`Generator`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GeneratorState {
-    /// The seed that it was started with.
+    /// The initial seed.
     pub seed: u64,
-    /// How often something was drawn since.
+    /// Number of draws so far.
     pub drawn: u64,
 }
 
@@ -60,23 +61,23 @@ pub(super) fn key_of(seed: u64) -> RusTorchResult<Tensor> {
 
 static DEFAULT: Generator = Generator::new(0);
 
-/// The generator of functions that are not told of another, which begins with seed 0.
+/// The generator of functions without a generator argument. It begins with seed 0.
 pub fn default_generator() -> &'static Generator {
     &DEFAULT
 }
 
-/// Starts the default generator anew: what is drawn afterwards is the same each time.
+/// Restarts the default generator: the same numbers follow each time.
 pub fn manual_seed(seed: u64) {
     DEFAULT.manual_seed(seed);
 }
 
-/// The seed that the default generator was started with.
+/// The initial seed of the default generator.
 pub fn initial_seed() -> u64 {
     DEFAULT.initial_seed()
 }
 
-/// Calls `f`, and puts the default generator where it stood before: `torch.random.fork_rng`. What
-/// other threads draw meanwhile is drawn again.
+/// Calls `f`, then restores the default generator's state: `torch.random.fork_rng`. Numbers that
+/// other threads draw during the call are drawn again.
 pub fn fork_rng<R>(f: impl FnOnce() -> R) -> R {
     /// Ends it even if `f` panics.
     struct Restore(GeneratorState);
@@ -100,12 +101,12 @@ impl Generator {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts it anew with a seed.
+    /// Restarts it with a seed.
     pub fn manual_seed(&self, seed: u64) {
         self.set_state(GeneratorState { seed, drawn: 0 });
     }
 
-    /// Starts it anew with a seed that nobody knows, and returns that.
+    /// Restarts it with an unpredictable seed, and returns the seed.
     pub fn seed(&self) -> u64 {
         // The keys of the standard library's hashing are taken from the system's randomness.
         let seed = RandomState::new().hash_one(self.state().drawn);
@@ -113,22 +114,25 @@ impl Generator {
         seed
     }
 
-    /// The seed that it was started with.
+    /// The initial seed.
     pub fn initial_seed(&self) -> u64 {
         self.lock().seed
     }
 
-    /// Where it stands: PyTorch's `get_state`.
+    /// The generator's state: PyTorch's `get_state`.
+    #[doc(alias = "get_rng_state")]
+    #[doc(alias = "get_state")]
     pub fn state(&self) -> GeneratorState {
         *self.lock()
     }
 
-    /// Puts it where it, or another, stood.
+    /// Restores a state of this or another generator.
+    #[doc(alias = "set_rng_state")]
     pub fn set_state(&self, state: GeneratorState) {
         *self.lock() = state;
     }
 
-    /// Another generator, whose seed is drawn from this one.
+    /// A new generator, whose seed is drawn from this one.
     pub fn fork(&self) -> Self {
         Self::new(self.draw_seed())
     }
@@ -142,7 +146,7 @@ impl Generator {
         seed
     }
 
-    /// Goes on as after so many draws, and tells where it stood.
+    /// Skips this number of draws, and returns the state before.
     pub(crate) fn advance(&self, draws: u64) -> GeneratorState {
         let mut state = self.lock();
         let before = *state;
@@ -150,10 +154,10 @@ impl Generator {
         before
     }
 
-    /// The key of the next draw, `i64[2]`, for functions that take one.
+    /// The key of the next draw, `i64[2]`, for functions that take a key.
     ///
     /// # Errors
-    /// The host is out of memory.
+    /// Fails if the host is out of memory.
     pub fn key(&self) -> RusTorchResult<Tensor> {
         key_of(self.draw_seed())
     }

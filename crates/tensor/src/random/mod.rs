@@ -1,8 +1,8 @@
 //! Random tensors.
 //!
-//! What is drawn depends only on a key and an element's index, so that every device draws the
-//! same. Functions of a [`Generator`] take the next key of its stream; those of [`Tensor`] that of
-//! the [default one](default_generator).
+//! A number depends only on a key and an element's index, so every device draws the same numbers.
+//! Functions of a [`Generator`] take the next key of its stream; those of [`Tensor`] use the
+//! [default one](default_generator).
 
 mod counts;
 mod distributions;
@@ -25,23 +25,23 @@ use crate::dims::IntoShape;
 use crate::error::{RusTorchResult, require};
 use crate::numbers::is_inside;
 
-/// How many values 32 random bits have.
+/// Number of values of 32 random bits.
 const WORDS: i64 = 1 << 32;
 
 #[track_calls]
 impl Tensor {
-    /// Numbers drawn evenly from `[0, 1)`. Floats, or complex numbers, both of whose parts are.
+    /// Uniform numbers from `[0, 1)`. They are floats, or complex numbers with uniform parts.
     ///
     /// # Errors
-    /// Another dtype; a shape that no memory could hold.
+    /// Fails for an unsupported dtype, or a shape too large for memory.
     pub fn rand(shape: impl IntoShape, dtype: DType) -> RusTorchResult<Self> {
         Self::rand_seeded(shape, dtype, default_generator().draw_seed())
     }
 
-    /// [`Tensor::rand`] from a seed of its own.
+    /// [`Tensor::rand`] with its own seed.
     ///
     /// # Errors
-    /// As [`Tensor::rand`].
+    /// The same errors as [`Tensor::rand`].
     pub fn rand_seeded(shape: impl IntoShape, dtype: DType, seed: u64) -> RusTorchResult<Self> {
         const NAME: &str = "rand";
         let shape = &shape.into_shape()[..];
@@ -53,12 +53,12 @@ impl Tensor {
         Self::complex(&parts.select(-1, 0)?, &parts.select(-1, 1)?)
     }
 
-    /// [`Tensor::rand`] by a key `i64[2]` of a seed and an offset, which counts the blocks of four
-    /// numbers of the seed's stream that come before the first element. The key is data: a
-    /// [`Trace`](crate::Trace) that is given another one in each run draws anew in each.
+    /// [`Tensor::rand`] with a key `i64[2]` of a seed and an offset. The offset counts the blocks
+    /// of four numbers in the seed's stream before the first element. The key is data: a
+    /// [`Trace`](crate::Trace) that gets another key in each run draws new numbers in each.
     ///
     /// # Errors
-    /// As [`Tensor::rand`]; another key.
+    /// The same errors as [`Tensor::rand`]. Also fails for an unsupported key.
     pub fn rand_keyed(shape: impl IntoShape, dtype: DType, key: &Self) -> RusTorchResult<Self> {
         Self::drawn_by(
             "rand",
@@ -69,19 +69,19 @@ impl Tensor {
         )
     }
 
-    /// Numbers drawn from the normal distribution of mean 0 and variance 1. Floats, or
-    /// complex numbers, whose parts have variance ½.
+    /// Normal numbers with mean 0 and variance 1. Floats, or complex numbers, whose parts have
+    /// variance ½.
     ///
     /// # Errors
-    /// Another dtype; a shape that no memory could hold.
+    /// Fails for an unsupported dtype, or a shape too large for memory.
     pub fn randn(shape: impl IntoShape, dtype: DType) -> RusTorchResult<Self> {
         Self::randn_seeded(shape, dtype, default_generator().draw_seed())
     }
 
-    /// [`Tensor::randn`] from a seed of its own.
+    /// [`Tensor::randn`] with its own seed.
     ///
     /// # Errors
-    /// As [`Tensor::randn`].
+    /// The same errors as [`Tensor::randn`].
     pub fn randn_seeded(shape: impl IntoShape, dtype: DType, seed: u64) -> RusTorchResult<Self> {
         Self::drawn(
             "randn",
@@ -92,10 +92,10 @@ impl Tensor {
         )
     }
 
-    /// [`Tensor::randn`] by a key, see [`Tensor::rand_keyed`].
+    /// [`Tensor::randn`] with a key, see [`Tensor::rand_keyed`].
     ///
     /// # Errors
-    /// As [`Tensor::randn`]; another key.
+    /// The same errors as [`Tensor::randn`]. Also fails for an unsupported key.
     pub fn randn_keyed(shape: impl IntoShape, dtype: DType, key: &Self) -> RusTorchResult<Self> {
         Self::drawn_by(
             "randn",
@@ -106,11 +106,11 @@ impl Tensor {
         )
     }
 
-    /// Integers drawn evenly from `low..high`, as any dtype of real numbers.
+    /// Uniform integers from `low..high`, in any real dtype.
     ///
     /// # Errors
-    /// A range that is empty, has 2⁶³ integers or more, or is not in the dtype's; another dtype; a shape that no memory
-    /// could hold.
+    /// Fails for a range that is empty, too large, or outside the dtype's range. Also fails for an
+    /// unsupported dtype, or a shape too large for memory.
     pub fn randint(
         low: i64,
         high: i64,
@@ -120,10 +120,10 @@ impl Tensor {
         Self::randint_seeded(low, high, shape, dtype, default_generator().draw_seed())
     }
 
-    /// [`Tensor::randint`] from a seed of its own.
+    /// [`Tensor::randint`] with its own seed.
     ///
     /// # Errors
-    /// As [`Tensor::randint`].
+    /// The same errors as [`Tensor::randint`].
     pub fn randint_seeded(
         low: i64,
         high: i64,

@@ -1,4 +1,4 @@
-//! Choices among things.
+//! Random sampling of indices.
 
 use rustorch_ir::DType;
 use rustorch_macros::track_calls;
@@ -10,10 +10,10 @@ use crate::error::{RusTorchResult, require};
 
 #[track_calls]
 impl Generator {
-    /// The numbers of `0..n` in a random order. Integers or floats.
+    /// The numbers of `0..n` in a random order. The result has an integer or float dtype.
     ///
     /// # Errors
-    /// Another dtype; more numbers than memory could hold.
+    /// Fails for an unsupported dtype, or for more numbers than memory could hold.
     pub fn randperm(&self, n: usize, dtype: DType) -> RusTorchResult<Tensor> {
         const NAME: &str = "randperm";
         let legal = dtype.is_float() || dtype.is_int();
@@ -27,14 +27,14 @@ impl Generator {
             .cast(NAME, dtype)
     }
 
-    /// `samples` indices drawn by `weights` that are not negative: `[k]` gives `[samples]`, `[m,
-    /// k]` `[m, samples]`; `i64`. Without `replacement` all of a row differ. Floats, which need
-    /// not add up to 1. Those that are known, not in a [`Trace`](crate::Trace), are computed and
-    /// looked at there and then.
+    /// Draws `samples` indices with these `weights`: `[k]` gives `[samples]`, `[m, k]`
+    /// `[m, samples]`; `i64`. Without `replacement` all indices of a row differ. Takes floats,
+    /// which need not add up to 1. Weights that are known, not those in a [`Trace`](crate::Trace),
+    /// are computed and checked at once.
     ///
     /// # Errors
-    /// Another rank or dtype; no samples, or, without replacement, more than `k`; weights that are
-    /// negative, not finite, or all 0.
+    /// Fails for an unsupported rank or dtype, or for 0 samples. Without replacement it also fails
+    /// for more than `k` samples. Also fails for weights that are negative, not finite, or all 0.
     pub fn multinomial(
         &self,
         weights: &Tensor,
@@ -85,11 +85,12 @@ impl Generator {
         index.minimum(&last)
     }
 
-    /// One index of the last dimension, which is dropped, drawn by `weights`, floats that are not
-    /// negative: a sample of PyTorch's `Categorical`.
+    /// Draws one index of the last dimension, which is dropped, with these `weights`: a sample of
+    /// PyTorch's `Categorical`. The weights are floats and not negative.
     ///
     /// # Errors
-    /// Rank 0; another dtype; weights that are negative, not finite, or all 0.
+    /// Fails for rank 0, or an unsupported dtype. Also fails for weights that are negative, not
+    /// finite, or all 0.
     pub fn categorical(&self, weights: &Tensor) -> RusTorchResult<Tensor> {
         const NAME: &str = "categorical";
         require(NAME, weights.rank() > 0, "rank 1 or more", weights.ty())?;

@@ -1,4 +1,4 @@
-//! Elements combined along dimensions, one file for each family.
+//! Reductions along dimensions, one file for each family.
 
 mod order;
 mod scan;
@@ -13,6 +13,7 @@ use crate::dims::Dims;
 use crate::dims::{IntoDims, OptionalDim};
 use crate::elementwise::{compute_dtype, float_of};
 use crate::error::{RusTorchResult, require, require_dtype};
+use crate::known::{Known, KnownNorm};
 
 pub use statistics::Interpolation;
 
@@ -28,7 +29,27 @@ impl Tensor {
         Self::apply(name, Reduce { op, dims, keepdim }, &[self])
     }
 
-    /// How many elements each result of a reduction is made of.
+    /// [`Tensor::reduce`] to the extreme element, whose gradient those that are NaN share.
+    fn reduce_sharing(
+        &self,
+        name: &'static str,
+        op: ReduceOp,
+        dims: &Dims,
+        keepdim: bool,
+    ) -> RusTorchResult<Self> {
+        let found = self.reduce(name, op, dims, keepdim)?;
+        if !self.requires_grad() {
+            return Ok(found);
+        }
+        let is_nan = self.isnan()?;
+        let reduced = |x: &Self, op| x.reduce(name, op, dims, keepdim);
+        let sum = reduced(&Self::where_(&is_nan, self, 0.0)?, ReduceOp::Sum)?;
+        let mean = sum.div(&reduced(&is_nan, ReduceOp::Sum)?)?;
+        let numbers = reduced(&Self::where_(&is_nan, 0.0, self)?, op)?;
+        Ok(found.with_gradient_of(&Self::where_(&found.isnan()?, &mean, &numbers)?))
+    }
+
+    /// Number of elements that each result of a reduction is made of.
     fn reduced_elements(&self, name: &'static str, dims: &Dims) -> RusTorchResult<usize> {
         let dims = dims.resolve(name, self.rank())?;
         Ok(dims.iter().map(|&d| self.shape()[d]).product())
@@ -47,7 +68,7 @@ impl Tensor {
         self.cast(name, compute_dtype(self.dtype()))
     }
 
-    /// What `f` gives along a dimension of a tensor, for which one of rank 0 counts as `[1]`.
+    /// The result of `f` along a dimension of a tensor; rank 0 counts as `[1]`.
     fn along<const N: usize>(
         &self,
         f: impl FnOnce(&Self) -> RusTorchResult<[Self; N]>,
@@ -73,7 +94,8 @@ macro_rules! reduce_methods {
             /// `dims`: one, several, or `None` for all. They are dropped, or kept with size 1.
             ///
             /// # Errors
-            /// There are no such dimensions; a dtype that the reduction is not defined for.
+            /// Fails if a dimension does not exist, or for a dtype that the reduction is not
+            /// defined for.
             pub fn $name(&self, dims: impl IntoDims, keepdim: bool) -> RusTorchResult<Self> {
                 self.reduce(stringify!($name), ReduceOp::$op, &dims.into_dims(), keepdim)
             })*
@@ -82,38 +104,63 @@ macro_rules! reduce_methods {
 }
 
 reduce_methods! {
-    "Sum; of integers and booleans an `i64`. 0 where there is nothing to add."
+    "Sum; an `i64` for integers and booleans. An empty sum is 0."
     sum = Sum;
-    "Product; of integers and booleans an `i64`. 1 where there is nothing to multiply."
+    "Product; an `i64` for integers and booleans. An empty product is 1."
     prod = Prod;
-    "Largest element, as `torch.amax`; NaN where one is NaN. Real numbers and booleans, at \
-     least one. [`Tensor::max_dim`] tells where, too."
-    max = Max;
-    "Smallest element, as `torch.amin`; NaN where one is NaN. Real numbers and booleans, at \
-     least one. [`Tensor::min_dim`] tells where, too."
-    min = Min;
-    "Largest element: [`Tensor::max`] by its other name."
+    "Largest element; NaN if one is NaN. Takes real numbers and booleans, at least one. \
+     [`Tensor::max`] has other gradients of NaN."
     amax = Max;
-    "Smallest element: [`Tensor::min`] by its other name."
+    "Smallest element; NaN if one is NaN. Takes real numbers and booleans, at least one. \
+     [`Tensor::min`] has other gradients of NaN."
     amin = Min;
 }
 
 #[track_calls]
 impl Tensor {
-    /// Smallest and largest element along `dim`, or of all (`None`). Real numbers and booleans.
+    /// Largest element; NaN if one is NaN. Takes real numbers and booleans, at least one.
+    /// [`Tensor::max_dim`] also returns the index. Equal elements share the gradient; so do NaN
+    /// elements if all are reduced (`None`).
+    ///
+    /// `dims`: one, several, or `None` for all. They are dropped, or kept with size 1.
     ///
     /// # Errors
-    /// There is no such dimension, or no element; another dtype.
+    /// Fails if a dimension does not exist, or for a dtype that the reduction is not defined for.
+    pub fn max(&self, dims: impl IntoDims, keepdim: bool) -> RusTorchResult<Self> {
+        let dims = dims.into_dims();
+        match dims.are_all() {
+            true => self.reduce_sharing("max", ReduceOp::Max, &dims, keepdim),
+            false => self.reduce("max", ReduceOp::Max, &dims, keepdim),
+        }
+    }
+
+    /// Smallest element, see [`Tensor::max`]. [`Tensor::min_dim`] also returns the index.
+    ///
+    /// # Errors
+    /// The same errors as [`Tensor::max`].
+    pub fn min(&self, dims: impl IntoDims, keepdim: bool) -> RusTorchResult<Self> {
+        let dims = dims.into_dims();
+        match dims.are_all() {
+            true => self.reduce_sharing("min", ReduceOp::Min, &dims, keepdim),
+            false => self.reduce("min", ReduceOp::Min, &dims, keepdim),
+        }
+    }
+
+    /// Smallest and largest element along `dim`, or of all (`None`). Takes real numbers and
+    /// booleans.
+    ///
+    /// # Errors
+    /// Fails if the dimension does not exist or is empty, or for an unsupported dtype.
     pub fn aminmax(&self, dim: impl OptionalDim, keepdim: bool) -> RusTorchResult<(Self, Self)> {
         let dims = dim.to_dim().into_dims();
         let extreme = |op| self.reduce("aminmax", op, &dims, keepdim);
         Ok((extreme(ReduceOp::Min)?, extreme(ReduceOp::Max)?))
     }
 
-    /// Mean. Floats and complex numbers; NaN where there are no elements.
+    /// Mean. Floats and complex numbers; NaN if there are no elements.
     ///
     /// # Errors
-    /// There are no such dimensions; another dtype.
+    /// Fails if a dimension does not exist, or for an unsupported dtype.
     pub fn mean(&self, dims: impl IntoDims, keepdim: bool) -> RusTorchResult<Self> {
         let dims = dims.into_dims();
         let x = self.wide("mean")?;
@@ -122,10 +169,10 @@ impl Tensor {
         sum.div(n as f64)?.cast("mean", self.dtype())
     }
 
-    /// [`Tensor::sum`] of what is not NaN. Real numbers and booleans.
+    /// [`Tensor::sum`] without NaN. Takes real numbers and booleans.
     ///
     /// # Errors
-    /// There are no such dimensions; a complex dtype or a block format.
+    /// Fails if a dimension does not exist, or for a complex dtype or a block format.
     pub fn nansum(&self, dims: impl IntoDims, keepdim: bool) -> RusTorchResult<Self> {
         const NAME: &str = "nansum";
         require(NAME, !self.dtype().is_complex(), "real numbers", self.ty())?;
@@ -136,10 +183,10 @@ impl Tensor {
         x.reduce(NAME, ReduceOp::Sum, &dims.into_dims(), keepdim)
     }
 
-    /// [`Tensor::mean`] of what is not NaN. Floats; NaN where there is nothing else.
+    /// [`Tensor::mean`] without NaN. Floats; NaN if there is nothing else.
     ///
     /// # Errors
-    /// There are no such dimensions; another dtype.
+    /// Fails if a dimension does not exist, or for an unsupported dtype.
     pub fn nanmean(&self, dims: impl IntoDims, keepdim: bool) -> RusTorchResult<Self> {
         const NAME: &str = "nanmean";
         self.require_float(NAME)?;
@@ -153,20 +200,21 @@ impl Tensor {
             .cast(NAME, self.dtype())
     }
 
-    /// Number of elements other than 0, an `i64`.
+    /// Number of nonzero elements, an `i64`.
     ///
     /// # Errors
-    /// There are no such dimensions; a block format.
+    /// Fails if a dimension does not exist, or for a block format.
     pub fn count_nonzero(&self, dims: impl IntoDims) -> RusTorchResult<Self> {
         self.ne(0)?
             .reduce("count_nonzero", ReduceOp::Sum, &dims.into_dims(), false)
     }
 
-    /// The exclusive or of the elements' bits, `u64`, by which tensors are told apart: of floats as `f64`, of integers
-    /// and booleans as 64 bits. The elements are computed.
+    /// A hash of the tensor: the exclusive or of the elements' bits, `u64`. Floats are converted to
+    /// `f64`, integers and booleans to 64 bits. This computes the elements.
     ///
     /// # Errors
-    /// There are no such dimensions, or one has no elements; complex numbers, a block format; those of [`Tensor::eval`].
+    /// Fails if a dimension does not exist or is empty. Also fails for complex numbers or a block
+    /// format. Also the errors of [`Tensor::eval`].
     pub fn hash_tensor(&self, dims: impl IntoDims, keepdim: bool) -> RusTorchResult<Self> {
         const NAME: &str = "hash_tensor";
         let dims = dims.into_dims();
@@ -203,21 +251,21 @@ impl Tensor {
         Ok(hash)
     }
 
-    /// Is any element other than 0? Result `bool`, or as PyTorch has it `u8` of `u8`; false where
-    /// there are none.
+    /// Is any element nonzero? The result is `bool`, or `u8` for `u8` as in PyTorch; false if there
+    /// are no elements.
     ///
     /// # Errors
-    /// There are no such dimensions; a block format.
+    /// Fails if a dimension does not exist, or for a block format.
     pub fn any(&self, dims: impl IntoDims, keepdim: bool) -> RusTorchResult<Self> {
         let any = self.any_of("any", &dims.into_dims(), keepdim)?;
         self.truth("any", any)
     }
 
-    /// Is every element other than 0? Result `bool`, or as PyTorch has it `u8` of `u8`; true where
-    /// there are none.
+    /// Are all elements nonzero? The result is `bool`, or `u8` for `u8` as in PyTorch; true if
+    /// there are no elements.
     ///
     /// # Errors
-    /// There are no such dimensions; a block format.
+    /// Fails if a dimension does not exist, or for a block format.
     pub fn all(&self, dims: impl IntoDims, keepdim: bool) -> RusTorchResult<Self> {
         let others = self
             .logical_not()?
@@ -241,11 +289,11 @@ impl Tensor {
         }
     }
 
-    /// `ln Σ eˣ`, computed without overflow; −∞ where there are no elements. Real (integers as `f32`)
-    /// or complex.
+    /// `ln Σ eˣ`, computed without overflow; −∞ if there are no elements. Takes real numbers
+    /// (integers become `f32`) and complex ones.
     ///
     /// # Errors
-    /// There are no such dimensions; another dtype.
+    /// Fails if a dimension does not exist, or for an unsupported dtype.
     pub fn logsumexp(&self, dims: impl IntoDims, keepdim: bool) -> RusTorchResult<Self> {
         const NAME: &str = "logsumexp";
         let dims = dims.into_dims();
@@ -278,11 +326,12 @@ impl Tensor {
         self.squeeze(&dims[..])
     }
 
-    /// `(Σ|x|ᵖ)^(1/p)`; of infinite `p` the largest, or smallest, `|x|`; of `p` 0 the number
-    /// of elements other than 0. Floats and complex numbers.
+    /// `(Σ|x|ᵖ)^(1/p)`. An infinite `p` gives the largest or smallest `|x|`, and 0 the number of
+    /// nonzero elements. Takes floats and complex numbers.
     ///
     /// # Errors
-    /// There are no such dimensions; another dtype; no elements for an infinite or a negative `p`.
+    /// Fails if a dimension does not exist, or for an unsupported dtype. An infinite or negative
+    /// `p` also fails for an empty dimension.
     pub fn norm(
         &self,
         p: impl Into<f64>,
@@ -292,10 +341,10 @@ impl Tensor {
         self.vector_norm("norm", p.into(), &dims.into_dims(), keepdim)
     }
 
-    /// [`Tensor::norm`]: `torch.linalg.vector_norm`.
+    /// The vector norm of [`Tensor::norm`]: `torch.linalg.vector_norm`.
     ///
     /// # Errors
-    /// As [`Tensor::norm`].
+    /// The same errors as [`Tensor::norm`].
     pub fn linalg_vector_norm(
         &self,
         p: f64,
@@ -313,57 +362,61 @@ impl Tensor {
         keepdim: bool,
     ) -> RusTorchResult<Self> {
         let wide = self.wide(name)?;
-        // The sign of a number is gone from its square.
-        let length = match p == 2.0 && !self.dtype().is_complex() {
-            true => wide,
-            false => wide.abs()?,
+        let x = match self.dtype().is_complex() {
+            true => wide.abs()?,
+            false => wide,
         };
-        let some = p >= 0.0 || self.reduced_elements(name, dims)? > 0;
-        let expected = "elements, of which this order has an extreme one";
+        let elements = self.reduced_elements(name, dims)?;
+        let some = p >= 0.0 || elements > 0;
+        let expected = "elements, since this order has an extreme one";
         require(name, some, expected, self.ty())?;
-        let sum = |x: Self| x.reduce(name, ReduceOp::Sum, dims, keepdim);
-        let root = |sum: Self, f: &dyn Fn(&Self) -> RusTorchResult<Self>| sum.flat(0.0, 0.0, f);
+        let sum = |x: &Self| x.reduce(name, ReduceOp::Sum, dims, keepdim);
         let norm = match p {
-            f64::INFINITY => length.reduce(name, ReduceOp::Max, dims, keepdim)?,
-            f64::NEG_INFINITY => length.reduce(name, ReduceOp::Min, dims, keepdim)?,
-            0.0 => sum(length.ne(0)?.cast(name, length.dtype())?)?,
-            1.0 => sum(length)?,
-            2.0 => {
-                let op = BinaryOp::Mul;
-                let square = Self::apply(name, Binary { op }, &[&length, &length])?;
-                sum(square)?.root()?
-            }
-            // At 0 a derivative of such a power is infinite, and that of the norm is none.
-            _ if p > 0.0 && p < 2.0 => {
-                let powers = length.flat(0.0, 0.0, |x| x.pow(p))?;
-                root(sum(powers)?, &|sum| sum.pow(1.0 / p))?
-            }
-            _ if p > 0.0 => root(sum(length.pow(p)?)?, &|sum| sum.pow(1.0 / p))?,
+            f64::INFINITY => x
+                .abs()?
+                .reduce_sharing(name, ReduceOp::Max, dims, keepdim)?,
+            f64::NEG_INFINITY => x
+                .abs()?
+                .reduce_sharing(name, ReduceOp::Min, dims, keepdim)?,
+            0.0 => sum(&x.ne(0)?.cast(name, x.dtype())?)?,
+            1.0 => sum(&x.abs()?)?,
+            // One element has its length as the norm, also where its power is out of range.
+            _ if elements == 1 => x.known(
+                name,
+                x.known_norm(name, 2.0, dims)?,
+                sum(&x.detach().abs()?)?,
+            )?,
             _ => {
-                let powers = length.flat(0.0, f64::INFINITY, |x| x.pow(p))?;
-                sum(powers)?.flat(f64::INFINITY, 0.0, |sum| sum.pow(1.0 / p))?
+                let at = x.detach();
+                let norm = match p == 2.0 {
+                    true => {
+                        let op = BinaryOp::Mul;
+                        let square = Self::apply(name, Binary { op }, &[&at, &at])?;
+                        sum(&square)?.sqrt()?
+                    }
+                    false => sum(&at.abs()?.pow(p)?)?.pow(1.0 / p)?,
+                };
+                x.known(name, x.known_norm(name, p, dims)?, norm)?
             }
         };
         norm.cast(name, self.dtype().real())
     }
 
-    /// The root, whose gradient at 0 is 0, as PyTorch has it for what is at its least there: a norm, a deviation.
-    pub(crate) fn root(&self) -> RusTorchResult<Self> {
-        self.flat(0.0, 0.0, Self::sqrt)
+    /// The norm of order `p` along `dims`, as a function whose derivative is known.
+    fn known_norm(&self, name: &'static str, p: f64, dims: &Dims) -> RusTorchResult<Known> {
+        let mut kept = self.ty().shape.clone();
+        for dim in dims.resolve(name, self.rank())? {
+            kept = kept.with_dim(dim, 1);
+        }
+        Ok(Known::Norm(KnownNorm::new(p, kept)))
     }
 
-    /// Results of `f`, which are `value` where `self` is `place`. The gradient is 0 there in place of an infinite
-    /// one.
-    fn flat(
-        &self,
-        place: f64,
-        value: f64,
-        f: impl Fn(&Self) -> RusTorchResult<Self>,
-    ) -> RusTorchResult<Self> {
+    /// The root, with a gradient of 0 at 0, as in PyTorch's norms and deviations.
+    pub(crate) fn root(&self) -> RusTorchResult<Self> {
         if !self.requires_grad() {
-            return f(self);
+            return self.sqrt();
         }
-        let is_there = self.eq(place)?;
-        Self::where_(&is_there, value, &f(&Self::where_(&is_there, 1.0, self)?)?)
+        let is_zero = self.eq(0)?;
+        Self::where_(&is_zero, 0.0, &Self::where_(&is_zero, 1.0, self)?.sqrt()?)
     }
 }

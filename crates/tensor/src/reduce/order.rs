@@ -1,7 +1,7 @@
-//! The largest and smallest elements, and elements in order.
+//! Largest and smallest elements, and sorting.
 
 use rustorch_ir::DType;
-use rustorch_ir::ops::{ArgReduce, TopK};
+use rustorch_ir::ops::{ArgReduce, KthValue, TopK};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
@@ -10,19 +10,19 @@ use crate::error::{RusTorchResult, require};
 
 #[track_calls]
 impl Tensor {
-    /// Index of the largest element along `dim`, or among all in row-major order (`None`):
-    /// the first one of equals; NaN is the largest. Integers and floats; result `i64`.
+    /// Index of the largest element along `dim`, or among all in row-major order (`None`). It is
+    /// the first of equal ones; NaN is the largest. Takes integers and floats; the result is `i64`.
     ///
     /// # Errors
-    /// There is no such dimension, or no element; another dtype.
+    /// Fails if the dimension does not exist or is empty, or for an unsupported dtype.
     pub fn argmax(&self, dim: impl OptionalDim, keepdim: bool) -> RusTorchResult<Self> {
         self.arg_reduce("argmax", true, dim.to_dim(), keepdim)
     }
 
-    /// Index of the smallest element: otherwise as [`Tensor::argmax`] (NaN is the smallest).
+    /// Index of the smallest element, otherwise like [`Tensor::argmax`] (NaN is the smallest).
     ///
     /// # Errors
-    /// As [`Tensor::argmax`].
+    /// The same errors as [`Tensor::argmax`].
     pub fn argmin(&self, dim: impl OptionalDim, keepdim: bool) -> RusTorchResult<Self> {
         self.arg_reduce("argmin", false, dim.to_dim(), keepdim)
     }
@@ -57,20 +57,20 @@ impl Tensor {
         Ok(index)
     }
 
-    /// The largest element along `dim`, and its index (`i64`): the first one of equals; NaN is
-    /// the largest. PyTorch's `max` of one dimension. Real numbers and booleans.
+    /// The largest element along `dim`, and its index (`i64`), the first of equal ones; NaN is the
+    /// largest. PyTorch's `max` of one dimension. Takes real numbers and booleans.
     ///
     /// # Errors
-    /// There is no such dimension, or no element; another dtype.
+    /// Fails if the dimension does not exist or is empty, or for an unsupported dtype.
     pub fn max_dim(&self, dim: impl Integer, keepdim: bool) -> RusTorchResult<(Self, Self)> {
         self.extreme("max_dim", true, dim.to_isize(), keepdim)
     }
 
-    /// The smallest element along `dim`, and its index: otherwise as [`Tensor::max_dim`] (NaN is
+    /// The smallest element along `dim`, and its index, otherwise like [`Tensor::max_dim`] (NaN is
     /// the smallest).
     ///
     /// # Errors
-    /// As [`Tensor::max_dim`].
+    /// The same errors as [`Tensor::max_dim`].
     pub fn min_dim(&self, dim: impl Integer, keepdim: bool) -> RusTorchResult<(Self, Self)> {
         self.extreme("min_dim", false, dim.to_isize(), keepdim)
     }
@@ -107,23 +107,24 @@ impl Tensor {
         }
     }
 
-    /// The `k` largest elements along `dim`, or the smallest, best first, and their indices
-    /// (`i64`): the earlier one first of equals; NaN is the largest. Real numbers and booleans. Of
-    /// rank 0 the one element, even for a `k` of 0.
+    /// The `k` largest or smallest elements along `dim`, best first, and their indices (`i64`).
+    /// Equal ones keep their order; NaN is the largest. Takes real numbers and booleans. A tensor
+    /// of rank 0 returns its element, even for a `k` of 0.
     ///
     /// # Errors
-    /// There is no such dimension, or it has fewer than `k` elements; another dtype.
+    /// Fails if the dimension does not exist or has fewer than `k` elements. Also fails for an
+    /// unsupported dtype.
     pub fn topk(&self, k: usize, dim: impl Integer, largest: bool) -> RusTorchResult<(Self, Self)> {
         let k = if self.rank() == 0 { k.max(1) } else { k };
         self.best("topk", Some(k), dim.to_isize(), largest)
     }
 
-    /// The elements in rising order along `dim`, or falling (`descending`), and the indices that
-    /// they had (`i64`). Equal elements stay in their order; NaN is the largest. Real numbers and
+    /// The elements in ascending order along `dim`, or `descending`, and their former indices
+    /// (`i64`). Equal elements keep their order; NaN is the largest. Takes real numbers and
     /// booleans.
     ///
     /// # Errors
-    /// There is no such dimension; another dtype.
+    /// Fails if the dimension does not exist, or for an unsupported dtype.
     pub fn sort(&self, dim: impl Integer, descending: bool) -> RusTorchResult<(Self, Self)> {
         self.best("sort", None, dim.to_isize(), descending)
     }
@@ -131,26 +132,27 @@ impl Tensor {
     /// The indices of [`Tensor::sort`].
     ///
     /// # Errors
-    /// As [`Tensor::sort`].
+    /// The same errors as [`Tensor::sort`].
     pub fn argsort(&self, dim: impl Integer, descending: bool) -> RusTorchResult<Self> {
         let (_, indices) = self.best("argsort", None, dim.to_isize(), descending)?;
         Ok(indices)
     }
 
-    /// The elements in rising order along the first dimension.
+    /// The elements in ascending order along the first dimension.
     ///
     /// # Errors
-    /// As [`Tensor::sort`].
+    /// The same errors as [`Tensor::sort`].
     pub fn msort(&self) -> RusTorchResult<Self> {
         let (values, _) = self.best("msort", None, 0, false)?;
         Ok(values)
     }
 
     /// The `k`-th smallest element along `dim`, counted from 1, and its index (`i64`). NaN is the
-    /// largest. Real numbers and booleans.
+    /// largest. Takes real numbers and booleans.
     ///
     /// # Errors
-    /// There is no such dimension, or it has fewer than `k` elements; another dtype.
+    /// Fails if the dimension does not exist or has fewer than `k` elements. Also fails for an
+    /// unsupported dtype.
     pub fn kthvalue(
         &self,
         k: usize,
@@ -160,14 +162,32 @@ impl Tensor {
         const NAME: &str = "kthvalue";
         require(NAME, k > 0, "k from 1 on", k)?;
         let [values, indices] = self.along(|x| {
-            let (values, indices) = x.best(NAME, Some(k), dim.to_isize(), false)?;
-            let last = |x: Self| match keepdim {
-                true => x.narrow(dim, k - 1, 1),
-                false => x.select(dim, k as isize - 1),
-            };
-            Ok([last(values)?, last(indices)?])
+            let dim = x.dim(NAME, dim.to_isize())?;
+            let mut shape = x.shape().to_vec();
+            shape[dim] = 1;
+            let place = Self::full(&shape[..], k - 1, DType::I64)?;
+            x.in_order(NAME, dim, k, &place, keepdim)
         })?;
         Ok((values, indices))
+    }
+
+    /// The element of each line along `dim` with a place in rising order, and its index. `places` has size 1 along `dim`,
+    /// and numbers below `k`.
+    pub(super) fn in_order(
+        &self,
+        name: &'static str,
+        dim: usize,
+        k: usize,
+        places: &Self,
+        keepdim: bool,
+    ) -> RusTorchResult<[Self; 2]> {
+        let ordered = self.ordered(name)?;
+        let [values, indices] = Self::apply_all(name, KthValue { k, dim }, &[&ordered, places])?;
+        let kept = |x: Self| match keepdim {
+            true => Ok(x),
+            false => x.squeeze(dim as isize),
+        };
+        Ok([kept(values.cast(name, self.dtype())?)?, kept(indices)?])
     }
 
     /// The best `k` elements along `dim`, or all.

@@ -1,9 +1,9 @@
-//! Each element combined with those before it.
+//! Scans: each element combined with those before it.
 
 use std::f64::consts::PI;
 
 use rustorch_ir::DType;
-use rustorch_ir::ops::{Scan, ScanOp};
+use rustorch_ir::ops::{Contiguous, Scan, ScanOp};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
@@ -18,7 +18,7 @@ macro_rules! scan_methods {
             $(#[doc = $doc]
             ///
             /// # Errors
-            /// There is no such dimension; another dtype.
+            /// Fails if the dimension does not exist, or for an unsupported dtype.
             pub fn $name(&self, dim: impl Integer) -> RusTorchResult<Self> {
                 self.scan(stringify!($name), ScanOp::$op, dim.to_isize())
             })*
@@ -27,20 +27,20 @@ macro_rules! scan_methods {
 }
 
 scan_methods! {
-    "Running sum along `dim`; of integers and booleans an `i64`. Numbers and booleans."
+    "Cumulative sum along `dim`; an `i64` for integers and booleans. Takes numbers and booleans."
     cumsum = Sum;
-    "Running product along `dim`; of integers and booleans an `i64`. Numbers and booleans."
+    "Cumulative product along `dim`; an `i64` for integers and booleans. Takes numbers and booleans."
     cumprod = Prod;
 }
 
 #[track_calls]
 impl Tensor {
-    /// `ln Σ eˣ` of each element and those before it along `dim`. Floats and complex numbers, whose
-    /// imaginary part goes on from that of the larger of the sum before and the element, as in PyTorch,
-    /// and so may leave −π to π.
+    /// `ln Σ eˣ` of each element and those before it along `dim`. The results are floats and complex numbers.
+    /// An imaginary part continues from the larger of the previous sum and the element, as in PyTorch. So it
+    /// may exceed −π to π.
     ///
     /// # Errors
-    /// There is no such dimension; another dtype.
+    /// Fails if the dimension does not exist, or for an unsupported dtype.
     pub fn logcumsumexp(&self, dim: impl Integer) -> RusTorchResult<Self> {
         let dim = dim.to_isize();
         const NAME: &str = "logcumsumexp";
@@ -49,15 +49,15 @@ impl Tensor {
         }
         let dim = self.wrap_dim(NAME, dim)? as isize;
         if self.rank() == 0 {
-            return Ok(self.clone());
+            return Self::apply(NAME, Contiguous, &[self]);
         }
         let principal = self.summed_exponentials(dim)?;
         let phase = self.unwound(NAME, &principal, dim)?;
         Self::complex(&principal.real()?, &phase)
     }
 
-    /// The running logarithms of sums, up to whole turns: those of twice as many elements in each round, relative to
-    /// the larger one of the two that are added, so that none is lost beside a much larger one behind it.
+    /// The running logarithms of sums, up to whole turns: sums of twice as many elements in each round,
+    /// relative to the larger of the two. So no element is lost beside a much larger one after it.
     fn summed_exponentials(&self, dim: isize) -> RusTorchResult<Self> {
         let size = self.size(dim)?;
         let (mut sums, mut count) = (self.clone(), 1);
@@ -77,9 +77,8 @@ impl Tensor {
         Ok(sums)
     }
 
-    /// The imaginary parts of running logarithms of sums, without jumps: each is as near as it can be
-    /// to that of the sum before, or of the element, if that is larger. `principal` has them from −π
-    /// to π.
+    /// The imaginary parts of running logarithms of sums, without jumps: each is as near as possible to that of
+    /// the sum before, or of the element, if that is larger. `principal` has them from −π to π.
     fn unwound(&self, name: &'static str, principal: &Self, dim: isize) -> RusTorchResult<Self> {
         let turn = 2.0 * PI;
         let near = |x: &Self| x.sub(&x.div(turn)?.round()?.mul(turn)?);
@@ -113,20 +112,20 @@ impl Tensor {
         Ok(result)
     }
 
-    /// The largest of each element and those before it along `dim`, and its index (`i64`): the last
-    /// one of equals; NaN is the largest. Real numbers and booleans.
+    /// The running maximum along `dim`, and its index (`i64`), the last of equal ones; NaN is the
+    /// largest. Takes real numbers and booleans.
     ///
     /// # Errors
-    /// There is no such dimension; another dtype.
+    /// Fails if the dimension does not exist, or for an unsupported dtype.
     pub fn cummax(&self, dim: impl Integer) -> RusTorchResult<(Self, Self)> {
         self.running_extreme("cummax", ScanOp::Max, dim.to_isize())
     }
 
-    /// The smallest of each element and those before it along `dim`, and its index: otherwise as
-    /// [`Tensor::cummax`] (NaN is the smallest).
+    /// The running minimum along `dim`, and its index, otherwise like [`Tensor::cummax`] (NaN is
+    /// the smallest).
     ///
     /// # Errors
-    /// As [`Tensor::cummax`].
+    /// The same errors as [`Tensor::cummax`].
     pub fn cummin(&self, dim: impl Integer) -> RusTorchResult<(Self, Self)> {
         self.running_extreme("cummin", ScanOp::Min, dim.to_isize())
     }
@@ -156,11 +155,11 @@ impl Tensor {
         Self::arange(0, shape[dim] as i64, 1, DType::I64)?.reshape(shape)
     }
 
-    /// The differences of neighbours along `dim`, `n` times over. `prepend` and `append` are put
-    /// around `self` before, in `self`'s dtype. Of booleans: do they differ?
+    /// The differences of neighbours along `dim`, taken `n` times. `prepend` and `append` are
+    /// joined to `self` first, in `self`'s dtype. For booleans it is whether they differ.
     ///
     /// # Errors
-    /// There is no such dimension; shapes or dtypes that do not fit.
+    /// Fails if the dimension does not exist, or for shapes or dtypes that do not fit.
     pub fn diff(
         &self,
         n: usize,
@@ -176,7 +175,7 @@ impl Tensor {
             _ => Self::cat(&parts, dim)?,
         };
         if n == 0 {
-            return Ok(self.clone());
+            return Self::apply(NAME, Contiguous, &[self]);
         }
         let whole = x.shape()[x.dim(NAME, dim)?];
         for _ in 0..n.min(whole) {
@@ -203,7 +202,8 @@ impl Tensor {
     /// The integral along `dim` by the trapezoidal rule, between points that are `dx` apart.
     ///
     /// # Errors
-    /// There is no such dimension; booleans.
+    /// Fails if the dimension does not exist, or for booleans.
+    #[doc(alias = "trapz")]
     pub fn trapezoid(&self, dx: f64, dim: impl Integer) -> RusTorchResult<Self> {
         const NAME: &str = "trapezoid";
         let dim = dim.to_isize();
@@ -220,26 +220,26 @@ impl Tensor {
     /// of `dim`, or a tensor that broadcasts.
     ///
     /// # Errors
-    /// There is no such dimension; shapes that do not fit; booleans.
+    /// Fails if the dimension does not exist, for shapes that do not fit, or for booleans.
     pub fn trapezoid_at(&self, x: &Self, dim: impl Integer) -> RusTorchResult<Self> {
         self.trapezoids("trapezoid_at", Some(x), 1.0, dim.to_isize())?
             .sum(dim, false)
     }
 
-    /// The integrals up to each point of [`Tensor::trapezoid`] but the first.
+    /// The cumulative integrals of [`Tensor::trapezoid`], from the second point on.
     ///
     /// # Errors
-    /// As [`Tensor::trapezoid`].
+    /// The same errors as [`Tensor::trapezoid`].
     pub fn cumulative_trapezoid(&self, dx: f64, dim: impl Integer) -> RusTorchResult<Self> {
         let dim = dim.to_isize();
         self.trapezoids("cumulative_trapezoid", None, dx, dim)?
             .cumsum(dim)
     }
 
-    /// The integrals up to each point of [`Tensor::trapezoid_at`] but the first.
+    /// The cumulative integrals of [`Tensor::trapezoid_at`], from the second point on.
     ///
     /// # Errors
-    /// As [`Tensor::trapezoid_at`].
+    /// The same errors as [`Tensor::trapezoid_at`].
     pub fn cumulative_trapezoid_at(&self, x: &Self, dim: impl Integer) -> RusTorchResult<Self> {
         let dim = dim.to_isize();
         self.trapezoids("cumulative_trapezoid_at", Some(x), 1.0, dim)?

@@ -1,4 +1,4 @@
-//! Spread, medians, quantiles.
+//! Variance, medians, quantiles.
 
 use rustorch_ir::ops::VarMean;
 use rustorch_ir::{DType, Param};
@@ -8,11 +8,12 @@ use crate::Tensor;
 use crate::dims::Dims;
 use crate::dims::{Integer, IntoDims, OptionalDim};
 use crate::error::{RusTorchResult, require};
+use crate::warnings::warn_once;
 
-/// What [`Tensor::quantile`] gives between two elements.
+/// The value of [`Tensor::quantile`] if it falls between two elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Interpolation {
-    /// What lies as far between them as the quantile.
+    /// Linear interpolation.
     Linear,
     /// The smaller.
     Lower,
@@ -20,17 +21,17 @@ pub enum Interpolation {
     Higher,
     /// Their mean.
     Midpoint,
-    /// The nearer; halves to the even position.
+    /// The nearer one; ties go to the even position.
     Nearest,
 }
 
 #[track_calls]
 impl Tensor {
-    /// Variance `Σ|x - mean|² / max(0, n - correction)`: `correction` 1 for a sample's, 0 for a
-    /// population's. Floats and complex numbers; result real.
+    /// Variance `Σ|x - mean|² / max(0, n - correction)`. `correction` is 1 for a sample, 0 for a
+    /// population. Takes floats and complex numbers; the result is real.
     ///
     /// # Errors
-    /// There are no such dimensions; another dtype.
+    /// Fails if a dimension does not exist, or for an unsupported dtype.
     pub fn var(
         &self,
         dims: impl IntoDims,
@@ -42,10 +43,10 @@ impl Tensor {
         var.cast("var", self.dtype().real())
     }
 
-    /// Standard deviation: the root of [`Tensor::var`].
+    /// Standard deviation: the square root of [`Tensor::var`].
     ///
     /// # Errors
-    /// As [`Tensor::var`].
+    /// The same errors as [`Tensor::var`].
     pub fn std(
         &self,
         dims: impl IntoDims,
@@ -60,7 +61,7 @@ impl Tensor {
     /// [`Tensor::var`] and [`Tensor::mean`].
     ///
     /// # Errors
-    /// As [`Tensor::var`].
+    /// The same errors as [`Tensor::var`].
     pub fn var_mean(
         &self,
         dims: impl IntoDims,
@@ -77,7 +78,7 @@ impl Tensor {
     /// [`Tensor::std`] and [`Tensor::mean`].
     ///
     /// # Errors
-    /// As [`Tensor::var`].
+    /// The same errors as [`Tensor::var`].
     pub fn std_mean(
         &self,
         dims: impl IntoDims,
@@ -111,8 +112,19 @@ impl Tensor {
             };
             return Ok((spread, Self::complex(&re_mean, &im_mean)?));
         }
+        let dims = dims.resolve(name, self.rank())?;
+        let count: usize = dims.iter().map(|&dim| self.shape()[dim]).product();
+        if correction >= count as f64 {
+            warn_once(
+                name,
+                format_args!(
+                    "the correction {correction} is at least the number of elements, {count}: the \
+                     result is NaN or infinite"
+                ),
+            );
+        }
         let op = VarMean {
-            dims: dims.resolve(name, self.rank())?,
+            dims,
             keepdim,
             correction: Param(correction),
             root,
@@ -121,19 +133,19 @@ impl Tensor {
         Ok((spread, mean))
     }
 
-    /// The median of all elements, the lower one of two; NaN where one is NaN, or where there are
-    /// none. Elements that are equal to it share its gradient. Integers and floats.
+    /// The median of all elements, the lower one of two; NaN if one is NaN, or if there are none.
+    /// Elements equal to it share its gradient. Takes integers and floats.
     ///
     /// # Errors
-    /// Another dtype; integers without elements.
+    /// Fails for an unsupported dtype, or integers without elements.
     pub fn median(&self) -> RusTorchResult<Self> {
         self.median_of_all("median", false)
     }
 
-    /// [`Tensor::median`] of what is not NaN.
+    /// [`Tensor::median`] without NaN.
     ///
     /// # Errors
-    /// As [`Tensor::median`].
+    /// The same errors as [`Tensor::median`].
     pub fn nanmedian(&self) -> RusTorchResult<Self> {
         self.median_of_all("nanmedian", true)
     }
@@ -157,19 +169,19 @@ impl Tensor {
         Ok(median.with_gradient_of(&mean))
     }
 
-    /// The median along `dim`, the lower one of two, and its index (`i64`); NaN where one is NaN.
-    /// Integers and floats.
+    /// The median along `dim`, the lower one of two, and its index (`i64`); NaN if one is NaN.
+    /// Takes integers and floats.
     ///
     /// # Errors
-    /// There is no such dimension, or no element; another dtype.
+    /// Fails if the dimension does not exist or is empty, or for an unsupported dtype.
     pub fn median_dim(&self, dim: impl Integer, keepdim: bool) -> RusTorchResult<(Self, Self)> {
         self.median_along("median_dim", dim.to_isize(), keepdim, false)
     }
 
-    /// [`Tensor::median_dim`] of what is not NaN; NaN where there is nothing else.
+    /// [`Tensor::median_dim`] without NaN; NaN if there is nothing else.
     ///
     /// # Errors
-    /// As [`Tensor::median_dim`].
+    /// The same errors as [`Tensor::median_dim`].
     pub fn nanmedian_dim(&self, dim: impl Integer, keepdim: bool) -> RusTorchResult<(Self, Self)> {
         self.median_along("nanmedian_dim", dim.to_isize(), keepdim, true)
     }
@@ -190,23 +202,27 @@ impl Tensor {
                 "at least one element to choose from",
                 x.ty(),
             )?;
-            let (values, indices) = x.sort(dim, false)?;
-            let at = match x.dtype().is_float() {
-                false => x.narrow(dim, 0, 1)?.zeros_like()?.cast(name, DType::I64)?,
-                true => x.isnan()?.sum(dim, true)?,
-            };
+            let middle = (size - 1) / 2;
+            if !x.dtype().is_float() {
+                let mut shape = x.shape().to_vec();
+                shape[d] = 1;
+                let place = Self::full(&shape[..], middle, DType::I64)?;
+                return x.in_order(name, d, middle + 1, &place, keepdim);
+            }
             // NaN are last.
-            let numbers = at.rsub(size as i64)?;
-            let middle = numbers
+            let numbers = x.isnan()?.sum(dim, true)?.rsub(size as i64)?;
+            let halfway = numbers
                 .sub(1)?
                 .clamp_min(0)?
                 .div_mode(2, crate::RoundingMode::Floor)?;
-            let at = match skips_nan {
-                true => middle,
-                false => Self::where_(&at.eq(0)?, &middle, &numbers)?,
+            let (k, places) = match skips_nan {
+                true => (middle + 1, halfway),
+                false => {
+                    let has_nan = numbers.lt(size as i64)?;
+                    (size, Self::where_(&has_nan, &numbers, &halfway)?)
+                }
             };
-            let chosen = |x: Self| x.chosen(dim, &at, keepdim);
-            Ok([chosen(values)?, chosen(indices)?])
+            x.in_order(name, d, k, &places, keepdim)
         })?;
         Ok((values, indices))
     }
@@ -220,11 +236,11 @@ impl Tensor {
         }
     }
 
-    /// The element along `dim` that is there most often, the smallest one of several, and its last
-    /// index (`i64`). Integers, floats and booleans.
+    /// The most frequent element along `dim`, the smallest of several, and its last index (`i64`).
+    /// Takes integers, floats and booleans.
     ///
     /// # Errors
-    /// There is no such dimension, or no element; another dtype.
+    /// Fails if the dimension does not exist or is empty, or for an unsupported dtype.
     pub fn mode(&self, dim: impl Integer, keepdim: bool) -> RusTorchResult<(Self, Self)> {
         let dim = dim.to_isize();
         const NAME: &str = "mode";
@@ -253,12 +269,12 @@ impl Tensor {
         Ok((values, indices))
     }
 
-    /// The quantiles `q`, numbers from 0 to 1 of rank 0 or 1 and of `self`'s dtype, of the elements
-    /// along `dim`, or of all (`None`). NaN where one is NaN. `f32` or `f64`; where `q` has a
-    /// dimension, it is the result's first.
+    /// The quantiles `q` of the elements along `dim`, or of all (`None`). `q` are numbers from 0 to 1 of rank 0
+    /// or 1 and of `self`'s dtype. NaN if one element is NaN. They are `f32` or `f64`. If `q` has a dimension,
+    /// it is the result's first.
     ///
     /// # Errors
-    /// There is no such dimension, or no element; shapes or dtypes other than these.
+    /// Fails if the dimension does not exist or is empty, or for unsupported shapes or dtypes.
     pub fn quantile(
         &self,
         q: &Self,
@@ -269,10 +285,10 @@ impl Tensor {
         self.quantiles("quantile", q, dim.to_dim(), keepdim, interpolation, false)
     }
 
-    /// [`Tensor::quantile`] of what is not NaN; NaN where there is nothing else.
+    /// [`Tensor::quantile`] without NaN; NaN if there is nothing else.
     ///
     /// # Errors
-    /// As [`Tensor::quantile`].
+    /// The same errors as [`Tensor::quantile`].
     pub fn nanquantile(
         &self,
         q: &Self,
@@ -343,10 +359,12 @@ impl Tensor {
         let size = self.shape()[self.rank() - 1];
         let (sorted, _) = self.sort(-1, false)?;
         let nan = self.isnan()?.sum(-1, true)?;
+        // In single precision a rank beside a whole number would be rounded to that.
+        let q = &q.cast(name, DType::F64)?;
         let last = nan
             .rsub(size as i64 - 1)?
             .clamp_min(0)?
-            .cast(name, self.dtype())?;
+            .cast(name, DType::F64)?;
         let rank = match skips_nan {
             true => last.mul(q)?,
             // NaN are last.
@@ -367,7 +385,10 @@ impl Tensor {
         let below = rank.floor()?;
         let low = at(&below)?;
         match interpolation {
-            Interpolation::Linear => low.lerp(&at(&rank.ceil()?)?, &rank.sub(&below)?),
+            Interpolation::Linear => {
+                let weight = rank.sub(&below)?.cast(name, self.dtype())?;
+                low.lerp(&at(&rank.ceil()?)?, &weight)
+            }
             Interpolation::Midpoint => low.lerp(&at(&rank.ceil()?)?, 0.5),
             _ => Ok(low),
         }

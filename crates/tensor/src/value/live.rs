@@ -1,9 +1,9 @@
-//! The values that are still to be computed, wherever their handles are: a write over memory finds those among them
-//! that read what it writes over.
+//! The values that are still to be computed, wherever their handles are. A write over memory finds its readers
+//! among them.
 //!
-//! A value takes a place when it is recorded, and leaves it when it is computed or dropped. Each thread has a list, as far as
-//! there are enough. A write looks at its own thread's: handles that it took on values of others would change what those
-//! threads keep.
+//! A value takes a place when it is recorded, and leaves it when it is computed or dropped. Each thread has a list, as
+//! far as there are enough. A write looks at its own thread's list: handles on values of others would change the memory
+//! that those threads keep.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use super::{Pending, Value, WeakValue};
 /// Lists that there are, a power of two.
 const LISTS: usize = 256;
 
-/// Bits of a place's number that tell where in its list it is.
+/// Bits of a place's number for the place in its list.
 const BITS: u32 = u32::BITS - LISTS.trailing_zeros();
 
 static PLACES: [Mutex<Places>; LISTS] = [const { Mutex::new(Places::new()) }; LISTS];

@@ -122,8 +122,8 @@ const FUNCTIONS: &[(&str, Function2)] = &[
     }),
 ];
 
-/// What is known to differ: PyTorch's `tensordot` computes in the widest dtype of its operands, and is a product as any
-/// other here.
+/// Known difference: PyTorch's `tensordot` computes in the widest dtype of its operands; here it is a product like any
+/// other. PyTorch's `tensordot` computes in the widest dtype of its operands, and is a product as any other here.
 const OTHERS: &[&str] = &["tensordot "];
 
 #[test]
@@ -294,8 +294,8 @@ fn gradients_have_the_dtype_of_parameters() -> RusTorchResult<()> {
     Ok(())
 }
 
-/// Products of a backward pass, and the gradients of attention, are computed in the lower precision as well, whose sums
-/// backends make in single precision.
+/// Products of a backward pass are computed in the lower precision as well, and so are gradients of attention. Backends
+/// sum in single precision.
 #[test]
 fn gradients_are_computed_as_the_operations_were() -> RusTorchResult<()> {
     let mut w = Tensor::ones([8, 8], DType::F32)?.mul(0.125)?;

@@ -272,7 +272,7 @@ fn what_has_no_gradient_says_so() -> Outcome {
         "a gradient f32[] as the output, got f32[2]",
         "inputs that require a gradient",
         "airy_ai, whose derivative is no function here",
-        "true, or a leaf (detach gives a value that wants no gradient)",
+        "true, or a leaf (detach gives a value that requires no gradient)",
     ];
     for (refused, expected) in refused.iter().zip(expected) {
         assert!(refused.contains(expected), "{refused}");

@@ -12,7 +12,7 @@ use rustorch_tensor::{Tensor, backends, tensor, with_runtime};
 
 use crate::{Outcome, error};
 
-/// What is done to the text of a kernel.
+/// Change to the text of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Flaw {
     None,

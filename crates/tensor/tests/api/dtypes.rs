@@ -1,4 +1,4 @@
-//! Unsigned integers of 16 and 64 bits, and 8-bit floats. What is expected is PyTorch's answer.
+//! Unsigned integers of 16 and 64 bits, and 8-bit floats. The expected values are PyTorch's.
 
 use num_complex::Complex;
 use rustorch_ir::DType;

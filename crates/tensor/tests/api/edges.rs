@@ -1,12 +1,13 @@
 //! Gradients where functions have kinks, ties, poles and limits. Values are PyTorch's 2.15, or mathematics' where PyTorch
 //! has NaN.
 
-use std::f64::consts::PI;
+use std::f64::consts::{LN_2, PI};
 
+use num_complex::Complex;
 use rustorch_ir::DType;
 use rustorch_tensor::autograd::{grad, grad_with};
 use rustorch_tensor::nn::{CdistMode, Reduction, TripletOptions};
-use rustorch_tensor::{GradOptions, RusTorchResult, Tensor};
+use rustorch_tensor::{GradOptions, RusTorchResult, ScatterReduce, Tensor, tensor};
 
 use crate::Outcome;
 
@@ -243,6 +244,122 @@ fn equal_medians_share_the_gradient() -> Outcome {
 }
 
 #[test]
+fn equal_scattered_elements_share_the_gradient() -> Outcome {
+    let index = tensor![0i64, 0, 1, 1, 2];
+    for (reduce, base, at, shares) in [
+        (
+            ScatterReduce::Amax,
+            [5.0, 2.0, 0.0, 1.0],
+            [1.0, 1.0, 0.0, 0.0, 5.0],
+            [0.5, 0.5, 0.5, 0.5, 1.0],
+        ),
+        (
+            ScatterReduce::Amax,
+            [1.0, 0.0, 5.0, 1.0],
+            [1.0, 1.0, 0.0, 0.0, 5.0],
+            [0.5, 0.5, 0.5, 0.5, 1.0],
+        ),
+        (
+            ScatterReduce::Amax,
+            [0.0; 4],
+            [0.0, -1.0, INF, INF, -2.0],
+            [1.0, 0.0, 0.5, 0.5, 1.0],
+        ),
+        (
+            ScatterReduce::Amin,
+            [-5.0, 2.0, 9.0, 1.0],
+            [1.0, 1.0, 0.0, -0.0, 5.0],
+            [0.5, 0.5, 0.5, 0.5, 1.0],
+        ),
+    ] {
+        let base = fixed(&base)?;
+        let scattered = |x: &Tensor| base.scatter_reduce(0, &index, x, reduce, false);
+        let by_index = |x: &Tensor| base.index_reduce(0, &index, x, reduce, false);
+        assert_eq!(gradient(&scattered, &at)?, shares, "{at:?}");
+        assert_eq!(gradient(&by_index, &at)?, shares, "{at:?}");
+    }
+    Ok(())
+}
+
+/// Complex functions are made of real ones, which have kinks on the axes.
+#[test]
+fn complex_functions_have_derivatives_on_the_axes() -> Outcome {
+    let (zero, one, i) = (
+        Complex::new(0.0, 0.0),
+        Complex::new(1.0, 0.0),
+        Complex::new(0.0, 1.0),
+    );
+    let eighth = 0.125f64.sqrt();
+    let rows: [(&str, Function, Complex<f64>, Complex<f64>); 13] = [
+        ("sqrt", &Tensor::sqrt, zero - one, i * 0.5),
+        ("sqrt", &Tensor::sqrt, i, Complex::new(eighth, eighth)),
+        ("rsqrt", &Tensor::rsqrt, i, Complex::new(eighth, -eighth)),
+        ("log", &Tensor::log, i, i),
+        ("log2", &Tensor::log2, -one, -one / LN_2),
+        ("log1p", &Tensor::log1p, i, Complex::new(0.5, 0.5)),
+        ("asin", &Tensor::asin, zero, one),
+        (
+            "asinh",
+            &Tensor::asinh,
+            Complex::new(2.0, -1.0),
+            Complex::new(0.388_443_493_507_509_3, -0.160_898_563_226_395_65),
+        ),
+        ("acos", &Tensor::acos, zero, -one),
+        ("acosh", &Tensor::acosh, zero, i),
+        ("asinh", &Tensor::asinh, zero, one),
+        ("atanh", &Tensor::atanh, i, one * 0.5),
+        ("sgn", &Tensor::sgn, zero, zero),
+    ];
+    let ones = Tensor::from_slice(&[one], [1])?;
+    for (name, f, at, expected) in rows {
+        let x = Tensor::from_slice(&[at], [1])?.requires_grad_(true)?;
+        f(&x)?.backward_with(&GradOptions::default().gradient(&ones))?;
+        let found = x.grad().expect("a gradient").to_vec::<Complex<f64>>()?;
+        assert!(
+            (found[0] - expected).norm() < 1e-12,
+            "{name} at {at}: {found:?}"
+        );
+    }
+    Ok(())
+}
+
+/// Each zero has a sign, which is that of a side of a branch cut.
+#[test]
+fn complex_functions_have_the_values_of_a_side_of_their_cuts() -> Outcome {
+    let number = Complex::<f64>::new;
+    let rows: [(&str, Function, Complex<f64>, Complex<f64>); 6] = [
+        (
+            "acos",
+            &Tensor::acos,
+            number(30.0, 0.0),
+            number(0.0, -4.094_066_668_632_085),
+        ),
+        (
+            "acos",
+            &Tensor::acos,
+            number(-2.0, -0.0),
+            number(PI, 1.316_957_896_924_816_6),
+        ),
+        (
+            "asin",
+            &Tensor::asin,
+            number(30.0, 0.0),
+            number(PI / 2.0, 4.094_066_668_632_085),
+        ),
+        ("log2", &Tensor::log2, number(0.0, 0.0), number(-INF, 0.0)),
+        ("log10", &Tensor::log10, number(INF, 0.0), number(INF, 0.0)),
+        ("sqrt", &Tensor::sqrt, number(0.0, -INF), number(INF, -INF)),
+    ];
+    for (name, f, at, expected) in rows {
+        let found = f(&tensor![at])?.to_vec::<Complex<f64>>()?[0];
+        let near = |a: f64, b: f64| a == b || (a - b).abs() < 1e-14;
+        let is_near = near(found.re, expected.re) && near(found.im, expected.im);
+        assert!(is_near, "{name} of {at}: {found}");
+    }
+    Ok(())
+}
+
+#[test]
 fn sums_of_powers_have_derivatives_at_0() -> Outcome {
     let polynomial = |x: &Tensor| {
         let terms = [x.pow(0)?, x.pow(1)?, x.pow(2)?.mul(3)?, x.pow(3)?];
@@ -309,6 +426,8 @@ fn at_the_ends_of_their_domains_functions_have_the_slopes_that_they_have() -> Ou
     assert_eq!(gradient(&|x| x.logit(None), &[0.0, 1.0])?, [INF, INF]);
     let found = gradient(&Tensor::entr, &[0.0, 1.0, INF])?;
     assert_eq!(found, [INF, -1.0, -INF]);
+    let found = second(&Tensor::entr, &[0.0, -0.0, 0.5, INF])?;
+    assert_eq!(found, [-INF, INF, -2.0, 0.0]);
     // The slope at a factor of 0 is the logarithm.
     let y = fixed(&[2.0, 0.0, INF])?;
     let found = gradient(&|x| x.xlogy(&y), &[0.0; 3])?;
@@ -363,5 +482,247 @@ fn distances_of_0_have_the_gradient_0() -> Outcome {
     }
     let unit = |x: &Tensor| x.normalize(2.0, 0, 1e-12);
     assert_near("normalize", &gradient(&unit, &[0.0])?, &[1e12]);
+    Ok(())
+}
+
+#[test]
+fn products_have_second_derivatives_at_several_zeros() -> Outcome {
+    let scan = |x: &Tensor| x.cumprod(0);
+    let product = |x: &Tensor| x.prod(None, false);
+    let cases: [(&[f64], &[f64], &[f64]); 4] = [
+        (
+            &[0.0, 0.0, 2.0, 3.0],
+            &[9.0, 9.0, 0.0, 0.0],
+            &[6.0, 6.0, 0.0, 0.0],
+        ),
+        (
+            &[1.0, 2.0, 0.0, 3.0, 0.0, 4.0],
+            &[9.0, 5.0, 44.0, 2.0, 30.0, 0.0],
+            &[0.0, 0.0, 24.0, 0.0, 24.0, 0.0],
+        ),
+        (&[0.0, 1.0, 0.0], &[2.0, 1.0, 1.0], &[1.0, 0.0, 1.0]),
+        (&[-1.0, -0.0, 2.0], &[3.0, 2.0, -1.0], &[2.0, 1.0, -1.0]),
+    ];
+    for (at, of_scan, of_product) in cases {
+        assert_near("cumprod", &second(&scan, at)?, of_scan);
+        assert_near("prod", &second(&product, at)?, of_product);
+    }
+    let rows = |x: &Tensor| x.reshape([2usize, 3])?.cumprod(0);
+    let at = [0.0, 2.0, 0.0, 0.0, 0.0, 5.0];
+    assert_near(
+        "rows",
+        &gradient(&rows, &at)?,
+        &[1.0, 1.0, 6.0, 0.0, 2.0, 0.0],
+    );
+    assert_near("rows", &second(&rows, &at)?, &[1.0; 6]);
+    for at in [&[0.0][..], &[f64::NAN], &[3.0]] {
+        assert_eq!(gradient(&scan, at)?, [1.0]);
+    }
+    assert_eq!(gradient(&scan, &[])?, [0.0; 0]);
+    // The products overflow, the gradient does not divide by what is infinite.
+    assert_eq!(gradient(&scan, &[1e200, 1e200, 0.0])?, [1e200, 1e200, INF]);
+    Ok(())
+}
+
+#[test]
+fn elements_that_are_nan_share_the_gradient_of_the_extreme_one() -> Outcome {
+    let nan = f64::NAN;
+    let largest = |x: &Tensor| x.max(None, false);
+    let smallest = |x: &Tensor| x.min(None, true);
+    for f in [&largest as Function, &smallest] {
+        assert_eq!(gradient(f, &[1.0, nan, 2.0])?, [0.0, 1.0, 0.0]);
+        assert_eq!(gradient(f, &[nan, nan, 1.0, INF])?, [0.5, 0.5, 0.0, 0.0]);
+        assert_eq!(gradient(f, &[nan])?, [1.0]);
+        assert_eq!(gradient(f, &[2.0, 2.0])?, [0.5; 2]);
+        assert!(f(&leaf(&[1.0, nan])?)?.item()?.is_nan());
+    }
+    let among = |x: &Tensor| x.amax(None, false);
+    assert!(gradient(&among, &[1.0, nan])?.iter().all(|x| x.is_nan()));
+    for p in [INF, -INF] {
+        let norm = |x: &Tensor| x.norm(p, None, false);
+        assert_eq!(gradient(&norm, &[1.0, nan, 2.0])?, [0.0; 3]);
+    }
+    Ok(())
+}
+
+#[test]
+fn one_element_has_its_length_as_the_norm() -> Outcome {
+    for p in [0.5, 1.0, 2.0, 3.0, -1.0, INF] {
+        for size in [1e30f32, -1e30, 1e-30, 0.0] {
+            let x = Tensor::from_slice(&[size], [1, 1])?.requires_grad_(true)?;
+            let norm = x.norm(p, 1, false)?;
+            assert_eq!(norm.to_vec::<f32>()?, [size.abs()], "{p}");
+            let slope = grad(&[&norm.sum_all()?], &[&x])?[0].to_vec::<f32>()?;
+            assert_eq!(
+                slope,
+                [if size == 0.0 { 0.0 } else { size.signum() }],
+                "{p}"
+            );
+        }
+    }
+    let x = Tensor::from_slice(&[1e30f32, 2.0], [2, 1])?;
+    assert_eq!(x.norm(0.0, 1, false)?.to_vec::<f32>()?, [1.0; 2]);
+    Ok(())
+}
+
+#[test]
+fn the_step_of_nan_is_0() -> Outcome {
+    let x = fixed(&[f64::NAN, -0.0, INF])?;
+    let steps = x.heaviside(&fixed(&[0.5; 3])?)?;
+    assert_eq!(steps.to_vec::<f64>()?, [0.0, 0.5, 1.0]);
+    Ok(())
+}
+
+#[test]
+fn a_gate_beside_infinity_has_a_second_derivative() -> Outcome {
+    let gated = |x: &Tensor| x.glu(0);
+    let sigmoid = 1.0 / (1.0 + f64::exp(-1.0));
+    let slope = sigmoid * (1.0 - sigmoid);
+    for infinity in [INF, -INF] {
+        assert_near(
+            "glu",
+            &gradient(&gated, &[infinity, 1.0])?,
+            &[sigmoid, infinity],
+        );
+        for gate in [1.0, -1.0] {
+            let bend = -gate * infinity;
+            assert_near("glu", &second(&gated, &[infinity, gate])?, &[slope, bend]);
+        }
+    }
+    let bend = slope + 2.0 * slope * (1.0 - 2.0 * sigmoid);
+    assert_near("glu", &second(&gated, &[2.0, 1.0])?, &[slope, bend]);
+    Ok(())
+}
+
+/// The gradient of the sum of `f`, and that of the gradient's sum, in single precision.
+fn in_single(f: Function, at: &[f32]) -> RusTorchResult<[Vec<f32>; 2]> {
+    let x = Tensor::from_slice(at, [at.len()])?.requires_grad_(true)?;
+    let once = GradOptions::default().create_graph(true);
+    let slope = grad_with(&[&f(&x)?.sum_all()?], &[&x], &once)?
+        .remove(0)
+        .unwrap();
+    let bend = grad(&[&slope.sum_all()?], &[&x])?.remove(0);
+    Ok([slope.to_vec()?, bend.to_vec()?])
+}
+
+#[test]
+fn norms_have_derivatives_where_powers_overflow() -> Outcome {
+    // The vector [3, 4], of which all sizes have the same gradient. PyTorch has NaN or infinity for some sizes.
+    let cases = [
+        (0.5, [2.154_700_5, 1.866_025_4], [-0.048_112_5, 0.036_084_4]),
+        (1.5, [0.732_956_5, 0.846_345_2], [0.018_514_4, -0.013_885_8]),
+        (
+            -1.0,
+            [0.326_530_6, 0.183_673_5],
+            [-0.023_323_6, 0.017_492_7],
+        ),
+        (2.0, [0.6, 0.8], [0.032, -0.024]),
+    ];
+    for (p, slope, bend) in cases {
+        let norm = |x: &Tensor| x.norm(p, None, false);
+        let sizes = match p {
+            2.0 => [1.0, 1e-18, 1e18],
+            1.5 => [1.0, 1e-18, 1e20],
+            _ => [1.0, 1e-30, 1e30],
+        };
+        for size in sizes {
+            let [found, bends] = in_single(&norm, &[3.0 * size, 4.0 * size])?;
+            let bends: Vec<f32> = bends.iter().map(|x| x * size).collect();
+            let expected = [slope, bend].concat();
+            for (found, expected) in [found, bends].concat().iter().zip(expected) {
+                let fits = (found - expected).abs() <= 2e-5;
+                assert!(fits, "p = {p}, {size}: {found}, {expected}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn norms_that_overflow_or_vanish_have_no_second_derivative() -> Outcome {
+    let norm = |x: &Tensor| x.norm(2.0, None, false);
+    let unit = |x: &Tensor| x.normalize(2.0, 0, 1e-12);
+    let other = Tensor::from_slice(&[1f32, 2.0], [2])?;
+    let cosine = |x: &Tensor| x.cosine_similarity(&other, 0, 1e-8);
+    // PyTorch has NaN for the norms of the small ones.
+    for size in [1e30, 1e-30] {
+        for f in [&norm as Function, &unit, &cosine] {
+            let [_, bends] = in_single(f, &[3.0 * size, 4.0 * size])?;
+            assert_eq!(bends, [0.0; 2], "{size}");
+        }
+        let sum = |x: &Tensor| x.pairwise_distance(&x.detach().mul(0)?, 2.0, 0.0, false);
+        let [_, bends] = in_single(&sum, &[1e-20, 0.0])?;
+        assert!(bends.iter().all(|x| x.is_finite()), "{bends:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_norm_of_nan_has_the_gradient_nan() -> Outcome {
+    for p in [0.5, 1.5, 2.0, 3.0, -1.0, -2.0] {
+        let norm = |x: &Tensor| x.norm(p, None, false);
+        for at in [&[f64::NAN][..], &[f64::NAN, 1.0]] {
+            assert!(gradient(&norm, at)?.iter().all(|x| x.is_nan()), "{p}");
+        }
+    }
+    // The sign of NaN is 0, in PyTorch, too.
+    for p in [1.0, INF, -INF] {
+        assert_eq!(gradient(&|x| x.norm(p, None, false), &[f64::NAN])?, [0.0]);
+    }
+    Ok(())
+}
+
+#[test]
+fn distances_of_infinities_are_those_of_pytorch() -> Outcome {
+    let nan = f64::NAN;
+    let x = fixed(&[INF, 0.0, INF, 1.0, nan, 0.0, INF, 5.0])?.reshape([4usize, 2])?;
+    let y = fixed(&[INF, 0.0, -INF, 2.0])?.reshape([2usize, 2])?;
+    let cases = [
+        (0.0, [nan, 2.0, nan, 2.0, nan, nan, nan, 2.0]),
+        (1.0, [nan, INF, nan, INF, nan, nan, nan, INF]),
+        (2.0, [nan, INF, nan, INF, nan, nan, nan, INF]),
+        (INF, [0.0, INF, 1.0, INF, 0.0, 2.0, 5.0, INF]),
+    ];
+    for (p, expected) in cases {
+        let found = x.cdist(&y, p, CdistMode::default())?.to_vec::<f64>()?;
+        for (found, expected) in found.iter().zip(expected) {
+            let is_same = *found == expected || found.is_nan() && expected.is_nan();
+            assert!(is_same, "p = {p}: {found}, {expected}");
+        }
+        let pairs = x.pdist(p)?.to_vec::<f64>()?;
+        assert!(pairs.iter().all(|x| x.is_nan()), "p = {p}: {pairs:?}");
+    }
+    let none = |x: &Tensor| x.reshape([1usize, 2])?.cdist(&y, 0.0, CdistMode::default());
+    assert_eq!(gradient(&none, &[1.0, 2.0])?, [0.0; 2]);
+    Ok(())
+}
+
+#[test]
+fn the_last_nan_of_a_window_is_its_largest_element() -> Outcome {
+    let nan = f64::NAN;
+    let cases: [(&[f64], usize, &[i64]); 6] = [
+        (&[1.0, nan, 2.0, nan, 3.0, nan], 1, &[5]),
+        (&[1.0, nan, 2.0, nan, 3.0, nan], 2, &[1, 5]),
+        (&[nan, nan, nan, 1.0], 2, &[1, 2]),
+        (&[5.0, nan, nan, 6.0, nan], 1, &[4]),
+        (&[5.0, nan, nan, 6.0, nan], 2, &[2, 4]),
+        (&[3.0, 1.0, 3.0, 3.0, 2.0], 2, &[0, 2]),
+    ];
+    for (at, windows, expected) in cases {
+        let x = fixed(at)?.reshape([1, 1, at.len()])?;
+        let (_, indices) = x.adaptive_max_pool1d_with_indices(windows)?;
+        assert_eq!(indices.to_vec::<i64>()?, expected, "{at:?}");
+    }
+    let plane = [1.0, nan, 2.0, nan, nan, 3.0, nan, 1.0, nan];
+    let x = fixed(&plane)?.reshape([1usize, 1, 3, 3])?;
+    for (windows, expected) in [(1, &[8i64][..]), (2, &[4, 4, 6, 8])] {
+        let (_, indices) = x.adaptive_max_pool2d_with_indices((windows, windows))?;
+        assert_eq!(indices.to_vec::<i64>()?, expected);
+    }
+    let pool = |x: &Tensor| x.reshape([1usize, 1, 3, 3])?.adaptive_max_pool2d(1);
+    assert_eq!(
+        gradient(&pool, &plane)?,
+        [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]
+    );
     Ok(())
 }

@@ -4,8 +4,10 @@ use num_complex::Complex;
 use rustorch_ir::DType;
 use rustorch_metal_emulator::Emulator;
 use rustorch_runtime::{Routing, Runtime};
-use rustorch_tensor::nn::{AvgPoolOptions, ConvOptions, ConvTransposeOptions, MaxPoolOptions};
-use rustorch_tensor::{RusTorchResult, Tensor, backends, tensor, with_runtime};
+use rustorch_tensor::nn::{
+    AvgPoolOptions, ConvOptions, ConvTransposeOptions, MaxPoolOptions, Reduction,
+};
+use rustorch_tensor::{RusTorchResult, ScatterReduce, Tensor, backends, tensor, with_runtime};
 
 use crate::{Outcome, error};
 
@@ -53,6 +55,23 @@ fn integers_wrap() -> Outcome {
         );
         let bytes = Tensor::arange(254, 258, 1, DType::U8)?.to_vec::<u8>()?;
         assert_eq!(bytes, [254, 255, 0, 1]);
+        Ok(())
+    })
+}
+
+#[test]
+fn lengths_and_remainders_beside_nan_and_infinity() -> Outcome {
+    on_each_device(|| {
+        let (nan, inf) = (f32::NAN, f32::INFINITY);
+        let x = tensor![nan, 0.0f32, nan, 3.0];
+        let lengths = x.hypot(tensor![1.0f32, nan, inf, 4.0])?.to_vec::<f32>()?;
+        assert!(lengths[0].is_nan() && lengths[1].is_nan());
+        assert_eq!(lengths[2..], [inf, 5.0]);
+        let x = tensor![1.0f32, 1.0, -1.0, 0.0];
+        let by = tensor![inf, -inf, inf, inf];
+        assert_eq!(x.remainder(&by)?.to_vec::<f32>()?, [1.0, -inf, inf, 0.0]);
+        let quotients = x.floor_divide(&by)?.to_vec::<f32>()?;
+        assert_eq!(quotients, [0.0, -1.0, -1.0, 0.0]);
         Ok(())
     })
 }
@@ -334,6 +353,81 @@ fn elements_that_a_dtype_does_not_hold_are_refused() -> Outcome {
     assert!(Tensor::randint(-1, 3, 2, DType::U8).is_err());
     assert!(Tensor::randint(0, 129, 2, DType::I8).is_err());
     assert!(Tensor::uniform(-3e38, 3e38, 2, DType::F32).is_err());
+    Ok(())
+}
+
+/// A function of a tensor with a number as its parameter.
+type WithNumber = fn(&Tensor, f64) -> RusTorchResult<Tensor>;
+
+#[test]
+fn halves_take_the_parameters_that_pytorch_takes() -> Outcome {
+    let refused: [(&str, WithNumber); 14] = [
+        ("hardshrink", |x, n| x.hardshrink(n)),
+        ("logit", |x, n| x.logit(Some(n))),
+        ("addmv, alpha", |x, n| {
+            x.select(0, 0)?.addmv(x, &x.select(0, 0)?, 1, n)
+        }),
+        ("addmv, beta", |x, n| {
+            x.select(0, 0)?.addmv(x, &x.select(0, 0)?, n, 1)
+        }),
+        ("addr, alpha", |x, n| {
+            x.addr(&x.select(0, 0)?, &x.select(0, 0)?, 1, n)
+        }),
+        ("addr, beta", |x, n| {
+            x.addr(&x.select(0, 0)?, &x.select(0, 0)?, n, 1)
+        }),
+        ("add_scaled", |x, n| x.add_scaled(x, n)),
+        ("hinge_embedding_loss", |x, n| {
+            x.hinge_embedding_loss(&x.ones_like()?, n, Reduction::Mean)
+        }),
+        ("normalize", |x, n| x.normalize(2.0, 1, n)),
+        ("threshold", |x, n| x.threshold(0.0, n)),
+        ("clamp_min", |x, n| x.clamp_min(n)),
+        ("pow", |x, n| x.pow(n)),
+        ("masked_fill", |x, n| x.masked_fill(&x.gt(0)?, n)),
+        ("scatter_reduce", |x, n| {
+            let index = Tensor::zeros([1, 1], DType::I64)?;
+            x.scatter_reduce(0, &index, n, ScatterReduce::Prod, true)
+        }),
+    ];
+    let taken: [(&str, WithNumber); 8] = [
+        ("threshold", |x, n| x.threshold(n, 0.0)),
+        ("leaky_relu", |x, n| x.leaky_relu(n)),
+        ("celu", |x, n| x.celu(n)),
+        ("softplus", |x, n| x.softplus(n, 20.0)),
+        ("addmm", |x, n| x.addmm(x, x, n, n)),
+        ("addcmul", |x, n| x.addcmul(x, x, n)),
+        ("lerp", |x, n| x.lerp(x, n)),
+        ("cosine_similarity", |x, n| x.cosine_similarity(x, 1, n)),
+    ];
+    for (dtype, largest, beyond) in [
+        (DType::F16, 65_504.0, 65_505.0),
+        (DType::BF16, 3e38, 3.4e38),
+    ] {
+        let x = tensor![[0.5, -1.0], [2.0, 3.0]].to_dtype(dtype)?;
+        for (name, f) in refused {
+            assert!(
+                f(&x, largest)?
+                    .to_dtype(DType::F32)?
+                    .to_vec::<f32>()
+                    .is_ok(),
+                "{name}"
+            );
+            let got = error(f(&x, beyond));
+            assert!(
+                got.contains("a value that") || got.contains("a number in the range"),
+                "{name}: {got}"
+            );
+        }
+        for (name, f) in taken {
+            assert!(f(&x, beyond).is_ok(), "{name}");
+            assert!(f(&x, 1e39).is_err(), "{name}");
+        }
+    }
+    // The bounds of `logit` are halves: 1e-9 is 0.
+    let odds = tensor![0.5, 0.0, 1.0].half()?.logit(Some(1e-9))?;
+    let odds = odds.to_dtype(DType::F32)?.to_vec::<f32>()?;
+    assert_eq!(odds, [0.0, f32::NEG_INFINITY, f32::INFINITY]);
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! Functions of `torch.nn.functional` with PyTorch's answers.
 
 use rustorch_ir::DType;
+use rustorch_tensor::autograd::grad;
 use rustorch_tensor::nn::{
     AvgPoolOptions, BatchNormOptions, CdistMode, ConvOptions, ConvPadding, ConvTransposeOptions,
     CrossEntropyOptions, CtcOptions, EmbeddingBagMode, EmbeddingBagOptions, FractionalSize,
@@ -400,6 +401,46 @@ fn bags_and_distances() -> Outcome {
         &table.cosine_similarity(&turned, 1, 1e-8)?,
         &[0.533993, 1.0, 0.533993],
     );
+    Ok(())
+}
+
+#[test]
+fn attention_in_a_window_sees_the_latest_keys() -> Outcome {
+    let x = |heads: i64, seed: f64| ramp([heads as usize, 6, 4])?.add(seed)?.sin();
+    let (q, k, v) = (x(4, 0.5)?, x(2, 1.0)?, x(2, 2.0)?);
+    let options = AttentionOptions::default().is_causal(true);
+    let key = Tensor::arange(0, 6, 1, DType::I32)?;
+    let query = key.unsqueeze(1)?;
+    for window in [1, 2, 5, 6, 9] {
+        let near = key.gt(&query.sub(window as i64)?)?;
+        let masked = options.mask(&near);
+        let windowed = options.window(window);
+        let computed = |options: AttentionOptions| -> RusTorchResult<Vec<Tensor>> {
+            let inputs = [&q, &k, &v].map(|x| x.detach().requires_grad_(true));
+            let [q, k, v] = inputs;
+            let (q, k, v) = (&q?, &k?, &v?);
+            let y = q.scaled_dot_product_attention(k, v, options)?;
+            let mut results = grad(&[&y.square()?.sum_all()?], &[q, k, v])?;
+            results.push(y);
+            Ok(results)
+        };
+        let expected = computed(masked)?;
+        for (x, expected) in computed(windowed)?.iter().zip(&expected) {
+            assert_close(x, &expected.to_vec::<f32>()?);
+        }
+        // A mask hides keys of the window, too.
+        let odd = key.remainder(2)?.ne(0)?;
+        let both =
+            q.scaled_dot_product_attention(&k, &v, options.mask(&near.logical_and(&odd)?))?;
+        let y = q.scaled_dot_product_attention(&k, &v, options.window(window).mask(&odd))?;
+        assert_close(&y, &both.to_vec::<f32>()?);
+    }
+    let plain = AttentionOptions::default();
+    for refused in [options.window(0), plain.window(2)] {
+        let error = q.scaled_dot_product_attention(&k, &v, refused).unwrap_err();
+        let expected = "a window of at least one key, with causal and a key for each query";
+        assert!(error.to_string().contains(expected), "{error}");
+    }
     Ok(())
 }
 

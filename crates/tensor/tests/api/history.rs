@@ -1,4 +1,4 @@
-//! What is kept of a history, and for how long: counted, not timed.
+//! Memory that a history keeps, and for how long: counted, not timed.
 
 use rustorch_ir::{DType, OpKind};
 use rustorch_runtime::{DeviceType, Routing, Runtime, WeakStorage};
@@ -21,7 +21,7 @@ fn in_use(runtime: &Runtime) -> u64 {
     cpu.expect("the processor").in_use
 }
 
-/// What a call computes.
+/// The number of operations that a call computes.
 fn computed(runtime: &Runtime, f: impl FnOnce() -> Outcome) -> RusTorchResult<u64> {
     let before = runtime.computed();
     f()?;
@@ -234,7 +234,7 @@ fn what_cannot_want_a_gradient_says_so() -> Outcome {
     state.requires_grad_(true)?;
     let update = |state: &Tensor| state.update_slice_(&tensor![7.0,], 0, &start);
     let refused = error(update(&state));
-    assert!(refused.contains("wants no gradient"), "{refused}");
+    assert!(refused.contains("requires no gradient"), "{refused}");
     assert_eq!(
         no_grad(|| update(&state))?.to_vec::<f32>()?,
         [0.0, 7.0, 0.0]

@@ -35,6 +35,23 @@ fn gathered_and_scattered() -> Outcome {
     Ok(())
 }
 
+/// A chain of additions in single precision loses every one that is added to 2²⁴.
+#[test]
+fn many_addends_of_one_place_keep_their_digits() -> Outcome {
+    let ones = Tensor::ones([3, 40_000], DType::F32)?;
+    let large = Tensor::full([3, 2], 16_777_216.0, DType::F32)?;
+    let index = Tensor::arange(0, 40_000, 1, DType::I64)?.remainder(2)?;
+    let expected = [16_797_216.0; 6];
+    let added = large.index_add(1, &index, &ones, 1.0)?;
+    assert_eq!(added.to_vec::<f32>()?, expected);
+    let index = index.expand([3, 40_000])?;
+    let added = large.scatter_add(1, &index, &ones)?;
+    assert_eq!(added.to_vec::<f32>()?, expected);
+    let of_rows = (large.t()?).scatter_add(0, &index.t()?, &ones.t()?)?;
+    assert_eq!(of_rows.to_vec::<f32>()?, expected);
+    Ok(())
+}
+
 #[test]
 fn selected() -> Outcome {
     let x = tensor![[1, 2, 3], [4, 5, 6]];

@@ -9,6 +9,7 @@ mod data;
 mod devices;
 mod display;
 mod dtypes;
+mod eager;
 mod edges;
 mod elementwise;
 mod evaluation;
@@ -35,19 +36,22 @@ mod recipes;
 mod reduce;
 mod results;
 mod search;
+mod sharing;
 mod sizes;
 mod special;
 mod statistics;
 mod trace;
 mod updates;
+mod view_writes;
 mod views;
 mod vision;
+mod warnings;
 
 use rustorch_tensor::{Element, RusTorchError, RusTorchResult, Tensor};
 
 type Outcome = RusTorchResult<()>;
 
-/// What PyTorch gives for an expression of its language: ours, its shape and elements.
+/// An expression in PyTorch's language; our result, and the expected shape and elements.
 type Row<'a, T> = (&'a str, Tensor, &'a [usize], &'a [T]);
 
 /// Each tensor has the shape and the elements that it should.

@@ -2,12 +2,11 @@
 //! can be.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::{env, fs};
+
+use rustorch_testing::compiler::assert_said;
 
 /// The lines, in a function with these variables, and a part of what the compiler says of each.
-const LINES: [(&str, &[&str]); 23] = [
+const LINES: [(&str, &[&str]); 41] = [
     // Of results.
     ("(&x + &y) * 2", &["OthersAfterAQuestionMark"]),
     ("(&x + &y) * (&x - &y)", &["OthersAfterAQuestionMark"]),
@@ -47,72 +46,73 @@ const LINES: [(&str, &[&str]); 23] = [
     // Of names.
     ("x.shape", &["use parentheses to call the method"]),
     ("{ for row in x { drop(row); } }", &["consider borrowing"]),
+    (
+        "x.where_(&y, 0.0)",
+        &["use associated function syntax instead"],
+    ),
+    // Of types.
+    ("2f32 * &x", &["an `f64` or an `i64`, no `f32`", "`&x * k`"]),
+    (
+        "3usize - x",
+        &["an `f64` or an `i64`, no `usize`", "`f64::from(k) * &x`"],
+    ),
+    (
+        "{ let k: f32 = x.item()?; k }",
+        &["expected `f32`, found `f64`"],
+    ),
+    (
+        "x.dropout(1, true)",
+        &["expected `f64`, found integer", "use a float literal"],
+    ),
+    ("{ if x.gt(0)? {} }", &["expected `bool`, found `Tensor`"]),
+    ("x == y", &["`==` cannot be applied"]),
+    (
+        "x.cross_entropy(&y)",
+        &["argument #2", "CrossEntropyOptions", "missing"],
+    ),
+    ("x.permute(0, 1)", &["unexpected argument #2"]),
+    ("x.to_vec()?", &["consider giving", "type"]),
+    (
+        "{ let v: Vec<f32> = x.to_vec(); v }",
+        &["use the `?` operator"],
+    ),
+    (
+        "x.exp()??",
+        &["the `?` operator cannot be applied to type", "Tensor"],
+    ),
+    // Of references, and who may write.
+    (
+        "x.matmul(y)",
+        &[
+            "expected `&Tensor`, found `Tensor`",
+            "consider borrowing here",
+        ],
+    ),
+    (
+        "{ let z = (x + y)?; x.add(&z)? }",
+        &["borrow of moved value: `x`", "consider cloning"],
+    ),
+    (
+        "{ drop(x); x.exp()? }",
+        &["borrow of moved value: `x`", "consider cloning"],
+    ),
+    ("x.add_(&y)", &["consider changing this to be mutable"]),
+    ("{ x += 1; }", &["consider changing this to be mutable"]),
+    (
+        "std::thread::spawn(|| x.exp())",
+        &["use the `move` keyword"],
+    ),
 ];
 
-/// The newest library of a crate beside this program, which was linked with it.
-fn library(deps: &Path, name: &str) -> PathBuf {
-    let begin = format!("lib{name}-");
-    let files = fs::read_dir(deps)
-        .expect("a folder")
-        .map(|file| file.expect("a file").path());
-    let libraries = files.filter(|path| {
-        let file = path.file_name().and_then(|file| file.to_str());
-        file.is_some_and(|file| file.starts_with(&begin) && file.ends_with(".rlib"))
-    });
-    let newest = libraries.max_by_key(|path| path.metadata().and_then(|m| m.modified()).ok());
-    newest.expect("a library")
-}
-
-/// All that the compiler says of a program of these lines, the first of which is the second of the program.
-fn said(lines: &[&str]) -> String {
-    let program = env::current_exe().expect("this program");
-    let deps = program.parent().expect("its folder");
-    let folder = tempfile::tempdir().expect("a folder");
+#[test]
+fn lines_that_cannot_be_rust_lead_to_lines_that_can() {
     let mut text =
         "use rustorch_ir::DType; use rustorch_tensor::{RusTorchResult, Tensor, tensor};\n"
             .to_owned();
-    for (at, line) in lines.iter().enumerate() {
+    for (at, (line, _)) in LINES.iter().enumerate() {
         let function = format!("f{at}(x: Tensor, y: Tensor) -> RusTorchResult<()>");
         writeln!(text, "pub fn {function} {{ let _ = {line}; Ok(()) }}").expect("a text");
     }
-    fs::write(folder.path().join("lines.rs"), &text).expect("a file");
-    let mut compiler = Command::new(env::var_os("RUSTC").unwrap_or("rustc".into()));
-    compiler.args([
-        "--edition",
-        "2024",
-        "--crate-type",
-        "lib",
-        "--emit",
-        "metadata",
-        "-A",
-        "warnings",
-    ]);
-    compiler.arg("-L").arg(deps);
-    for name in ["rustorch_ir", "rustorch_tensor"] {
-        let library = library(deps, name);
-        compiler
-            .arg("--extern")
-            .arg(format!("{name}={}", library.display()));
-    }
-    let output = compiler.arg("lines.rs").current_dir(folder.path()).output();
-    let output = output.expect("a compiler");
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-#[test]
-fn what_cannot_be_rust_is_told_with_what_can() {
-    let lines: Vec<&str> = LINES.iter().map(|(line, _)| *line).collect();
-    let said = said(&lines);
-    let messages: Vec<&str> = said.split("\nerror").collect();
-    let mut missing = String::new();
-    for (at, (line, expected)) in LINES.iter().enumerate() {
-        let place = format!("--> lines.rs:{}:", at + 2);
-        let told: String = (messages.iter().filter(|text| text.contains(&place)))
-            .copied()
-            .collect();
-        for part in expected.iter().filter(|&&part| !told.contains(part)) {
-            missing += &format!("{line}: {part} is not in: {told}\n");
-        }
-    }
-    assert!(missing.is_empty(), "{missing}");
+    let crates = ["rustorch_ir", "rustorch_tensor"].map(|name| (name, name));
+    assert_said(&text, &crates, 2, &LINES);
 }

@@ -1,16 +1,17 @@
-//! What users get wrong most often: the error names the method, the line that called it, what it expected, and what
-//! it got.
+//! Common mistakes of users: the error names the method and the line that called it. It says what was expected, and
+//! what was passed.
 
 use rustorch_ir::DType;
 use rustorch_runtime::{DeviceType, OpType};
 use rustorch_tensor::autograd::jacobian;
 use rustorch_tensor::nn::CrossEntropyOptions;
 use rustorch_tensor::{
-    GpuLinearAlgebra, GpuReduction, RusTorchResult, Tensor, checkpoint, hybrid_operation, linalg,
-    tensor, with_device,
+    GpuLinearAlgebra, GpuReduction, RusTorchResult, Tensor, checkpoint, eval_all, hybrid_operation,
+    linalg, tensor, with_device,
 };
 
-use crate::{Outcome, error};
+use crate::extremes::on_each_device;
+use crate::{Outcome, assert_close, error};
 
 #[test]
 fn mistakes_of_shapes_and_dtypes_are_told_where_they_are_made() -> Outcome {
@@ -130,6 +131,73 @@ fn mistakes_of_values_are_told_with_the_line_that_asked() -> Outcome {
     Ok(())
 }
 
+/// A function of a vector of 4 numbers and of an index of 2. Its result for `[1, 2, 3, 4]` and the index `[3, 0]`.
+type Indexed = (
+    fn(&Tensor, &Tensor) -> RusTorchResult<Tensor>,
+    &'static [f32],
+);
+
+const INDEXED: [Indexed; 8] = [
+    (|x, index| x.index_select(0, index), &[4.0, 1.0]),
+    (|x, index| x.gather(0, index), &[4.0, 1.0]),
+    (|x, index| x.take(index), &[4.0, 1.0]),
+    (
+        |x, index| x.unsqueeze(1)?.embedding(index)?.squeeze(1),
+        &[4.0, 1.0],
+    ),
+    (
+        |x, index| x.index_add(0, index, &tensor![1.0, 2.0], 1.0),
+        &[3.0, 2.0, 3.0, 5.0],
+    ),
+    (
+        |x, index| x.index_copy(0, index, &tensor![8.0, 9.0]),
+        &[9.0, 2.0, 3.0, 8.0],
+    ),
+    (
+        |x, index| x.scatter(0, index, tensor![8.0, 9.0]),
+        &[9.0, 2.0, 3.0, 8.0],
+    ),
+    (
+        |x, index| x.scatter_add(0, index, tensor![1.0, 2.0]),
+        &[3.0, 2.0, 3.0, 5.0],
+    ),
+];
+
+/// Its tensor reports a mistake that shows only in data. Each tensor that is computed from that one reports it, too.
+/// Tensors from before and behind have their values, also those that share its operands.
+#[test]
+fn a_mistake_in_data_touches_no_other_tensor() -> Outcome {
+    on_each_device(|| {
+        for (function, right) in INDEXED {
+            let (x, ids) = (tensor![1.0, 2.0, 3.0, 4.0], tensor![3i64, 7]);
+            x.add(0.0)?.eval()?;
+            let before = x.mul(2.0)?.eval()?.clone();
+            let pending = before.neg()?;
+            let wrong = function(&x, &ids)?;
+            let from_it = wrong.exp()?;
+            let of_ids = ids.sub(1)?;
+            let alike = function(&x, &tensor![3i64, 0])?;
+            // A device may find it now, or only when it is read.
+            let _ = from_it.eval();
+            let behind = x.sqrt()?.eval()?.clone();
+            let _ = eval_all(&[&alike, &wrong, &of_ids]);
+            for _ in 0..2 {
+                assert_close(&before, &[2.0, 4.0, 6.0, 8.0]);
+                for mistaken in [&wrong, &from_it] {
+                    let text = error(mistaken.to_vec::<f32>());
+                    assert!(text.contains("invalid argument"), "{text}");
+                }
+                assert_close(&alike, right);
+                assert_eq!(of_ids.to_vec::<i64>()?, [2, 6]);
+                assert_close(&behind, &[1.0, 2.0f32.sqrt(), 3.0f32.sqrt(), 2.0]);
+                assert_close(&pending, &[-2.0, -4.0, -6.0, -8.0]);
+                assert_close(&x.add(&before)?, &[3.0, 6.0, 9.0, 12.0]);
+            }
+        }
+        Ok(())
+    })
+}
+
 /// Each result is an error that begins with this and the line behind the one before, the first with `line`.
 #[track_caller]
 fn assert_told<T>(line: u32, rows: Vec<(&str, RusTorchResult<T>)>) {
@@ -186,7 +254,7 @@ fn printing_tells_no_line_of_the_library() -> Outcome {
     Ok(())
 }
 
-/// What `main` prints of an error that it returns is its line, no dump of its fields.
+/// `main` prints an error that it returns as its line, not as a dump of fields.
 #[test]
 fn errors_that_nobody_handles_are_lines_too() {
     let x = tensor![[1.0, 2.0, 3.0]];

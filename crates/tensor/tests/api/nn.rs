@@ -4,6 +4,7 @@ use half::f16;
 use rustorch_ir::ops::{Rope, RopeLayout, RopeScaling};
 use rustorch_ir::{BlockFormat, DType};
 use rustorch_runtime::{HostBuffer, Storage};
+use rustorch_tensor::autograd::grad;
 use rustorch_tensor::nn::{
     AttentionOptions, AvgPoolOptions, BatchNormOptions, ConvOptions, ConvTransposeOptions,
     MaxPoolOptions,
@@ -45,6 +46,77 @@ fn linear_and_embedding() -> Outcome {
     let half = w.to_dtype(DType::F16)?;
     assert_eq!(half.embedding(&ids)?.dtype(), DType::F16);
     assert_close(&half.embedding_as(&ids, DType::F32)?, &[1.0, 1.0, 1.0, 0.0]);
+    Ok(())
+}
+
+#[test]
+fn products_with_chosen_experts() -> Outcome {
+    let weights = Tensor::arange(0, 24, 1, DType::F32)?.reshape([3, 2, 4])?;
+    let x = Tensor::arange(0, 8, 1, DType::F32)?.reshape([2, 1, 4])?;
+    let ids = tensor![[2, 0, 2], [1, 1, 0]];
+    let y = x.expert_linear(&weights, &ids)?;
+    assert_eq!((y.shape(), y.dtype()), (&[2, 3, 2][..], DType::F32));
+    let one = |row: usize, expert: usize| {
+        let x = x.select(0, row as isize)?;
+        x.linear(&weights.select(0, expert as isize)?, None)
+    };
+    let rows = [
+        one(0, 2)?,
+        one(0, 0)?,
+        one(0, 2)?,
+        one(1, 1)?,
+        one(1, 1)?,
+        one(1, 0)?,
+    ];
+    let rows: Vec<&Tensor> = rows.iter().collect();
+    assert_close(&y, &Tensor::cat(&rows, 0)?.to_vec::<f32>()?);
+    // A row of its own for each slot, ids of the other dtype, and weights in half precision.
+    let slots = Tensor::cat(&[&x, &x.mul(2)?, &x.mul(-1)?], 1)?;
+    let scaled =
+        slots.expert_linear(&weights.to_dtype(DType::BF16)?, &ids.to_dtype(DType::I32)?)?;
+    let factors = tensor![1.0, 2.0, -1.0].reshape([1, 3, 1])?;
+    assert!(scaled.allclose(&y.mul(&factors)?, 1e-6, 1e-6)?);
+    let empty = x
+        .narrow(0, 0, 0)?
+        .expert_linear(&weights, &ids.narrow(0, 0, 0)?)?;
+    assert_eq!(empty.shape(), [0, 3, 2]);
+    let refused = error(x.expert_linear(&weights, &ids.select(0, 0)?));
+    assert!(
+        refused.contains("x [t, s, k] or [t, 1, k], w [e, n, k] and ids [t, s]"),
+        "{refused}"
+    );
+    for id in [3, -1] {
+        let outside = tensor![[0], [id]];
+        let refused = error(x.expert_linear(&weights, &outside)?.to_vec::<f32>());
+        let expected = format!("id {id} at [1, 0] is outside 3 experts");
+        assert!(refused.contains(&expected), "{refused}");
+    }
+    Ok(())
+}
+
+#[test]
+fn gradients_reach_the_chosen_experts() -> Outcome {
+    let weights = Tensor::randn([3, 2, 4], DType::F32)?.requires_grad_(true)?;
+    let x = Tensor::randn([5, 1, 4], DType::F32)?.requires_grad_(true)?;
+    let ids = tensor![[2, 0], [0, 2], [2, 0], [0, 2], [0, 0]];
+    let gradients = |y: Tensor| {
+        let loss = y.sin()?.sum_all()?;
+        grad(&[&loss], &[&x, &weights])
+    };
+    let found = gradients(x.expert_linear(&weights, &ids)?)?;
+    // The same by gathering the chosen weights.
+    let chosen = weights
+        .index_select(0, &ids.ravel()?)?
+        .reshape([5, 2, 2, 4])?;
+    let gathered = x
+        .unsqueeze(1)?
+        .matmul(&chosen.transpose(2, 3)?)?
+        .reshape([5, 2, 2])?;
+    let expected = gradients(gathered)?;
+    for (found, expected) in found.iter().zip(&expected) {
+        assert!(found.allclose(expected, 1e-5, 1e-5)?);
+    }
+    assert_close(&found[1].select(0, 1)?, &[0.0; 8]);
     Ok(())
 }
 
@@ -200,6 +272,8 @@ fn attention() -> Outcome {
         ..Default::default()
     };
     assert_close(&attend(masked)?, &[3.0, 2.0]);
+    let named = AttentionOptions::default().attn_mask(&seen);
+    assert_close(&attend(named)?, &[3.0, 2.0]);
     let bias = tensor![[0.0, 3f64.ln()], [0.0, 0.0]];
     let added = AttentionOptions {
         mask: Some(&bias),

@@ -371,7 +371,7 @@ fn arguments_that_pytorch_refuses_at_once() -> Outcome {
         (norm(false, -1.0), "an eps from 0 on"),
         (entropy(1.5, -100), "a label_smoothing from 0 to 1"),
         (entropy(f64::NAN, -100), "a label_smoothing from 0 to 1"),
-        (entropy(0.0, 1), "no class to ignore"),
+        (entropy(0.0, 1), "no ignored class"),
         (
             tensor![[1.0]].group_norm(1, None, None, 1e-5),
             "more than one value",

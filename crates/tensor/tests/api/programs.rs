@@ -6,13 +6,18 @@ use std::fmt::Write as _;
 use std::{env, fs};
 
 use rustorch_ir::DType;
-use rustorch_tensor::{RusTorchResult, Tensor, no_grad};
+use rustorch_runtime::DeviceType;
+use rustorch_tensor::{RusTorchResult, Tensor, no_grad, with_device};
+
+use crate::extremes::on_each_device;
 
 /// The number of programs of each kind: a sample, unless this says how many.
 const COUNT: &str = "RUSTORCH_PROGRAMS";
 /// A file that programs, with what they read, are written to.
 const FILE: &str = "RUSTORCH_PROGRAMS_FILE";
 const SAMPLE: u64 = 150;
+/// The number of programs on each device. Each compiles kernels of its own.
+const DEVICE_SAMPLE: u64 = 4;
 
 /// One step of a program. Tensors go by numbers.
 #[derive(Clone, Debug)]
@@ -289,12 +294,21 @@ enum Outcome {
     Read(Vec<f64>),
 }
 
+/// The largest relative difference of elements that count as the same.
+fn tolerance(dtype: DType) -> f64 {
+    match dtype {
+        DType::F64 => 1e-9,
+        // Programs square and multiply what was rounded before.
+        _ => 1e-3,
+    }
+}
+
 impl Outcome {
-    fn is_as(&self, other: &Self) -> bool {
+    fn is_as(&self, other: &Self, dtype: DType) -> bool {
         let close = |a: &f64, b: &f64| {
             a == b
                 || a.is_nan() && b.is_nan()
-                || (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1.0)
+                || (a - b).abs() <= tolerance(dtype) * a.abs().max(b.abs()).max(1.0)
         };
         match (self, other) {
             (Self::Read(a), Self::Read(b)) => {
@@ -306,14 +320,18 @@ impl Outcome {
     }
 }
 
-/// Runs a program. `between` is called with all tensors before each step.
-fn run(lines: &[Line], mut between: impl FnMut(&BTreeMap<usize, Tensor>)) -> Outcomes {
+/// Runs a program in floats of `dtype`. `between` is called with all tensors before each step.
+fn run(
+    lines: &[Line],
+    dtype: DType,
+    mut between: impl FnMut(&BTreeMap<usize, Tensor>),
+) -> Outcomes {
     let mut tensors: BTreeMap<usize, Tensor> = BTreeMap::new();
     let mut leaves: Vec<Tensor> = Vec::new();
     let mut outcomes = Vec::new();
     for Line(step, is_quiet) in lines {
         between(&tensors);
-        let mut one = || step_of(step, &mut tensors, &mut leaves);
+        let mut one = || step_of(step, dtype, &mut tensors, &mut leaves);
         let outcome = if *is_quiet { no_grad(one) } else { one() };
         outcomes.push(match outcome {
             Ok(Some(outcome)) => outcome,
@@ -327,17 +345,20 @@ fn run(lines: &[Line], mut between: impl FnMut(&BTreeMap<usize, Tensor>)) -> Out
 /// Does a step; `None` where a tensor is not there.
 fn step_of(
     step: &Step,
+    dtype: DType,
     tensors: &mut BTreeMap<usize, Tensor>,
     leaves: &mut Vec<Tensor>,
 ) -> RusTorchResult<Option<Outcome>> {
     use Step::*;
     let data = |shape: &[usize], seed: u64| {
         let count: usize = shape.iter().product();
-        Tensor::from_vec(
-            (0..count).map(|at| element(seed, at)).collect::<Vec<f64>>(),
-            shape,
-        )
+        let elements: Vec<f64> = (0..count).map(|at| element(seed, at)).collect();
+        Tensor::from_vec(elements, shape)?
+            .to_dtype(dtype)?
+            .eval()
+            .cloned()
     };
+    let elements = |x: &Tensor| x.to_dtype(DType::F64)?.to_vec::<f64>();
     macro_rules! get {
         ($a:expr) => {
             match tensors.get($a) {
@@ -361,7 +382,7 @@ fn step_of(
             leaves.push(leaf.clone());
             (v, leaf)
         }
-        Full(v, shape, number) => (v, Tensor::full(&shape[..], *number, DType::F64)?),
+        Full(v, shape, number) => (v, Tensor::full(&shape[..], *number, dtype)?),
         Unary(v, op, a) => {
             let a = get!(a);
             let new = match *op {
@@ -447,9 +468,9 @@ fn step_of(
         Drop(a) => {
             return Ok(tensors.remove(a).map(|_| Outcome::Done));
         }
-        Read(a) => return Ok(Some(Outcome::Read(get!(a).to_vec()?))),
+        Read(a) => return Ok(Some(Outcome::Read(elements(get!(a))?))),
         Backward(of) => {
-            let mut total = Tensor::zeros((), DType::F64)?;
+            let mut total = Tensor::zeros((), dtype)?;
             for (i, a) in of.iter().enumerate() {
                 let a = get!(a);
                 total = (&total + (a * (i + 1) as f64)?.sum_all()?)?;
@@ -461,7 +482,7 @@ fn step_of(
             let mut all = Vec::new();
             for leaf in leaves.iter() {
                 match leaf.grad() {
-                    Some(gradient) => all.extend(gradient.to_vec::<f64>()?),
+                    Some(gradient) => all.extend(elements(&gradient)?),
                     None => all.push(f64::NAN),
                 }
             }
@@ -769,39 +790,43 @@ fn unary(op: &str, x: f64) -> f64 {
     }
 }
 
-fn count() -> u64 {
+fn count(sample: u64) -> u64 {
     let given = env::var(COUNT).ok();
-    given.map_or(SAMPLE, |count| count.parse().expect("a number of programs"))
+    given.map_or(sample, |count| count.parse().expect("a number of programs"))
 }
 
 /// Text of a program, with what each step gave in two runs.
-fn told(lines: &[Line], got: &[Outcome], expected: &[Outcome]) -> String {
+fn told(lines: &[Line], dtype: DType, got: &[Outcome], expected: &[Outcome]) -> String {
     let mut text = String::new();
     for ((line, got), expected) in lines.iter().zip(got).zip(expected) {
-        let mark = if got.is_as(expected) { ' ' } else { '>' };
+        let mark = if got.is_as(expected, dtype) { ' ' } else { '>' };
         writeln!(text, "{mark} {:30} {got:?} {expected:?}", line.text()).expect("a text");
     }
     text
 }
 
 /// Programs that gave something else than they should.
-#[derive(Default)]
-struct Wrong(Vec<String>);
+struct Wrong {
+    dtype: DType,
+    texts: Vec<String>,
+}
 
 impl Wrong {
+    fn new(dtype: DType) -> Self {
+        let texts = Vec::new();
+        Self { dtype, texts }
+    }
+
     fn compare(&mut self, seed: u64, lines: &[Line], got: &[Outcome], expected: &[Outcome]) {
-        if !got
-            .iter()
-            .zip(expected)
-            .all(|(got, expected)| got.is_as(expected))
-        {
-            self.0
-                .push(format!("program {seed}\n{}", told(lines, got, expected)));
+        let mut pairs = got.iter().zip(expected);
+        if !pairs.all(|(got, expected)| got.is_as(expected, self.dtype)) {
+            let text = told(lines, self.dtype, got, expected);
+            self.texts.push(format!("program {seed}\n{text}"));
         }
     }
 
     fn assert_none(&self) {
-        let (count, first) = (self.0.len(), self.0.first());
+        let (count, first) = (self.texts.len(), self.texts.first());
         assert!(
             count == 0,
             "{count} of the programs, such as {}",
@@ -826,13 +851,18 @@ fn meddling(seed: u64) -> impl FnMut(&BTreeMap<usize, Tensor>) {
 
 #[test]
 fn memory_is_shared_whatever_is_computed_when() {
-    let (mut file, mut wrong) = (String::new(), Wrong::default());
-    for seed in 0..count() {
+    let (mut file, mut wrong) = (String::new(), Wrong::new(DType::F64));
+    for seed in 0..count(SAMPLE) {
         let lines = program(seed, false);
         let expected = Model::run(&lines);
-        let plain = run(&lines, |_| {});
+        let plain = run(&lines, DType::F64, |_| {});
         wrong.compare(seed, &lines, &plain, &expected);
-        wrong.compare(seed, &lines, &run(&lines, meddling(seed)), &expected);
+        wrong.compare(
+            seed,
+            &lines,
+            &run(&lines, DType::F64, meddling(seed)),
+            &expected,
+        );
         write_down(&mut file, &lines, &plain);
     }
     keep("memory", &file);
@@ -841,15 +871,36 @@ fn memory_is_shared_whatever_is_computed_when() {
 
 #[test]
 fn gradients_are_the_same_whatever_is_computed_when() {
-    let (mut file, mut wrong) = (String::new(), Wrong::default());
-    for seed in 0..count() {
+    let (mut file, mut wrong) = (String::new(), Wrong::new(DType::F64));
+    for seed in 0..count(SAMPLE) {
         let lines = program(seed, true);
-        let plain = run(&lines, |_| {});
-        wrong.compare(seed, &lines, &run(&lines, meddling(seed)), &plain);
+        let plain = run(&lines, DType::F64, |_| {});
+        wrong.compare(
+            seed,
+            &lines,
+            &run(&lines, DType::F64, meddling(seed)),
+            &plain,
+        );
         write_down(&mut file, &lines, &plain);
     }
     keep("gradients", &file);
     wrong.assert_none();
+}
+
+#[test]
+fn devices_give_what_the_processor_gives() -> RusTorchResult<()> {
+    for seed in 0..count(DEVICE_SAMPLE) {
+        let lines = program(seed, seed % 2 == 1);
+        let expected = with_device(DeviceType::Cpu, || run(&lines, DType::F32, |_| {}))?;
+        on_each_device(|| {
+            let mut wrong = Wrong::new(DType::F32);
+            let got = run(&lines, DType::F32, meddling(seed));
+            wrong.compare(seed, &lines, &got, &expected);
+            wrong.assert_none();
+            Ok(())
+        })?;
+    }
+    Ok(())
 }
 
 fn write_down(file: &mut String, lines: &[Line], outcomes: &[Outcome]) {

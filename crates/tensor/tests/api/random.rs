@@ -40,7 +40,7 @@ fn assert_moments(name: &str, x: RusTorchResult<Tensor>, mean: f64, variance: f6
     );
 }
 
-/// Of `probability` of the numbers each is at most this, within five standard errors.
+/// A share of `probability` of the numbers is at most `at`, within five standard errors.
 #[track_caller]
 fn assert_quantile(name: &str, x: RusTorchResult<Tensor>, at: f64, probability: f64) {
     let below = x

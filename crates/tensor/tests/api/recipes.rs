@@ -16,7 +16,7 @@ use crate::{Outcome, assert_close, error};
 
 const DEVICE: DeviceType = DeviceType::Cpu;
 
-/// What keeps all that these tests ask for.
+/// A limit that is enough for these tests.
 const ENOUGH: u64 = 1 << 20;
 
 /// A device with memory of its own, that is lost with its first `softmax`, and one behind it.
@@ -59,7 +59,7 @@ fn made(tensor: &Tensor) -> RusTorchResult<Tensor> {
 fn assert_lost<T>(result: RusTorchResult<T>, tensor: &str, op: &str) {
     let told = error(result);
     let expected =
-        format!("the only copy of a tensor {tensor}, computed by {op}, was lost with cpu,");
+        format!("the only copy of a tensor {tensor}, computed by {op}, was lost with cpu ");
     assert!(told.starts_with(&expected), "{told}");
     assert!(told.contains("set_recipe_limit"), "{told}");
 }

@@ -2,7 +2,8 @@
 
 use num_complex::Complex;
 use rustorch_ir::DType;
-use rustorch_tensor::{Interpolation, ScatterReduce, Tensor, tensor};
+use rustorch_tensor::autograd::grad;
+use rustorch_tensor::{Interpolation, RusTorchError, ScatterReduce, Tensor, tensor};
 
 use crate::{Outcome, assert_close, error};
 
@@ -243,6 +244,21 @@ fn medians_modes_and_quantiles() -> Outcome {
         (Interpolation::Nearest, [1.0, 10.0]),
     ] {
         assert_close(&line.quantile(&q, None, false, how)?, &expected);
+    }
+    // The nearest number to 1/3 in single precision is above it.
+    let third = Tensor::scalar(1.0 / 3.0, DType::F32)?;
+    let squares = tensor![0.0, 1.0, 4.0, 9.0];
+    let with_nan = tensor![0.0, f64::NAN, 1.0, 4.0, 9.0];
+    for (how, expected) in [
+        (Interpolation::Lower, 1.0),
+        (Interpolation::Higher, 4.0),
+        (Interpolation::Midpoint, 2.5),
+    ] {
+        assert_close(&squares.quantile(&third, None, false, how)?, &[expected]);
+        assert_close(
+            &with_nan.nanquantile(&third, None, false, how)?,
+            &[expected],
+        );
     }
     let linear = Interpolation::Linear;
     assert_eq!(x.quantile(&q, 1, true, linear)?.shape(), [2, 2, 1]);
@@ -536,5 +552,72 @@ fn deviations_of_complex_numbers() -> Outcome {
     let equal = Tensor::ones([3], DType::Complex64)?.requires_grad_(true)?;
     equal.std(None, 1.0, false)?.backward()?;
     crate::assert_close(&equal.grad().expect("a gradient").real()?, &[0.0; 3]);
+    Ok(())
+}
+
+/// Values that PyTorch 2.15 gives; of equal elements the index of the earlier one.
+#[test]
+fn kth_values_and_medians() -> Outcome {
+    let nan = f32::NAN;
+    let x = tensor![
+        [3.0, nan, 2.0, 2.0, nan, 7.0],
+        [5.0, 1.0, 1.0, 9.0, 2.0, 0.0],
+        [nan, nan, nan, nan, nan, nan]
+    ];
+    let check = |(values, indices): (Tensor, Tensor), expected: &[f32], at: &[i64]| -> Outcome {
+        let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&values.to_vec::<f32>()?), bits(expected));
+        assert_eq!(indices.to_vec::<i64>()?, at);
+        Ok(())
+    };
+    check(x.median_dim(1, false)?, &[nan, 1.0, nan], &[1, 2, 0])?;
+    check(x.nanmedian_dim(1, false)?, &[2.0, 1.0, nan], &[3, 2, 0])?;
+    check(x.kthvalue(4, 1, false)?, &[7.0, 2.0, nan], &[5, 4, 3])?;
+    check(x.median_dim(0, true)?, &[nan; 6], &[2, 0, 2, 2, 0, 2])?;
+    let medians = [3.0, 1.0, 1.0, 2.0, 2.0, 0.0];
+    check(x.nanmedian_dim(0, true)?, &medians, &[0, 1, 1, 0, 1, 1])?;
+    assert_eq!(x.nanmedian_dim(0, true)?.0.shape(), [1, 6]);
+    let y = tensor![[3i8, 1, 2, 2], [5, -7, 1, 9]];
+    assert_eq!(y.median_dim(1, false)?.0.to_vec::<i8>()?, [2, 1]);
+    assert_eq!(y.kthvalue(2, 0, false)?.0.to_vec::<i8>()?, [5, 1, 2, 9]);
+    for k in [0, 7] {
+        let error = x.kthvalue(k, 1, false).unwrap_err().to_string();
+        assert!(error.contains("kthvalue"), "{error}");
+    }
+    Ok(())
+}
+
+#[test]
+fn gradients_of_kth_values_go_to_their_elements() -> Outcome {
+    let x = tensor![[3.0, 1.0, 2.0, 4.0], [9.0, 5.0, 7.0, 6.0]].requires_grad_(true)?;
+    let slope = |(values, _): (Tensor, Tensor)| {
+        let loss = values.mul(tensor![1.0, 2.0])?.sum(None, false)?;
+        Ok::<_, RusTorchError>(grad(&[&loss], &[&x])?.remove(0))
+    };
+    let median = slope(x.median_dim(1, false)?)?;
+    assert_close(&median, &[0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 2.0]);
+    let last = slope(x.kthvalue(4, 1, false)?)?;
+    assert_close(&last, &[0.0, 0.0, 0.0, 1.0, 2.0, 0.0, 0.0, 0.0]);
+    Ok(())
+}
+
+/// Lines that threads share, with equal elements, and the values that PyTorch 2.15 gives.
+#[test]
+fn kth_values_of_long_lines() -> Outcome {
+    let count = 200_000;
+    let places = Tensor::arange(0, count, 1, DType::I64)?;
+    let spread = places.mul(7919)?.remainder(100_003)?;
+    let x = spread.to_dtype(DType::F32)?.div(8)?.sub(5000)?;
+    assert_eq!(x.median()?.item()?, 1249.875);
+    for (k, expected) in [(1, -5000.0), (1234, -4923.0), (count as usize, 7500.25)] {
+        let (value, index) = x.kthvalue(k, 0, false)?;
+        assert_eq!(value.item()?, expected);
+        assert_eq!(x.index_select(0, &index.unsqueeze(0)?)?.item()?, expected);
+    }
+    let double = x.to_dtype(DType::F64)?;
+    assert_eq!(double.kthvalue(777, 0, false)?.0.item()?, -4951.5);
+    // Of equal elements the one that stands there in order.
+    let same = Tensor::zeros([count as usize], DType::F32)?;
+    assert_eq!(same.kthvalue(150_001, 0, false)?.1.item()?, 150_000.0);
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Calls whose cost follows from what is asked for: nothing is done for what nobody reads, and absurd sizes are refused.
 
 use rustorch_ir::DType;
-use rustorch_tensor::nn::{AvgPoolOptions, MaxPoolOptions};
+use rustorch_tensor::nn::{AvgPoolOptions, InterpolateMode, InterpolateOptions, MaxPoolOptions};
 use rustorch_tensor::{RusTorchResult, Tensor};
 
 use crate::Outcome;
@@ -116,7 +116,9 @@ fn absurd_sizes_are_refused() -> Outcome {
         Tensor::ones([1, 4, 4], DType::F32)?,
         Tensor::ones([1, 4, 4, 4], DType::F32)?,
     ];
-    let refused: [(&str, RusTorchResult<Tensor>); 19] = [
+    let maps = Tensor::ones([1, 2, 3], DType::F32)?;
+    let linear = InterpolateOptions::default().mode(InterpolateMode::Linear);
+    let refused: [(&str, RusTorchResult<Tensor>); 22] = [
         ("adaptive_avg_pool1d", x.adaptive_avg_pool1d(absurd)),
         ("adaptive_max_pool1d", x.adaptive_max_pool1d(absurd)),
         (
@@ -151,6 +153,15 @@ fn absurd_sizes_are_refused() -> Outcome {
             Tensor::zeros([100], DType::I64)?.combinations(60, true),
         ),
         ("repeat_interleave", x.repeat_interleave(absurd, 0)),
+        ("affine_grid", maps.affine_grid([1, 1, absurd, 2], false)),
+        (
+            "interpolate",
+            x.unsqueeze(0)?.interpolate([absurd], &linear),
+        ),
+        (
+            "multigammaln",
+            x.expand([1usize << 40, 4])?.multigammaln(u32::MAX),
+        ),
     ];
     for (name, result) in refused {
         let error = result.err().map(|e| e.to_string());
@@ -259,5 +270,49 @@ fn many_tensors_are_joined() -> Outcome {
     assert_eq!(Tensor::cat(&rows, 0)?.to_vec::<f32>()?, expected);
     let parts = Tensor::cat(&rows, 0)?.split(2, 0)?;
     assert_eq!(Tensor::cat(&parts, 0)?.to_vec::<f32>()?, expected);
+    Ok(())
+}
+
+#[test]
+fn interpolation_is_recorded_without_lists() -> Outcome {
+    let many = 1usize << 40;
+    let line = Tensor::ones([1, 1, 4], DType::F32)?;
+    let image = Tensor::ones([1, 1, 4, 4], DType::U8)?;
+    for mode in [
+        InterpolateMode::Nearest,
+        InterpolateMode::NearestExact,
+        InterpolateMode::Linear,
+    ] {
+        let options = InterpolateOptions::default().mode(mode);
+        assert_eq!(line.interpolate([many], &options)?.shape(), [1, 1, many]);
+        assert!(line.interpolate([usize::MAX / 2], &options).is_err());
+    }
+    let cubic = InterpolateOptions::default().mode(InterpolateMode::Bicubic);
+    for options in [cubic, cubic.antialias(true)] {
+        let wide = image.interpolate([many, 2], &options)?;
+        assert_eq!(wide.shape(), [1, 1, many, 2]);
+    }
+    Ok(())
+}
+
+/// Tables of more elements than are kept are computed with the image.
+#[test]
+fn many_interpolated_elements_are_those_of_few() -> Outcome {
+    let numbers = [3.0f64, -1.0, 4.0, 1.5];
+    let x = Tensor::from_slice(&numbers, [1, 1, 4])?;
+    let options = InterpolateOptions::default().mode(InterpolateMode::Linear);
+    let corners = options.align_corners(true);
+    let count = 60_001;
+    let found = x.interpolate([count], &corners)?.to_vec::<f64>()?;
+    for (i, found) in found.into_iter().enumerate() {
+        let place = 3.0 * i as f64 / (count - 1) as f64;
+        let first = (place as usize).min(2);
+        let part = place - first as f64;
+        let expected = numbers[first] * (1.0 - part) + numbers[first + 1] * part;
+        assert!((found - expected).abs() < 1e-9, "{i}: {found}, {expected}");
+    }
+    let nearest = x.interpolate([80_000], &InterpolateOptions::default())?;
+    let expected: Vec<f64> = (0..80_000).map(|i| numbers[i / 20_000]).collect();
+    assert_eq!(nearest.to_vec::<f64>()?, expected);
     Ok(())
 }

@@ -658,3 +658,28 @@ fn what_is_special_of_special_functions() -> Outcome {
     assert!(tensor![1.0].to_dtype(DType::Complex64)?.ndtr().is_err());
     Ok(())
 }
+
+#[test]
+fn scaled_bessel_functions_of_the_largest_numbers_are_exact() -> Outcome {
+    let largest = [f64::MAX, 1e300, 1e18];
+    let x = of(&largest)?;
+    let first = largest.map(|x| 0.398_942_280_401_432_7 / x.sqrt());
+    let second = largest.map(|x| 1.253_314_137_315_500_3 / x.sqrt());
+    check(&x.i0e()?, &first);
+    check(&x.i1e()?, &first);
+    check(&x.scaled_modified_bessel_k0()?, &second);
+    check(&x.scaled_modified_bessel_k1()?, &second);
+    check(&x.i0()?, &[INFINITY; 3]);
+    check(&x.neg()?.i1()?, &[-INFINITY; 3]);
+    Ok(())
+}
+
+#[test]
+fn where_bessel_functions_overflow_their_slopes_are_infinite() -> Outcome {
+    let mut x = of(&[800.0, -800.0, 1.0])?;
+    x.requires_grad_(true)?;
+    x.i0()?.sum_all()?.backward()?;
+    let slope = x.grad().expect("a gradient");
+    check(&slope, &[INFINITY, -INFINITY, 0.565159103992485]);
+    Ok(())
+}

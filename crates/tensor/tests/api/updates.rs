@@ -253,7 +253,7 @@ fn what_cannot_be_written_over_says_so() -> Outcome {
     let mut x = tensor![1.0, 2.0];
     assert!(error(x.copy_(&tensor![1.0, 2.0, 3.0]).map(|_| ())).starts_with("copy_: "));
     let mut broadcast = tensor![1.0,].expand([3])?;
-    assert!(error(broadcast.fill_(2).map(|_| ())).contains("a place of their own"));
+    assert!(error(broadcast.fill_(2).map(|_| ())).contains("do not overlap in memory"));
     assert!(
         error(x.add_(tensor![[1.0, 2.0], [3.0, 4.0]]).map(|_| ())).contains("broadcasts to [2]")
     );
@@ -276,7 +276,7 @@ fn what_cannot_be_written_over_says_so() -> Outcome {
     let whole = no_grad(|| all.narrow(0, 0, 1))?;
     let mut part = whole.narrow(0, 0, 1)?;
     assert!(
-        error(part.add_(&x.narrow(0, 0, 1)?).map(|_| ())).contains("where a gradient is wanted")
+        error(part.add_(&x.narrow(0, 0, 1)?).map(|_| ())).contains("if a gradient is required")
     );
     assert_eq!(x.to_vec::<f32>()?, [1.0, 2.0]);
     Ok(())
@@ -747,5 +747,91 @@ fn what_reads_the_old_elements_is_computed_with_the_write() -> Outcome {
         [first.item()?, second.item()?, third.item()?],
         [11.0, 12.0, 23.0]
     );
+    Ok(())
+}
+
+/// Rows are views, as in PyTorch 2.15: those that come later show what was written meanwhile.
+#[test]
+fn rows_show_what_is_written_while_they_are_gone_through() -> Outcome {
+    for is_read in [false, true] {
+        let mut x = tensor![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]].mul(1)?;
+        let (mut seen, same) = (Vec::new(), x.clone());
+        for row in &same {
+            let mut row = row?;
+            row.add_(10)?;
+            x.mul_(2)?;
+            if is_read {
+                x.eval()?;
+            }
+            seen.push(row);
+        }
+        let expected = [88.0, 96.0, 64.0, 72.0, 60.0, 68.0];
+        assert_eq!(x.to_vec::<f32>()?, expected, "{is_read}");
+        let seen: Vec<f32> = Tensor::stack(&seen, 0)?.to_vec()?;
+        assert_eq!(seen, expected, "{is_read}");
+    }
+    // Parts of a split, and of rows by number, likewise.
+    let mut x = tensor![1.0, 2.0, 3.0, 4.0];
+    for mut part in x.split(2, 0)? {
+        part.mul_(10)?;
+        x.sub_(1)?;
+    }
+    assert_eq!(x.to_vec::<f32>()?, [8.0, 18.0, 19.0, 29.0]);
+    Ok(())
+}
+
+/// Writes of two threads have an order: each is whole, and each that adds counts.
+#[test]
+fn writes_of_two_threads_have_one_order() -> Outcome {
+    const WRITES: usize = 20;
+    for _ in 0..10 {
+        let x = Tensor::zeros(1000, DType::F32)?;
+        x.eval()?;
+        std::thread::scope(|scope| {
+            let fill = |number: i32| {
+                let mut own = x.clone();
+                move || (0..WRITES).try_for_each(|_| own.fill_(number).map(drop))
+            };
+            let threads = [1, 2].map(|number| scope.spawn(fill(number)));
+            threads
+                .into_iter()
+                .try_for_each(|thread| thread.join().expect("no panic"))
+        })?;
+        let elements = x.to_vec::<f32>()?;
+        assert!([1.0, 2.0].contains(&elements[0]), "{}", elements[0]);
+        assert!(elements.iter().all(|element| *element == elements[0]));
+        std::thread::scope(|scope| {
+            let add = |number: i32, part: usize| {
+                let mut own = x.narrow(0, 250 * part, 500)?;
+                RusTorchResult::Ok(move || (0..WRITES).try_for_each(|_| own.add_(number).map(drop)))
+            };
+            let threads = [scope.spawn(add(1, 0)?), scope.spawn(add(100, 1)?)];
+            threads
+                .into_iter()
+                .try_for_each(|thread| thread.join().expect("no panic"))
+        })?;
+        let added = |at: usize| [20.0, 2020.0, 2000.0, 0.0][at / 250];
+        let expected: Vec<f32> = (0..1000).map(|at| elements[0] + added(at)).collect();
+        assert_eq!(x.to_vec::<f32>()?, expected);
+    }
+    Ok(())
+}
+
+/// A computation has handles of its own, whoever drops theirs meanwhile.
+#[test]
+fn tensors_may_be_dropped_while_they_are_computed() -> Outcome {
+    for _ in 0..20 {
+        let x = Tensor::ones((64, 64), DType::F32)?;
+        let y = x.matmul(&x)?.add(&x)?;
+        let (view, same) = (y.t()?.narrow(0, 1, 2)?, y.clone());
+        let sums = std::thread::scope(|scope| {
+            let first = scope.spawn(move || same.sum_all()?.item());
+            let second = scope.spawn(move || view.sum_all()?.item());
+            scope.spawn(move || drop(x));
+            drop(y);
+            [first, second].map(|thread| thread.join().expect("no panic"))
+        });
+        assert_eq!(sums, [Ok(65.0 * 4096.0), Ok(65.0 * 128.0)]);
+    }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! The gradients of layers with respect to what went into them, as PyTorch's `aten` has them: given
-//! the gradient of a result, and what of the forward pass is needed for it.
+//! The gradients of layers with respect to their operands, as in PyTorch's `aten`. Arguments are
+//! the gradient of a result, and the values of the forward pass that are needed.
 //!
 //! | file | of |
 //! | --- | --- |

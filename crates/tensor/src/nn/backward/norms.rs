@@ -6,11 +6,10 @@ use crate::Tensor;
 use crate::dims::IntoShape;
 use crate::error::{RusTorchResult, require};
 
-/// The gradients of what went into [`Tensor::native_layer_norm`]: of its operand `x`, of the weight
-/// and of the bias, for the gradient of its result and the `mean` and `rstd` that it gave. Floats.
+/// The gradients of the operands of [`Tensor::native_layer_norm`]: `x`, the weight and the bias.
 ///
 /// # Errors
-/// Shapes or dtypes other than those of the forward pass.
+/// Fails for shapes or dtypes other than those of the forward pass.
 #[track_calls]
 pub fn native_layer_norm_backward(
     grad: &Tensor,
@@ -51,12 +50,11 @@ pub fn native_layer_norm_backward(
     ))
 }
 
-/// The gradients of what went into [`Tensor::native_group_norm`]: of its operand `x` `[n, c, …]`, of
-/// the weight `[c]` and of the bias `[c]`, for the gradient of its result and the `mean` and `rstd`
-/// `[n, groups]` that it gave. Floats.
+/// The gradients of the operands of [`Tensor::native_group_norm`]: `x` `[n, c, …]`, the weight `[c]` and the
+/// bias `[c]`.
 ///
 /// # Errors
-/// Shapes or dtypes other than those of the forward pass.
+/// Fails for shapes or dtypes other than those of the forward pass.
 #[track_calls]
 pub fn native_group_norm_backward(
     grad: &Tensor,

@@ -7,11 +7,11 @@ use crate::Tensor;
 use crate::dims::Integer;
 use crate::error::{RusTorchResult, require};
 
-/// The gradient of [`Tensor::softmax`]'s operand: `y · (g - Σ g·y)` along `dim`, for the gradient `g`
-/// of its result `y`, of one shape. Floats.
+/// The gradient of [`Tensor::softmax`]'s operand along `dim`: `y · (g - Σ g·y)`, for the gradient
+/// `g` of its result `y`. Both have one shape. Takes floats.
 ///
 /// # Errors
-/// Shapes or dtypes other than these; no such dimension.
+/// Fails for unsupported shapes or dtypes, or if the dimension does not exist.
 #[track_calls]
 pub fn softmax_backward_data(
     grad: &Tensor,
@@ -25,11 +25,11 @@ pub fn softmax_backward_data(
     })
 }
 
-/// The gradient of [`Tensor::log_softmax`]'s operand: `g - exp(y) · Σ g` along `dim`, for the gradient
-/// `g` of its result `y`, of one shape. Floats.
+/// The gradient of [`Tensor::log_softmax`]'s operand along `dim`: `g - exp(y) · Σ g`, for the
+/// gradient `g` of its result `y`. Both have one shape. Takes floats.
 ///
 /// # Errors
-/// As [`softmax_backward_data`].
+/// The same errors as [`softmax_backward_data`].
 #[track_calls]
 pub fn log_softmax_backward_data(
     grad: &Tensor,
@@ -60,11 +60,11 @@ fn softened(
     result.reshape(output.shape())?.cast(name, output.dtype())
 }
 
-/// The gradient of [`Tensor::native_dropout`]'s operand: that of its result, times `scale` where
+/// The gradient of [`Tensor::native_dropout`]'s operand: the result's gradient times `scale` where
 /// `mask` is true. They broadcast. `scale` is `1 / (1 - p)`.
 ///
 /// # Errors
-/// A mask other than `bool`; shapes that do not broadcast.
+/// Fails for a mask other than `bool`, or shapes that do not broadcast.
 #[track_calls]
 pub fn native_dropout_backward(grad: &Tensor, mask: &Tensor, scale: f64) -> RusTorchResult<Tensor> {
     const NAME: &str = "native_dropout_backward";
@@ -77,13 +77,13 @@ pub fn native_dropout_backward(grad: &Tensor, mask: &Tensor, scale: f64) -> RusT
     grad.mul(&mask.cast(NAME, grad.dtype())?)?.mul(scale)
 }
 
-/// The gradient `[rows, d]` of the table of [`Tensor::embedding`], for the gradient `[…, d]` of what
-/// it gave for `ids` `[…]`: zeros for the row `padding_idx`; each row divided by how often it was asked
-/// for, with `scale_by_freq`. Floats.
+/// The gradient `[rows, d]` of the table of [`Tensor::embedding`], for the gradient `[…, d]` of its
+/// result for `ids` `[…]`. The row `padding_idx` is zeros. With `scale_by_freq` each row is divided by
+/// the number of its uses.
 ///
 /// # Errors
-/// Shapes or dtypes other than these; a padding index that is no row; when computed, an id that is
-/// none.
+/// Fails for unsupported shapes or dtypes, or a padding index outside the rows. Evaluation fails
+/// for an id outside the rows.
 #[track_calls]
 pub fn embedding_dense_backward(
     grad: &Tensor,

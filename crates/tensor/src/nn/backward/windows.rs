@@ -10,11 +10,12 @@ use crate::nn::pooling::{Windows, divisors};
 use crate::nn::windows::{Axis, Side};
 use crate::nn::{AvgPoolOptions, ConvOptions, ConvTransposeOptions};
 
-/// The gradient of [`Tensor::max_pool2d_with_indices`]'s operand, of shape `[…, h, w]`: that of its
-/// result, added where the `indices` say that it came from. Floats.
+/// The gradient of [`Tensor::max_pool2d_with_indices`]'s operand, of shape `[…, h, w]`. Each
+/// element of the result's gradient is added at its index in `indices`. Takes floats.
 ///
 /// # Errors
-/// Another dtype; indices of another shape than the gradient; when computed, an index outside.
+/// Fails for an unsupported dtype, or indices of another shape than the gradient. Evaluation fails
+/// for an index out of range.
 #[track_calls]
 pub fn max_pool2d_with_indices_backward(
     grad: &Tensor,
@@ -26,7 +27,7 @@ pub fn max_pool2d_with_indices_backward(
     grad.require_float(NAME)?;
     let (own, lead) = (grad.shape(), shape.len().saturating_sub(2));
     let fits = shape.len() > 2 && own.len() == shape.len() && own[..lead] == shape[..lead];
-    let expected = format_args!("a gradient {:?} with two dimensions behind", &shape[..lead]);
+    let expected = format_args!("a gradient {:?} followed by two dimensions", &shape[..lead]);
     require(NAME, fits, expected, grad.ty())?;
     let expected = format_args!("indices {own:?}");
     require(NAME, indices.shape() == own, expected, indices.ty())?;
@@ -39,11 +40,12 @@ pub fn max_pool2d_with_indices_backward(
     sums.reshape(shape)?.cast(NAME, grad.dtype())
 }
 
-/// The gradient of [`Tensor::avg_pool2d`]'s operand `x` `[n, c, h, w]` or `[c, h, w]`, for that of its
-/// result. Floats.
+/// The gradient of [`Tensor::avg_pool2d`]'s operand `x` `[n, c, h, w]` or `[c, h, w]`, from the
+/// result's gradient. Takes floats.
 ///
 /// # Errors
-/// As [`Tensor::avg_pool2d`]; a gradient of another shape than the result's.
+/// The same errors as [`Tensor::avg_pool2d`]. Also fails for a gradient of another shape than the
+/// result's.
 #[track_calls]
 pub fn avg_pool2d_backward(
     grad: &Tensor,
@@ -59,11 +61,11 @@ pub fn avg_pool2d_backward(
     spread_means(NAME, grad, &x, &axes, &by)?.without_batch(has_batch)
 }
 
-/// The gradient of [`Tensor::adaptive_avg_pool2d`]'s operand `x` `[n, c, h, w]` or `[c, h, w]`, for
-/// that of its result. Floats.
+/// The gradient of [`Tensor::adaptive_avg_pool2d`]'s operand `x` `[n, c, h, w]` or `[c, h, w]`,
+/// from the result's gradient. Takes floats.
 ///
 /// # Errors
-/// Another shape or dtype; a dimension without elements.
+/// Fails for an unsupported shape or dtype, or a dimension without elements.
 #[track_calls]
 pub fn adaptive_avg_pool2d_backward(grad: &Tensor, x: &Tensor) -> RusTorchResult<Tensor> {
     const NAME: &str = "adaptive_avg_pool2d_backward";
@@ -78,8 +80,7 @@ pub fn adaptive_avg_pool2d_backward(grad: &Tensor, x: &Tensor) -> RusTorchResult
     spread_means(NAME, grad, &x, &axes, &members)?.without_batch(has_batch)
 }
 
-/// What windows of `x`, `[n, c, …]`, have as gradients of their means, by how many elements those are
-/// of.
+/// The gradients of windows' means for `x`, `[n, c, …]`, by the number of elements in each window.
 fn spread_means(
     name: &'static str,
     grad: &Tensor,
@@ -102,12 +103,12 @@ fn spread_means(
     spread.cast(name, grad.dtype())
 }
 
-/// The gradients of what went into a convolution of `N` dimensions, or a `transposed` one: of `x`
-/// `[n, c, …]`, of the weight and of a bias, for the gradient `[n, o, …]` of the result. Of
-/// [`ConvTransposeOptions`] a convolution that is not transposed has no output padding. Floats.
+/// The gradients of the operands of a convolution of `N` dimensions, or a `transposed` one. They
+/// are `x` `[n, c, …]`, the weight and a bias; the gradient of the result is `[n, o, …]`. Unless it
+/// is `transposed`, [`ConvTransposeOptions`] has no output padding. Takes floats.
 ///
 /// # Errors
-/// Operands that the convolution would not take, or not give a result of the gradient's shape for.
+/// Fails if the convolution rejects the operands, or if its result has not the gradient's shape.
 #[track_calls]
 pub fn convolution_backward<const N: usize>(
     grad: &Tensor,

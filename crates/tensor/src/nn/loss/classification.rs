@@ -1,4 +1,4 @@
-//! Losses of classes that should be others.
+//! Losses for classification.
 
 use rustorch_ir::DType;
 use rustorch_ir::ops::{CrossEntropy, CrossEntropyMean, Gather};
@@ -18,11 +18,11 @@ const DEFAULT_IGNORE: i64 = -100;
 pub struct CrossEntropyOptions<'a> {
     /// A weight for each class, `[c]`.
     pub weight: Option<&'a Tensor>,
-    /// The class index that does not count.
+    /// The class index that is left out.
     pub ignore_index: i64,
-    /// What becomes of the losses.
+    /// The reduction of the losses.
     pub reduction: Reduction,
-    /// Which part of the target is even over all classes.
+    /// Label smoothing: the share of the target that is uniform over all classes.
     pub label_smoothing: f64,
 }
 
@@ -43,14 +43,15 @@ impl Default for CrossEntropyOptions<'_> {
 
 #[track_calls]
 impl Tensor {
-    /// `-ln softmax(x)` of the target class, for `self` `[n, c, …]` or `[c]`. The target is the class
-    /// as an integer, `[n, …]` or `[]`, or the probability of each, floats of `self`'s shape. A mean of
-    /// classes is weighted by their weights, one of probabilities, which promote, is over all but the
-    /// classes. Floats.
+    /// `-ln softmax(x)` of the target class, for `self` `[n, c, …]` or `[c]`. The target is the class as an integer,
+    /// `[n, …]` or `[]`. It may also be the probability of each class, floats of `self`'s shape. A mean over class
+    /// indices is weighted by the class weights. A mean over probabilities, which promote, divides by the number of
+    /// positions. Takes floats.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these; a `label_smoothing` outside 0 to 1; an `ignore_index` from 0
-    /// on beside probabilities; when computed, a class that there is not.
+    /// Fails for unsupported shapes or dtypes, or a `label_smoothing` outside 0 to 1. Also fails
+    /// for an `ignore_index` of 0 or more with probabilities. Evaluation fails for an unknown
+    /// class.
     pub fn cross_entropy(
         &self,
         target: &Self,
@@ -74,7 +75,7 @@ impl Tensor {
         let classes = usize::from(self.rank() > 1);
         let of_probabilities = target.shape() == self.shape() && target.dtype().is_float();
         let legal = !of_probabilities || options.ignore_index < 0;
-        let expected = "no class to ignore beside probabilities";
+        let expected = "no ignored class with probabilities";
         require(NAME, legal, expected, options.ignore_index)?;
         let dtype = match of_probabilities {
             true => result_dtype(NAME, &[self.into(), target.into()])?,
@@ -95,7 +96,7 @@ impl Tensor {
         loss.cast(NAME, dtype)
     }
 
-    /// Of classes that all count the same.
+    /// The options for equally weighted classes.
     fn cross_entropy_of_classes(
         &self,
         name: &'static str,
@@ -139,7 +140,7 @@ impl Tensor {
     /// increased by `bias` `[c, …]`.
     ///
     /// # Errors
-    /// As [`Tensor::linear`] and [`Tensor::cross_entropy`].
+    /// The same errors as [`Tensor::linear`] and [`Tensor::cross_entropy`].
     pub fn linear_cross_entropy(
         &self,
         weight: &Self,
@@ -178,11 +179,12 @@ impl Tensor {
         logits.cross_entropy(target, options)
     }
 
-    /// `-x` of the target class, for logarithms of probabilities `self` `[n, c, …]` or `[c]` and
-    /// classes `[n, …]` or `[]`, integers. A mean is weighted by the classes' weights `[c]`. Floats.
+    /// The negative log-likelihood `-x` of the target class, for log-probabilities `self`
+    /// `[n, c, …]` or `[c]`. Classes are integers `[n, …]` or `[]`. A mean is weighted by the
+    /// classes' weights `[c]`. Takes floats.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these; when computed, a class that there is not.
+    /// Fails for unsupported shapes or dtypes. Evaluation fails for an unknown class.
     pub fn nll_loss(
         &self,
         target: &Self,
@@ -201,7 +203,7 @@ impl Tensor {
         loss.reduced(reduction)?.cast(NAME, self.dtype())
     }
 
-    /// For logarithms of probabilities.
+    /// Loss for logarithms of probabilities.
     fn nll(
         &self,
         name: &'static str,

@@ -13,11 +13,11 @@ use crate::setting::setters;
 /// The optional arguments of [`Tensor::ctc_loss`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CtcOptions {
-    /// The class that is no label.
+    /// The class of the blank label.
     pub blank: usize,
-    /// What becomes of the losses; a mean is of losses divided by the targets' lengths.
+    /// The reduction of the losses; the mean first divides each loss by its target's length.
     pub reduction: Reduction,
-    /// Do infinite losses count as 0?
+    /// Sets infinite losses to 0.
     pub zero_infinity: bool,
 }
 
@@ -29,17 +29,15 @@ setters!(CtcOptions {
 
 #[track_calls]
 impl Tensor {
-    /// The negative logarithm of the probability of target sequences, for logarithms of the classes'
-    /// probabilities `self` `[t, n, c]` or `[t, c]`, floats. `targets` are `[n, s]`, one behind another
-    /// `[Σ lengths]`, or `[s]`; both lengths are `i64` or `i32` `[n]` or `[]`.
+    /// The negative log-probability of target sequences, for log-probabilities of classes `self`
+    /// `[t, n, c]` or `[t, c]`, floats. `targets` are `[n, s]`, concatenated `[Σ lengths]`, or
+    /// `[s]`. Both lengths are `i64` or `i32` `[n]` or `[]`.
     ///
-    /// Targets one behind another are told apart by lengths that are read there and then. The gradient
-    /// is PyTorch's, which takes `self` to be the result of a [`log_softmax`](Self::log_softmax): to that of
-    /// the definition it adds `exp(self)`, of which nothing is left behind the softmax.
+    /// Lengths separate concatenated targets. They are read at once.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these; a blank that is no class; when computed, a class that there
-    /// is not.
+    /// Fails for unsupported shapes or dtypes, or a blank that is no class. Evaluation fails for an
+    /// unknown class, or for a length that is too large.
     pub fn ctc_loss(
         &self,
         targets: &Self,
@@ -64,7 +62,8 @@ impl Tensor {
             "steps, and a blank class",
             got,
         )?;
-        let lengths = |lengths: &Self| {
+        // Lengths are known when they are computed, and looked at then.
+        let lengths = |lengths: &Self, most: usize| {
             let fits = lengths.numel() == n && lengths.dtype().is_int();
             require(
                 NAME,
@@ -72,9 +71,13 @@ impl Tensor {
                 format_args!("{n} integer lengths"),
                 lengths.ty(),
             )?;
+            let lengths = lengths.cast(NAME, DType::F32)?;
+            let lengths = lengths.within(NAME, 0.0, most as f64, false)?;
             lengths.cast(NAME, DType::I64)?.reshape([n, 1])
         };
-        let (input_lengths, target_lengths) = (lengths(input_lengths)?, lengths(target_lengths)?);
+        let longest = targets.shape().last().copied().unwrap_or(0);
+        let input_lengths = lengths(input_lengths, steps)?;
+        let target_lengths = lengths(target_lengths, longest)?;
         let targets = in_rows(NAME, targets, &target_lengths, n)?.cast(NAME, DType::I64)?;
         let alpha = Alignment::new(NAME, &targets, &target_lengths, options.blank)?;
         let losses = alpha.losses(NAME, &x, &input_lengths, &target_lengths)?;
@@ -244,7 +247,7 @@ fn only_gradient(x: &Tensor) -> RusTorchResult<Tensor> {
     x.sub(x.detach())
 }
 
-/// `log Σ exp(x)` over tensors. Where all of them are the logarithms of 0 there is no gradient.
+/// `log Σ exp(x)` over tensors. If all are logarithms of 0, there is no gradient.
 fn log_add(terms: &[&Tensor]) -> RusTorchResult<Tensor> {
     // Whatever is taken out of the sum has no effect on the gradient.
     let mut largest = terms[0].detach();

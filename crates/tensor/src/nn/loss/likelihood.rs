@@ -1,18 +1,21 @@
-//! Losses that are negative logarithms of likelihoods, and divergences of distributions.
+//! Losses that are negative log-likelihoods, and divergences of distributions.
 
 use rustorch_macros::track_calls;
 
 use super::{Reduction, promoted};
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::warnings::warn_once;
 
 #[track_calls]
 impl Tensor {
-    /// `-(y ln x + (1 - y) ln(1 - x))` for probabilities `x` of targets `y`, both of one shape, times
-    /// `weight`, which broadcasts. Logarithms count as at least −100. Floats.
+    /// Binary cross entropy `-(y ln x + (1 - y) ln(1 - x))` of probabilities `x` and targets `y` of
+    /// one shape, times `weight`, which broadcasts. Logarithms are clamped to at least −100. Takes
+    /// floats.
     ///
     /// # Errors
-    /// Other shapes or dtypes; once computed, numbers that are no probabilities.
+    /// Fails for unsupported shapes or dtypes. Evaluation fails for values that are no
+    /// probabilities.
     pub fn binary_cross_entropy(
         &self,
         target: &Self,
@@ -34,11 +37,11 @@ impl Tensor {
         reduction.of_like(NAME, &losses, self)
     }
 
-    /// [`Tensor::binary_cross_entropy`] of `sigmoid(x)`, computed without overflow or loss;
-    /// `pos_weight`, which broadcasts, multiplies the part of `y`.
+    /// [`Tensor::binary_cross_entropy`] of `sigmoid(x)`, computed without overflow or loss of
+    /// precision. `pos_weight`, which broadcasts, multiplies the term of `y`.
     ///
     /// # Errors
-    /// Other shapes or dtypes.
+    /// Fails for unsupported shapes or dtypes.
     pub fn binary_cross_entropy_with_logits(
         &self,
         target: &Self,
@@ -64,12 +67,12 @@ impl Tensor {
         reduction.of_like(NAME, &losses, promoted(NAME, &[self, target])?)
     }
 
-    /// `y (ln y - x)` for logarithms of probabilities `x` and probabilities `y`, or, with
-    /// `log_target`, their logarithms. They broadcast. Floats. [`Tensor::kl_div_batchmean`] divides by
-    /// the batch, as is right for distributions.
+    /// Kullback-Leibler divergence `y (ln y - x)` for log-probabilities `x` and probabilities `y`.
+    /// With `log_target`, `y` holds logarithms too. They broadcast. Takes floats.
+    /// [`Tensor::kl_div_batchmean`] divides by the batch, as is right for distributions.
     ///
     /// # Errors
-    /// Shapes that do not broadcast; another dtype.
+    /// Fails for shapes that do not broadcast, or an unsupported dtype.
     pub fn kl_div(
         &self,
         target: &Self,
@@ -78,6 +81,13 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         const NAME: &str = "kl_div";
         self.require_float(NAME)?;
+        if reduction == Reduction::Mean {
+            warn_once(
+                NAME,
+                "the mean of all elements is not the divergence; kl_div_batchmean divides by the \
+                 batch size",
+            );
+        }
         let [x, y] = self.pair(NAME, target)?;
         let losses = match log_target {
             true => y.exp()?.mul(&y.sub(&x)?)?,
@@ -90,7 +100,7 @@ impl Tensor {
     /// `batchmean`.
     ///
     /// # Errors
-    /// As [`Tensor::kl_div`].
+    /// The same errors as [`Tensor::kl_div`].
     pub fn kl_div_batchmean(&self, target: &Self, log_target: bool) -> RusTorchResult<Self> {
         const NAME: &str = "kl_div_batchmean";
         let x = self.widened(NAME)?;
@@ -100,12 +110,12 @@ impl Tensor {
         sum.div(batch as f64)?.cast(NAME, like.dtype())
     }
 
-    /// `λ - y ln λ` for a Poisson distribution of `λ = eˣ` (`log_input`) or `λ = x`, of which then
-    /// `ln(x + eps)` is taken. `full`: with Stirling's approximation of `ln y!` where `y > 1`. They
-    /// broadcast. Real numbers.
+    /// `λ - y ln λ` for a Poisson distribution of `λ = eˣ` (`log_input`) or `λ = x`. Without
+    /// `log_input` it computes `ln(x + eps)`. `full` adds Stirling's approximation of `ln y!` where
+    /// `y > 1`. They broadcast. Takes real numbers.
     ///
     /// # Errors
-    /// Shapes that do not broadcast; another dtype.
+    /// Fails for shapes that do not broadcast, or an unsupported dtype.
     pub fn poisson_nll_loss(
         &self,
         target: &Self,
@@ -132,11 +142,12 @@ impl Tensor {
     }
 
     /// `(ln v + (x - target)² / v) / 2` for normal distributions of variance `v = max(var, eps)`.
-    /// `full`: with the constant `ln(2π) / 2`. `target` broadcasts; `var` has the shape of `self`, or
-    /// size 1 or no last dimension. Floats, of which `self` may be integers.
+    /// `full` adds the constant `ln(2π) / 2`. `target` broadcasts. `var` has the shape of `self`,
+    /// with size 1 in the last dimension, or without it. It takes floats; `self` may be integers.
     ///
     /// # Errors
-    /// Shapes other than these; another dtype; once computed, negative variances.
+    /// Fails for unsupported shapes, or an unsupported dtype. Evaluation fails for negative
+    /// variances.
     pub fn gaussian_nll_loss(
         &self,
         target: &Self,
@@ -176,10 +187,10 @@ impl Tensor {
         reduction.of_like(NAME, &losses, promoted(NAME, &[self, target, &var])?)
     }
 
-    /// `ln(1 + exp(-y x))` for targets `y` of 1 or −1. They broadcast. Floats.
+    /// `ln(1 + exp(-y x))` for targets `y` of 1 or −1. They broadcast. Takes floats.
     ///
     /// # Errors
-    /// Shapes that do not broadcast; another dtype.
+    /// Fails for shapes that do not broadcast, or an unsupported dtype.
     pub fn soft_margin_loss(&self, target: &Self, reduction: Reduction) -> RusTorchResult<Self> {
         const NAME: &str = "soft_margin_loss";
         self.require_float(NAME)?;
@@ -188,10 +199,10 @@ impl Tensor {
     }
 
     /// The mean over classes of `-(y ln sigmoid(x) + (1 - y) ln sigmoid(-x))`, times `weight`, which
-    /// broadcasts, for `self` `[…, classes]` and targets `y` of its shape. Floats.
+    /// broadcasts, for `self` `[…, classes]` and targets `y` of its shape. Takes floats.
     ///
     /// # Errors
-    /// Other shapes or dtypes; rank 0.
+    /// Fails for unsupported shapes or dtypes, or rank 0.
     pub fn multilabel_soft_margin_loss(
         &self,
         target: &Self,

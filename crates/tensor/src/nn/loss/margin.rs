@@ -1,4 +1,4 @@
-//! Losses of what should be apart by a margin.
+//! Losses that keep scores or distances apart by a margin.
 
 use rustorch_ir::DType;
 use rustorch_ir::ops::{Gather, Scatter, ScatterMode};
@@ -7,20 +7,21 @@ use rustorch_macros::track_calls;
 use super::{Reduction, promoted};
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::numbers::require_held;
 use crate::setting::{Converted, setters};
 
 /// The optional arguments of [`Tensor::triplet_margin_loss`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TripletOptions {
-    /// By how much the negative should be farther away.
+    /// The margin by which the negative should be farther away.
     pub margin: f64,
-    /// Which norm distances are.
+    /// The order of the norm of distances.
     pub p: f64,
-    /// Added to differences.
+    /// A small number added to differences.
     pub eps: f64,
-    /// Does the positive's distance to the negative count where it is less than the anchor's?
+    /// Uses the distance of positive and negative if it is less than the anchor's.
     pub swap: bool,
-    /// What becomes of the losses.
+    /// The reduction of the losses.
     pub reduction: Reduction,
 }
 
@@ -48,11 +49,11 @@ impl Default for TripletOptions {
 
 #[track_calls]
 impl Tensor {
-    /// `x` where the target is 1, `max(0, margin - x)` where it is −1; both elsewhere. They
-    /// broadcast. Floats.
+    /// `x` if the target is 1, `max(0, margin - x)` if it is −1, and their sum for other targets.
+    /// They broadcast. Takes floats.
     ///
     /// # Errors
-    /// Shapes that do not broadcast; another dtype.
+    /// Fails for shapes that do not broadcast, or an unsupported dtype.
     pub fn hinge_embedding_loss(
         &self,
         target: &Self,
@@ -61,6 +62,7 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         const NAME: &str = "hinge_embedding_loss";
         self.require_float(NAME)?;
+        require_held(NAME, margin.into(), self.dtype())?;
         let [x, y] = self.pair(NAME, target)?;
         let apart = x.neg()?.add(margin)?.clamp_min(0.0)?;
         let losses =
@@ -68,11 +70,11 @@ impl Tensor {
         reduction.of_like(NAME, &losses, self)
     }
 
-    /// `1 - cos` of the angle between rows of `self` and `other` `[n, d]` or `[d]` where the target,
-    /// `[n]` or `[]`, is 1; `max(0, cos - margin)` where it is −1. Real numbers.
+    /// `1 - cos` of the angle between rows of `self` and `other` `[n, d]` or `[d]`, if the target is 1. If it is −1,
+    /// `max(0, cos - margin)`. The target is `[n]` or `[]`. Takes real numbers.
     ///
     /// # Errors
-    /// Shapes other than these.
+    /// Fails for unsupported shapes.
     pub fn cosine_embedding_loss(
         &self,
         other: &Self,
@@ -105,11 +107,11 @@ impl Tensor {
         reduction.of_like(NAME, &losses, promoted(NAME, &[self, other])?)
     }
 
-    /// `max(0, -target (x - other) + margin)`: with a target of 1, `x` should be the larger by the
-    /// margin, with −1 the other. All have one rank, and broadcast. Real numbers.
+    /// `max(0, -target (x - other) + margin)`. For target 1 `x` should be larger by the margin, for
+    /// −1 `other`. All have one rank, and broadcast. Takes real numbers.
     ///
     /// # Errors
-    /// Shapes other than these.
+    /// Fails for unsupported shapes.
     pub fn margin_ranking_loss(
         &self,
         other: &Self,
@@ -131,7 +133,7 @@ impl Tensor {
     /// two others `[…, d]` of its rank, which broadcast; `d` is [`Tensor::pairwise_distance`].
     ///
     /// # Errors
-    /// Other shapes; a margin that is not positive.
+    /// Fails for unsupported shapes, or a margin that is not positive.
     pub fn triplet_margin_loss(
         &self,
         positive: &Self,
@@ -147,10 +149,11 @@ impl Tensor {
         )
     }
 
-    /// [`Tensor::triplet_margin_loss`] by another distance: options of norms do not count.
+    /// [`Tensor::triplet_margin_loss`] with a custom distance, which replaces the options of the
+    /// norm.
     ///
     /// # Errors
-    /// As [`Tensor::triplet_margin_loss`], and those of `distance`.
+    /// The same errors as [`Tensor::triplet_margin_loss`], and those of `distance`.
     pub fn triplet_margin_with_distance_loss(
         &self,
         positive: &Self,
@@ -195,12 +198,13 @@ impl Tensor {
         }
     }
 
-    /// `Σ max(0, margin - x_y + x_i)ᵖ · weight_y / c` over the classes `i` other than the target `y`,
-    /// for `self` `[n, c]` or `[c]` and classes `[n]` or `[]`, `i64`. `p` is 1 or 2, `weight` `[c]`.
-    /// Floats.
+    /// `Σ max(0, margin - x_y + x_i)ᵖ · weight_y / c` over the classes `i` other than the target `y`. `self` is
+    /// `[n, c]` or `[c]`, and the classes are `[n]` or `[]`, `i64`. `p` is 1 or 2, `weight` `[c]`. Takes
+    /// floats.
     ///
     /// # Errors
-    /// Shapes, dtypes or a `p` other than these; when computed, a class that there is not.
+    /// Fails for unsupported shapes, dtypes or values of `p`. Evaluation fails for an unknown
+    /// class.
     pub fn multi_margin_loss(
         &self,
         target: &Self,
@@ -256,12 +260,12 @@ impl Tensor {
         reduction.of_like(NAME, &losses, self)
     }
 
-    /// `Σ max(0, 1 - x_y + x_i) / c` over target classes `y` and classes `i` that are none, for
-    /// `self` `[n, c]` or `[c]`. The targets are `i64` of its shape: class indices up to the first
-    /// negative. Floats.
+    /// `Σ max(0, 1 - x_y + x_i) / c` over target classes `y` and other classes `i`, for `self`
+    /// `[n, c]` or `[c]`. The targets are `i64` of its shape: class indices up to the first
+    /// negative. Takes floats.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these; when computed, a class that there is not.
+    /// Fails for unsupported shapes or dtypes. Evaluation fails for an unknown class.
     pub fn multilabel_margin_loss(
         &self,
         target: &Self,

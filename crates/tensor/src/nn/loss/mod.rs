@@ -1,4 +1,4 @@
-//! Losses: how far predictions are from what they should be.
+//! Losses: distances of predictions from their targets.
 //!
 //! Halves are computed in single precision, and the result is rounded.
 
@@ -19,10 +19,10 @@ use crate::error::{RusTorchResult, require};
 use crate::promote::{Operand, result_dtype};
 use crate::setting::Converted;
 
-/// What becomes of the losses of all elements.
+/// The reduction of the losses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Reduction {
-    /// They stay.
+    /// No reduction.
     None,
     /// Their mean.
     #[default]

@@ -1,18 +1,34 @@
-//! Losses of numbers that should be others.
+//! Losses for regression.
 
 use rustorch_macros::track_calls;
 
 use super::Reduction;
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::warnings::warn_once;
+
+/// Warns of shapes that differ: most often a dimension of size 1 is missing, and every prediction is compared with every
+/// target.
+fn warn_of_sizes(name: &'static str, x: &Tensor, target: &Tensor) {
+    let (x, target) = (x.shape(), target.shape());
+    if x != target {
+        warn_once(
+            name,
+            format_args!(
+                "the target's shape {target:?} is not the input's {x:?}: both broadcast, which is rarely meant; \
+                 view or unsqueeze gives them one shape"
+            ),
+        );
+    }
+}
 
 #[track_calls]
 impl Tensor {
-    /// `(x - target)²`, times `weight` if there is one, of which a mean is then weighted, too.
-    /// Floats that broadcast.
+    /// `(x - target)²`, times `weight` if there is one. The weights also apply to the mean. Takes
+    /// floats that broadcast.
     ///
     /// # Errors
-    /// Shapes that do not broadcast; another dtype.
+    /// Fails for shapes that do not broadcast, or an unsupported dtype.
     pub fn mse_loss(
         &self,
         target: &Self,
@@ -21,15 +37,16 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         const NAME: &str = "mse_loss";
         let [x, y] = self.pair(NAME, target)?;
+        warn_of_sizes(NAME, self, target);
         let losses = x.sub(&y)?.square()?;
         self.weighted(NAME, target, &losses, weight, reduction)
     }
 
-    /// `|x - target|`, times `weight` if there is one, of which a mean is then weighted, too.
-    /// Floats and complex numbers that broadcast.
+    /// `|x - target|`, times `weight` if there is one. The weights also apply to the mean. Takes
+    /// floats and complex numbers that broadcast.
     ///
     /// # Errors
-    /// Shapes that do not broadcast; another dtype.
+    /// Fails for shapes that do not broadcast, or an unsupported dtype.
     pub fn l1_loss(
         &self,
         target: &Self,
@@ -38,15 +55,16 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         const NAME: &str = "l1_loss";
         let [x, y] = self.pair(NAME, target)?;
+        warn_of_sizes(NAME, self, target);
         let losses = x.sub(&y)?.abs()?;
         self.weighted(NAME, target, &losses, weight, reduction)
     }
 
     /// `(x - target)² / (2 beta)` where `|x - target| < beta`, else `|x - target| - beta / 2`.
-    /// Floats that broadcast.
+    /// Takes floats that broadcast.
     ///
     /// # Errors
-    /// Shapes that do not broadcast; another dtype; a negative `beta`.
+    /// Fails for shapes that do not broadcast, an unsupported dtype, or a negative `beta`.
     pub fn smooth_l1_loss(
         &self,
         target: &Self,
@@ -59,6 +77,7 @@ impl Tensor {
             return self.l1_loss(target, None, reduction);
         }
         let [x, y] = self.pair(NAME, target)?;
+        warn_of_sizes(NAME, self, target);
         let difference = x.sub(&y)?;
         let distance = difference.abs()?;
         let is_far = distance.ge(beta)?;
@@ -68,12 +87,13 @@ impl Tensor {
         self.weighted(NAME, target, &losses, None, reduction)
     }
 
-    /// `(x - target)² / 2` where `|x - target| <= delta`, else `delta (|x - target| - delta / 2)`;
-    /// times `weight` if there is one, of which a mean is then weighted, too. Floats that broadcast. In
-    /// the dtype of `self`, unless there is a weight.
+    /// `(x - target)² / 2` where `|x - target| <= delta`, else `delta (|x - target| - delta / 2)`. It
+    /// is multiplied by `weight` if there is one, which also applies to the mean. Takes floats that
+    /// broadcast. The result has the dtype of `self`, unless there is a weight.
     ///
     /// # Errors
-    /// Shapes that do not broadcast; another dtype; a `delta` that is not positive.
+    /// Fails for shapes that do not broadcast, an unsupported dtype, or a `delta` that is not
+    /// positive.
     pub fn huber_loss(
         &self,
         target: &Self,
@@ -84,6 +104,7 @@ impl Tensor {
         const NAME: &str = "huber_loss";
         require(NAME, delta > 0.0, "delta > 0", delta)?;
         let [x, y] = self.pair(NAME, target)?;
+        warn_of_sizes(NAME, self, target);
         let difference = x.sub(&y)?;
         let distance = difference.abs()?;
         let is_far = distance.ge(delta)?;

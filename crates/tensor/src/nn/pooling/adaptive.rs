@@ -1,4 +1,4 @@
-//! Pooling to a given number of windows, of about one size.
+//! Adaptive pooling to a given number of windows of nearly equal size.
 
 use rustorch_ir::ops::{Pool2d, PoolKind};
 
@@ -13,11 +13,11 @@ macro_rules! adaptive_pools {
         #[rustorch_macros::track_calls]
         impl Tensor {
             $(#[doc = concat!("The means of `self` `", $shape, "` over windows that share each dimension evenly:")]
-            /// as many as `output_size` says, `None` for the dimension's size. `self` may lack the
-            /// batch. Floats.
+            /// as many as `output_size` says, `None` for the dimension's size. The batch dimension
+            /// of `self` is optional. Takes floats.
             ///
             /// # Errors
-            /// Another shape or dtype; a dimension without elements.
+            /// Fails for an unsupported shape or dtype, or a dimension without elements.
             pub fn $average(&self, output_size: impl OutputSize<$n>) -> RusTorchResult<Self> {
                 self.adaptive_mean(stringify!($average), output_size.output_size())
             }
@@ -32,7 +32,7 @@ macro_rules! adaptive_pools {
                 let size = output_size.output_size();
                 let (axes, x, has_batch) = self.adaptive_axes(NAME, size)?;
                 let values = match self.requires_grad() {
-                    // A gradient goes to the first one of equals.
+                    // A gradient goes to the element whose index there is.
                     true => {
                         let [values, _] = x.max_of_windows_with_indices(NAME, &axes)?;
                         values
@@ -43,7 +43,7 @@ macro_rules! adaptive_pools {
             }
 
             #[doc = concat!("[`Tensor::", stringify!($maximum), "`], and where among the elements of its channel")]
-            /// each is, in row-major order, `i64`: the first one of equals.
+            /// each is, in row-major order, `i64`: the first one of equals, or the last NaN.
             ///
             /// # Errors
             #[doc = concat!("As [`Tensor::", stringify!($average), "`].")]

@@ -1,4 +1,4 @@
-//! Means of windows, and their norms.
+//! Average pooling, and norms of windows.
 
 use rustorch_ir::DType;
 use rustorch_ir::ops::{Pool2d, PoolKind};
@@ -9,18 +9,18 @@ use crate::error::{RusTorchResult, require};
 use crate::nn::windows::{Axis, Side, product_of};
 use crate::windowed::{PerDim, window_options};
 
-/// The optional arguments of a mean over windows of `N` dimensions.
+/// The optional arguments of average pooling over windows of `N` dimensions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AvgPoolOptions<const N: usize> {
-    /// Distance between windows; the kernel's size if it is not given.
+    /// Distance between windows; by default the kernel's size.
     pub stride: Option<[usize; N]>,
     /// Zeros around the tensor; at most half the kernel.
     pub padding: [usize; N],
-    /// May the last window go beyond the end?
+    /// Allows the last window to exceed the end.
     pub ceil_mode: bool,
-    /// Do zeros of the padding count as elements?
+    /// Counts zeros of the padding as elements.
     pub count_include_pad: bool,
-    /// What sums are divided by, in place of the number of elements.
+    /// The divisor of sums, in place of the number of elements.
     pub divisor_override: Option<i64>,
 }
 
@@ -46,11 +46,12 @@ macro_rules! avg_pools {
         #[rustorch_macros::track_calls]
         impl Tensor {
             $(#[doc = concat!("The mean of each window of `kernel` elements of `self` `", $shape, "`.")]
-            /// `self` may lack the batch. Floats, and integers, whose means are cut to integers.
+            /// The batch dimension of `self` is optional. Floats, and integers, whose means are
+            /// truncated.
             ///
             /// # Errors
-            /// Another shape or dtype; a window that does not fit; a kernel, stride or divisor of
-            /// 0; padding above half the kernel.
+            /// Fails for an unsupported shape or dtype, or a window that does not fit. Also fails
+            /// for a kernel, stride or divisor of 0, or for padding above half the kernel.
             pub fn $name(
                 &self,
                 kernel: impl PerDim<$n>,
@@ -61,11 +62,12 @@ macro_rules! avg_pools {
 
             #[doc = concat!("`(Σ xᵖ)^(1/p)` over each window of `kernel` elements of `self` `", $shape, "`,")]
             /// a `stride` apart (`None`: the kernel's size); the last window may go beyond the end
-            /// (`ceil_mode`). Negative sums give 0. `self` may lack the batch. Floats.
+            /// (`ceil_mode`). Negative sums give 0. The batch dimension of `self` is optional.
+            /// Takes floats.
             ///
             /// # Errors
-            /// Another shape or dtype; a window that does not fit; a kernel, stride or `norm_type` of
-            /// 0.
+            /// Fails for an unsupported shape or dtype, or a window that does not fit. Also fails
+            /// for a kernel, stride or `norm_type` of 0.
             pub fn $norm(
                 &self,
                 norm_type: f64,

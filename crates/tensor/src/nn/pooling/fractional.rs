@@ -6,10 +6,10 @@ use rustorch_ir::ops::{ArgReduce, Gather};
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 
-/// How many windows fractional pooling makes of each dimension.
+/// Number of windows that fractional pooling makes of each dimension.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum FractionalSize<const N: usize> {
-    /// So many.
+    /// These numbers.
     Size([usize; N]),
     /// This part of the dimension's size, between 0 and 1.
     Ratio([f64; N]),
@@ -24,10 +24,11 @@ macro_rules! fractional_pools {
             /// and where among the elements of its channel it is, in row-major order, `i64`. Windows
             /// begin where random `samples` `[n, c, dimensions]` from `[0, 1)` say, those of one
             #[doc = concat!("channel together; they are in the order ", $order, ". Of samples for a larger batch")]
-            /// the first count. Without samples (`None`) they are drawn. `self` may lack the batch. Floats.
+            /// the first count. Without samples (`None`) they are drawn. The batch dimension of
+            /// `self` is optional. Takes floats.
             ///
             /// # Errors
-            /// Another shape or dtype; windows that do not fit.
+            /// Fails for an unsupported shape or dtype, or windows that do not fit.
             pub fn $name(
                 &self,
                 kernel: [usize; $n],
@@ -121,8 +122,8 @@ impl Tensor {
     }
 }
 
-/// Where each of `count` windows begins, `i64` `[n, c, count]`, by a sample `[n, c]`: about
-/// `(size - kernel) / (count - 1)` apart, the last one at the end.
+/// The start of each of `count` windows, `i64` `[n, c, count]`, by a sample `[n, c]`: about `(size - kernel) /
+/// (count - 1)` apart, the last one at the end.
 fn starts(sample: &Tensor, size: usize, kernel: usize, count: usize) -> RusTorchResult<Tensor> {
     let last = (size - kernel) as i64;
     let ends = Tensor::full([sample.shape()[0], sample.shape()[1], 1], last, DType::I64)?;

@@ -1,4 +1,4 @@
-//! The largest elements of windows.
+//! Max-pooling.
 
 use rustorch_ir::ops::{Pool2d, PoolIndices, PoolKind};
 
@@ -8,16 +8,16 @@ use crate::nn::windows::{Axis, Side};
 use crate::windowed::{PerDim, window_options};
 use crate::{Tensor, is_grad_enabled};
 
-/// The optional arguments of a maximum over windows of `N` dimensions.
+/// The optional arguments of max-pooling over windows of `N` dimensions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MaxPoolOptions<const N: usize> {
-    /// Distance between windows; the kernel's size if it is not given.
+    /// Distance between windows; by default the kernel's size.
     pub stride: Option<[usize; N]>,
-    /// Indices around the tensor that lose against all others; at most half a window.
+    /// Padding around the tensor, counted as −∞; at most half a window.
     pub padding: [usize; N],
     /// Distance between the elements of a window.
     pub dilation: [usize; N],
-    /// May the last window go beyond the end?
+    /// Allows the last window to exceed the end.
     pub ceil_mode: bool,
 }
 
@@ -42,11 +42,12 @@ macro_rules! max_pools {
         #[rustorch_macros::track_calls]
         impl Tensor {
             $(#[doc = concat!("The largest element of each window of `kernel` elements of `self` `", $shape, "`;")]
-            /// NaN where one is NaN. `self` may lack the batch. Floats and integers.
+            /// NaN if one element is NaN. The batch dimension of `self` is optional. Takes floats
+            /// and integers.
             ///
             /// # Errors
-            /// Another shape or dtype; a window that does not fit; a kernel, stride or dilation
-            /// of 0; padding above half a window.
+            /// Fails for an unsupported shape or dtype, or a window that does not fit. Also fails
+            /// for a kernel, stride or dilation of 0, or for padding above half a window.
             pub fn $name(
                 &self,
                 kernel: impl PerDim<$n>,

@@ -1,4 +1,4 @@
-//! Pooling: what is largest in windows, their means, and what undoes it.
+//! Pooling: maxima and means of windows, and the reverse of max-pooling.
 
 mod adaptive;
 mod average;
@@ -17,7 +17,7 @@ use super::windows::Side;
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 
-/// How windows lie in each dimension.
+/// Layout of windows in each dimension.
 #[derive(Clone, Copy)]
 pub(super) struct Windows<const N: usize> {
     kernel: [usize; N],

@@ -1,4 +1,4 @@
-//! Max-pooling undone: the largest elements where they were, zeros elsewhere.
+//! Max-unpooling: the largest elements at their indices, zeros elsewhere.
 
 use rustorch_ir::autodiff::{Cotangents, Differentiated};
 use rustorch_ir::ops::{Composite, Custom, Gather, Scatter, ScatterMode};
@@ -14,14 +14,14 @@ macro_rules! max_unpools {
         #[rustorch_macros::track_calls]
         impl Tensor {
             $(#[doc = concat!("Zeros of `output_size`, with the elements of `self` `", $shape, "` at the `indices`,")]
-            /// `i64` of its shape, that a maximum over windows gave. Without a size (`None`) it is
-            /// the least that the windows' kernel, stride and padding fit. `self` may lack the
-            /// batch. Numbers. The gradient of an element is that of its place, as in PyTorch, also
-            /// where another one was written over it.
+            /// `i64` of its shape, that a maximum over windows gave. By default (`None`) it is the
+            /// smallest size that fits the windows' kernel, stride and padding. The batch dimension
+            /// of `self` is optional. Takes numbers. The gradient of an element comes from its
+            /// index, even if another element overwrote it, as in PyTorch.
             ///
             /// # Errors
-            /// Another shape or dtype; a stride of 0; a size that another stride would have given;
-            /// when computed, an index outside the result.
+            /// Fails for an unsupported shape or dtype, a stride of 0, or a size that does not fit
+            /// the stride. Evaluation fails for an index outside the result.
             pub fn $name(
                 &self,
                 indices: &Self,
