@@ -1,7 +1,7 @@
 //! CIFAR-10 and CIFAR-100 in their binary versions.
 //!
-//! Source: <https://www.cs.toronto.edu/~kriz/cifar.html>. Records of a label, or a coarse and a fine one, and an image: 32
-//! rows of 32 columns of red, then green, then blue.
+//! Source: <https://www.cs.toronto.edu/~kriz/cifar.html>. A record has a label, or a coarse and a
+//! fine one, and an image of 32 × 32 pixels: all of red, then green, then blue.
 
 use std::path::Path;
 
@@ -14,20 +14,20 @@ use crate::mnist::Split;
 /// Sides of an image, channels first.
 const SHAPE: [usize; 3] = [3, 32, 32];
 
-/// Which labels of CIFAR-100.
+/// The set of CIFAR-100's labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Labels {
-    /// The 20 of classes of classes.
+    /// The 20 coarse classes.
     Coarse,
     /// The 100.
     Fine,
 }
 
-/// CIFAR-10 of a folder with `data_batch_1.bin` to `data_batch_5.bin` and `test_batch.bin`: images `[n, 3, 32, 32]`, `u8`, and
-/// labels `[n]`, `i64`.
+/// CIFAR-10 from a folder with `data_batch_1.bin` to `data_batch_5.bin` and `test_batch.bin`:
+/// images `[n, 3, 32, 32]`, `u8`, and labels `[n]`, `i64`.
 ///
 /// # Errors
-/// A file is not there, or is damaged.
+/// Fails if a file is missing or damaged.
 pub fn cifar10(folder: impl AsRef<Path>, split: Split) -> DataResult<TensorDataset> {
     let names = match split {
         Split::Train => (1..=5).map(|i| format!("data_batch_{i}.bin")).collect(),
@@ -42,10 +42,11 @@ pub fn cifar10(folder: impl AsRef<Path>, split: Split) -> DataResult<TensorDatas
     records.samples()
 }
 
-/// CIFAR-100 of a folder with `train.bin` and `test.bin`: images `[n, 3, 32, 32]`, `u8`, and labels `[n]`, `i64`.
+/// CIFAR-100 from a folder with `train.bin` and `test.bin`: images `[n, 3, 32, 32]`, `u8`, and
+/// labels `[n]`, `i64`.
 ///
 /// # Errors
-/// A file is not there, or is damaged.
+/// Fails if a file is missing or damaged.
 pub fn cifar100(
     folder: impl AsRef<Path>,
     split: Split,
@@ -60,10 +61,10 @@ pub fn cifar100(
     })
 }
 
-/// The samples of a file's bytes, as [`cifar100`].
+/// The samples in a file's bytes, as [`cifar100`].
 ///
 /// # Errors
-/// As there.
+/// The errors of that method.
 pub fn parse_cifar100(bytes: &[u8], labels: Labels) -> DataResult<TensorDataset> {
     let mut records = Records::default();
     let (label, classes) = match labels {
@@ -82,7 +83,8 @@ struct Records {
 }
 
 impl Records {
-    /// Adds those of a file, whose records begin with labels up to the end of the range, of which its start is taken.
+    /// Adds the samples of a file. Its records begin with labels up to the end of the range; the label at the
+    /// range's start is used.
     fn add(&mut self, bytes: &[u8], label: std::ops::Range<usize>, classes: u8) -> DataResult<()> {
         let record = label.end + SHAPE.iter().product::<usize>();
         if bytes.is_empty() || !bytes.len().is_multiple_of(record) {

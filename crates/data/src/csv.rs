@@ -7,12 +7,12 @@ use csv::{Reader, ReaderBuilder, StringRecord};
 use crate::error::{DataError, DataResult, reading};
 use crate::table::{Column, Table};
 
-/// How a file is written.
+/// Format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CsvOptions {
-    /// What is between fields.
+    /// The separator of fields.
     pub delimiter: u8,
-    /// Does the first line have the columns' names? Else they are called `0`, `1` and so on.
+    /// Does the first line hold the columns' names? Otherwise they are called `0`, `1` and so on.
     pub has_names: bool,
 }
 
@@ -25,7 +25,7 @@ impl Default for CsvOptions {
     }
 }
 
-/// What all fields of a column can be read as.
+/// The type that all fields of a column can be parsed as.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Integers,
@@ -45,19 +45,19 @@ impl Kind {
     }
 }
 
-/// A file's table: RFC 4180 with UTF-8 fields, which are trimmed. Columns are whole numbers where all fields are,
-/// numbers where all fields are or are missing, and else texts.
+/// Reads a file as a table: RFC 4180 with UTF-8 fields, which are trimmed. A column holds integers
+/// if all fields are integers, floats if all are numbers or missing, and otherwise text.
 ///
 /// # Errors
-/// The file cannot be read, has rows of several lengths, or is not UTF-8.
+/// Fails if the file cannot be read, has rows of several lengths, or is not UTF-8.
 pub fn read_csv(path: impl AsRef<Path>, options: CsvOptions) -> DataResult<Table> {
     reading(path.as_ref(), |source| parse_csv(source, options))
 }
 
-/// The table of a file's bytes, as [`read_csv`].
+/// The table in a file's bytes, as [`read_csv`].
 ///
 /// # Errors
-/// As there.
+/// The errors of that method.
 pub fn parse_csv(bytes: &[u8], options: CsvOptions) -> DataResult<Table> {
     let mut reader = reader(bytes, options);
     let names = (options.has_names.then(|| reader.headers()))

@@ -1,4 +1,4 @@
-//! Samples by their numbers.
+//! Data sets: samples by index.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,45 +8,51 @@ use rustorch_tensor::Tensor;
 
 use crate::error::{DataError, DataResult};
 
-/// Tensors of a sample, or of several, one behind the other in a new first dimension: images and labels, say.
+/// Tensors of a sample, or of several samples stacked in a new first dimension: images and labels,
+/// say.
 pub type Batch = Vec<Tensor>;
 
 /// Samples that can be asked for in any order: `torch.utils.data.Dataset`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no data set",
+    label = "expected a data set",
+    note = "`TensorDataset::new(vec![x, y])?` makes one of tensors with equally many rows; others have `impl Dataset`, with `len` and `get`"
+)]
 pub trait Dataset: Send + Sync {
-    /// How many samples there are.
+    /// Number of samples.
     fn len(&self) -> usize;
 
-    /// Are there none?
+    /// Is the data set empty?
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The tensors of a sample, whose number is below [`Self::len`].
+    /// The tensors of a sample, whose index is below [`Self::len`].
     ///
     /// # Errors
-    /// It cannot be read or made.
+    /// Fails if the sample cannot be read or made.
     fn get(&self, index: usize) -> DataResult<Batch>;
 
-    /// The tensors of several samples, stacked.
+    /// The tensors of several samples, stacked as [`default_collate`] does.
     ///
     /// # Errors
-    /// One cannot be read or made; their shapes differ.
+    /// Fails if a sample cannot be read or made, if the list is empty, or if shapes differ.
     fn get_batch(&self, indices: &[usize]) -> DataResult<Batch> {
         stacked(indices.iter().map(|&index| self.get(index)))
     }
 
-    /// [`Self::get`] in an epoch, which makes a difference where samples are changed at random.
+    /// [`Self::get`] in an epoch, for samples that change at random.
     ///
     /// # Errors
-    /// As [`Self::get`].
+    /// The same errors as [`Self::get`].
     fn get_in(&self, _epoch: u64, index: usize) -> DataResult<Batch> {
         self.get(index)
     }
 
-    /// [`Self::get_batch`] in an epoch, which makes a difference where samples are changed at random.
+    /// [`Self::get_batch`] in an epoch, for samples that change at random.
     ///
     /// # Errors
-    /// As [`Self::get_batch`].
+    /// The same errors as [`Self::get_batch`].
     fn get_batch_in(&self, _epoch: u64, indices: &[usize]) -> DataResult<Batch> {
         self.get_batch(indices)
     }
@@ -54,18 +60,54 @@ pub trait Dataset: Send + Sync {
 
 /// Samples in new first dimensions of their tensors.
 pub(crate) fn stacked(samples: impl Iterator<Item = DataResult<Batch>>) -> DataResult<Batch> {
-    let samples: Vec<Batch> = samples.collect::<Result<_, _>>()?;
-    let parts = samples.first().map_or(0, Vec::len);
-    let stack = |part| {
-        let tensors: Option<Vec<Tensor>> = samples
-            .iter()
-            .map(|sample| sample.get(part).cloned())
-            .collect();
-        let tensors = tensors
-            .ok_or_else(|| DataError::Other("samples with fewer tensors than others".to_owned()))?;
-        Ok(Tensor::stack(&tensors, 0)?)
+    default_collate(samples.collect::<Result<_, _>>()?)
+}
+
+/// A batch of samples, stacked tensor by tensor: `torch.utils.data.default_collate`.
+///
+/// # Errors
+/// Fails for no samples. Also fails for samples with different numbers of tensors or different
+/// shapes.
+pub fn default_collate(samples: Vec<Batch>) -> DataResult<Batch> {
+    let parts = match samples.first() {
+        Some(first) => first.len(),
+        None => return Err(empty()),
+    };
+    if let Some(other) = samples.iter().find(|sample| sample.len() != parts) {
+        return Err(DataError::Other(format!(
+            "expected samples of {parts} tensors, as the first of the batch, got one of {}",
+            other.len()
+        )));
+    }
+    let stack = |part: usize| {
+        let tensors: Vec<Tensor> = samples.iter().map(|sample| sample[part].clone()).collect();
+        let other = tensors.iter().find(|t| t.shape() != tensors[0].shape());
+        match other {
+            None => Ok(Tensor::stack(&tensors, 0)?),
+            Some(other) => Err(DataError::Other(format!(
+                "expected samples of one shape, got {:?} and {:?} as tensor {part}; \
+                 DataLoader::collate_fn takes a function that pads them",
+                tensors[0].shape(),
+                other.shape()
+            ))),
+        }
     };
     (0..parts).map(stack).collect()
+}
+
+/// The error of a batch that has no samples.
+pub(crate) fn empty() -> DataError {
+    DataError::Other("expected a batch of at least one sample, got none".to_owned())
+}
+
+/// Fails unless there is a sample of this number.
+pub(crate) fn check_index(index: usize, samples: usize) -> DataResult<()> {
+    match index < samples {
+        true => Ok(()),
+        false => Err(DataError::Other(format!(
+            "expected a sample's index below {samples}, got {index}"
+        ))),
+    }
 }
 
 impl<D: Dataset + ?Sized> Dataset for Arc<D> {
@@ -90,17 +132,17 @@ impl<D: Dataset + ?Sized> Dataset for Arc<D> {
     }
 }
 
-/// Samples that are rows of tensors: `torch.utils.data.TensorDataset`.
+/// A data set whose samples are rows of tensors: `torch.utils.data.TensorDataset`.
 pub struct TensorDataset {
     tensors: Batch,
     len: usize,
 }
 
 impl TensorDataset {
-    /// Of tensors with equally many rows.
+    /// A data set of tensors with equally many rows.
     ///
     /// # Errors
-    /// No tensors, one of rank 0, or with another number of rows.
+    /// Fails for no tensors, for one of rank 0, or for different numbers of rows.
     pub fn new(tensors: Batch) -> DataResult<Self> {
         let rows = |tensor: &Tensor| tensor.shape().first().copied();
         let len = tensors.first().and_then(rows);
@@ -123,12 +165,12 @@ impl TensorDataset {
 }
 
 impl TensorDataset {
-    /// Of tensors in a file, by their names: `.npz`, `.safetensors` and the other formats of
-    /// [`rustorch_files`]. The one of a file without names, such as `.npy`, has whatever name is asked for. They stay where
-    /// the file is mapped.
+    /// A data set of tensors from a file, by name: `.npz`, `.safetensors` and the other formats of
+    /// [`rustorch_files`]. The only tensor of a file without names, such as `.npy`, matches any
+    /// name. The tensors stay in the mapped file.
     ///
     /// # Errors
-    /// The file is damaged, or lacks one; as [`Self::new`].
+    /// Fails if the file is damaged or lacks one of the names. Also the errors of [`Self::new`].
     pub fn from_file(path: impl AsRef<Path>, names: &[&str]) -> DataResult<Self> {
         let path = path.as_ref();
         let tensors = rustorch_files::load(path)?;
@@ -157,14 +199,80 @@ impl Dataset for TensorDataset {
         let row = |tensor: &Tensor| Ok(tensor.select(0, index as isize)?);
         self.tensors.iter().map(row).collect()
     }
+
+    /// Row indices are data, so all batches of one size share a plan.
+    fn get_batch(&self, indices: &[usize]) -> DataResult<Batch> {
+        if indices.is_empty() {
+            return Err(empty());
+        }
+        indices
+            .iter()
+            .try_for_each(|&index| check_index(index, self.len))?;
+        let places: Vec<i64> = indices.iter().map(|&index| index as i64).collect();
+        let places = Tensor::from_vec(places, indices.len())?;
+        let rows = |tensor: &Tensor| Ok(tensor.index_select(0, &places)?);
+        self.tensors.iter().map(rows).collect()
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use rustorch_ir::DType;
+    use rustorch_runtime::{Routing, Runtime};
+    use rustorch_tensor::{host, with_runtime};
+
     use super::*;
 
     fn zeros(rows: usize) -> Tensor {
         Tensor::from_vec(vec![0.0f32; 2 * rows], [rows, 2]).unwrap()
+    }
+
+    #[test]
+    fn samples_that_make_no_batch_are_refused() {
+        let of = |lengths: &[usize]| -> Batch { lengths.iter().map(|&rows| zeros(rows)).collect() };
+        for (samples, said) in [
+            (vec![], "expected a batch of at least one sample, got none"),
+            (
+                vec![of(&[1, 2]), of(&[1])],
+                "expected samples of 2 tensors, as the first of the batch, got one of 1",
+            ),
+            (
+                vec![of(&[1]), of(&[1, 2])],
+                "expected samples of 1 tensors, as the first of the batch, got one of 2",
+            ),
+            (
+                vec![of(&[1, 2]), of(&[1, 3])],
+                "expected samples of one shape, got [2, 2] and [3, 2] as tensor 1; \
+                 DataLoader::collate_fn takes a function that pads them",
+            ),
+        ] {
+            assert_eq!(default_collate(samples).unwrap_err().to_string(), said);
+        }
+        let batch = default_collate(vec![of(&[1, 2]), of(&[1, 2])]).unwrap();
+        assert_eq!([batch[0].shape(), batch[1].shape()], [[2, 1, 2], [2, 2, 2]]);
+        let samples = TensorDataset::new(of(&[3])).unwrap();
+        assert!(samples.get_batch(&[]).is_err());
+    }
+
+    #[test]
+    fn batches_of_a_size_have_one_plan() {
+        let runtime = Runtime::new(host(1));
+        with_runtime(&runtime, Routing::AUTO, || {
+            let rows = Tensor::arange(0, 60, 1, DType::F32).unwrap();
+            let rows = rows.reshape([20, 3]).unwrap();
+            rows.eval().unwrap();
+            let samples = TensorDataset::new(vec![rows]).unwrap();
+            let before = runtime.plans().new;
+            for i in 0..20 {
+                let batch = samples.get_batch(&[i, 7, (i * i) % 20, i]).unwrap();
+                let row = |row: usize| [0, 1, 2].map(|i| (3 * row + i) as f32);
+                let expected = [i, 7, (i * i) % 20, i].map(row).concat();
+                assert_eq!(batch[0].to_vec::<f32>().unwrap(), expected);
+            }
+            assert_eq!(runtime.plans().new, before + 1);
+            let error = samples.get_batch(&[3, 20]).unwrap_err().to_string();
+            assert_eq!(error, "expected a sample's index below 20, got 20");
+        });
     }
 
     #[test]

@@ -4,28 +4,29 @@ use std::path::{Path, PathBuf};
 use rustorch_files::FileError;
 use rustorch_tensor::RusTorchError;
 
-/// Why there is no sample, or no loader. Its text is one line that says what is wrong, and what to do.
+/// The reason why a sample or loader could not be made. Its text is one line with the problem, and
+/// advice.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
-    /// Any of the failures below, in a file whose path is known.
+    /// Any of the errors below, with the file's path.
     #[error("{}: {error}", path.display())]
     InFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         error: Box<DataError>,
     },
-    /// Tensors cannot be made, or do not fit each other.
+    /// Tensors could not be made, or do not match.
     #[error(transparent)]
     Tensor(#[from] RusTorchError),
-    /// A file of tensors is damaged, or cannot be read.
+    /// A file of tensors is damaged or cannot be read.
     #[error(transparent)]
     Tensors(#[from] FileError),
     /// A file cannot be read.
     #[error("cannot be read: {0}")]
     Io(#[from] std::io::Error),
-    /// A file is not what it should be.
+    /// A file is damaged or of another format.
     #[error("{0}")]
     Damaged(String),
     /// Anything else.
@@ -53,10 +54,10 @@ impl DataError {
     }
 }
 
-/// What data gives, or why it does not.
+/// The result of data functions.
 pub type DataResult<T> = Result<T, DataError>;
 
-/// Reads a file, of whose errors it is the place.
+/// Reads a file, and adds its path to errors.
 pub(crate) fn reading<T>(
     path: &Path,
     read: impl FnOnce(&rustorch_files::Source) -> DataResult<T>,

@@ -14,21 +14,22 @@ use crate::error::{DataError, DataResult, reading};
 /// Memory that a picture may take, whatever its file says.
 const LARGEST: u64 = 1 << 30;
 
-/// What pictures are called.
+/// File name extensions of images.
 const ENDINGS: [&str; 3] = ["png", "jpg", "jpeg"];
 
-/// Pictures in a folder for each class, as `torchvision.datasets.ImageFolder` has them: images `[3, h, w]`, `u8`, of sizes of
-/// their own, and the class's number, `i64`. Classes, and the pictures of each, are in the order of their names.
+/// Pictures in one folder for each class, as in `torchvision.datasets.ImageFolder`. A sample is an
+/// image `[3, h, w]`, `u8`, of any size, and the class index, `i64`. Classes, and the pictures of
+/// each class, are sorted by name.
 pub struct ImageFolder {
     classes: Vec<String>,
     pictures: Vec<(PathBuf, i64)>,
 }
 
 impl ImageFolder {
-    /// The pictures of a folder's folders.
+    /// A data set of the pictures in a folder's subfolders.
     ///
     /// # Errors
-    /// A folder cannot be read; there is no picture.
+    /// Fails if a folder cannot be read, or if there is no picture.
     pub fn open(folder: impl AsRef<Path>) -> DataResult<Self> {
         let folder = folder.as_ref();
         let list = |folder: &Path| -> DataResult<Vec<PathBuf>> {
@@ -53,7 +54,7 @@ impl ImageFolder {
             classes.push(class.file_name().unwrap_or_default().display().to_string());
         }
         if pictures.is_empty() {
-            let problem = "there is no .png, .jpg or .jpeg file in a folder of this folder";
+            let problem = "no subfolder of this folder has a .png, .jpg or .jpeg file";
             return Err(DataError::in_file(
                 folder,
                 DataError::Other(problem.to_owned()),
@@ -62,7 +63,7 @@ impl ImageFolder {
         Ok(Self { classes, pictures })
     }
 
-    /// The classes' names, which are their folders'.
+    /// The names of the classes, which are their folders' names.
     pub fn classes(&self) -> &[String] {
         &self.classes
     }
@@ -79,18 +80,18 @@ impl Dataset for ImageFolder {
     }
 }
 
-/// A PNG or JPEG file as a tensor `[3, h, w]`, `u8`, of red, green and blue.
+/// A PNG or JPEG file as a tensor `[3, h, w]`, `u8`, in RGB.
 ///
 /// # Errors
-/// The file cannot be read, or is damaged; it would take more than 1 GiB.
+/// Fails if the file cannot be read or is damaged. Also fails if it would take more than 1 GiB.
 pub fn read_image(path: impl AsRef<Path>) -> DataResult<Tensor> {
     reading(path.as_ref(), |source| parse_image(source))
 }
 
-/// The picture of a file's bytes, as [`read_image`].
+/// The picture in a file's bytes, as [`read_image`].
 ///
 /// # Errors
-/// As there.
+/// The errors of that method.
 pub fn parse_image(bytes: &[u8]) -> DataResult<Tensor> {
     // Deflate and JPEG make of a byte at most so many: what claims more is refused before memory is taken.
     const RATIO: u64 = 1 << 14;
@@ -152,7 +153,7 @@ mod tests {
         let error = samples.get(1).unwrap_err().to_string();
         assert!(error.contains("1.PNG") && !error.contains('\n'), "{error}");
         let error = ImageFolder::open(path("a")).err().unwrap().to_string();
-        assert!(error.contains("there is no .png"), "{error}");
+        assert!(error.contains("no subfolder of this folder"), "{error}");
     }
 
     /// A picture of bytes of grey takes three of them in memory; a file may be said to be larger than it is.

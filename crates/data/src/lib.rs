@@ -1,5 +1,5 @@
-//! Data for training: samples by their numbers, read from files and changed at random, and batches of them in an
-//! order that can be gone on with.
+//! Data for training: samples by index, read from files and transformed at random, in batches whose order can
+//! be resumed.
 //!
 //! ```
 //! use rustorch_data::{DataLoader, LoaderOptions, TensorDataset};
@@ -10,7 +10,7 @@
 //! let options = LoaderOptions { batch_size: 2, shuffle: Some(7), ..LoaderOptions::default() };
 //! let mut loader = DataLoader::new(samples, options)?;
 //! for batch in &mut loader {
-//!     let batch = batch?; // of the last one there is one sample
+//!     let batch = batch?; // the last batch has one sample
 //!     assert_eq!(batch[0].shape()[1..], [1]);
 //! }
 //! // An epoch is over; the next one has another order.
@@ -20,9 +20,11 @@
 //! ```
 
 //!
-//! Samples come of tensors and files: [`TensorDataset`] (also of `.npy`, `.npz` and safetensors), [`TextDataset`],
-//! [`mnist()`], [`cifar10`], [`cifar100`], and with the features of their names `read_csv` (`csv`), pictures in folders
-//! (`image`: PNG and JPEG) and `read_parquet` (`parquet`). [`Transformed`] changes them by [`transforms`].
+//! Sources of samples are [`TensorDataset`] (also from `.npy`, `.npz` and safetensors),
+//! [`TextDataset`], [`mnist()`], [`cifar10`] and [`cifar100`]. Features of the same names add
+//! `read_csv` (`csv`), pictures in folders (`image`: PNG and JPEG) and `read_parquet` (`parquet`).
+//! [`Transformed`] changes them by [`transforms`]. [`Subset`] and [`random_split`] select parts of
+//! them, and a [`Sampler`] sets their order.
 
 mod cifar;
 #[cfg(feature = "csv")]
@@ -36,6 +38,8 @@ mod mnist;
 mod order;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod sampler;
+mod subset;
 mod table;
 mod text;
 pub mod transforms;
@@ -43,7 +47,7 @@ pub mod transforms;
 pub use cifar::{Labels, cifar10, cifar100, parse_cifar100};
 #[cfg(feature = "csv")]
 pub use csv::{CsvOptions, parse_csv, read_csv};
-pub use dataset::{Batch, Dataset, TensorDataset};
+pub use dataset::{Batch, Dataset, TensorDataset, default_collate};
 pub use error::{DataError, DataResult};
 #[cfg(feature = "image")]
 pub use folder::{ImageFolder, parse_image, read_image};
@@ -52,6 +56,11 @@ pub use mnist::{Split, mnist, parse_idx, read_idx};
 pub use order::{Random, permutation};
 #[cfg(feature = "parquet")]
 pub use parquet::{parse_parquet, read_parquet};
+pub use sampler::{
+    BatchSampler, RandomSampler, Sampler, SequentialSampler, SubsetRandomSampler,
+    WeightedRandomSampler,
+};
+pub use subset::{IntoLengths, Lengths, Subset, random_split};
 pub use table::{Column, Table};
 pub use text::TextDataset;
 pub use transforms::{Compose, Transform, Transformed};

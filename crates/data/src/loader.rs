@@ -1,4 +1,4 @@
-//! Batches, one after the other.
+//! Loading of batches in order.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,26 +9,31 @@ use std::thread;
 use rustorch_runtime::{DeviceType, Routing};
 use rustorch_tensor::{runtime, with_runtime};
 
-use crate::dataset::{Batch, Dataset};
+use crate::dataset::{Batch, Dataset, check_index, empty};
 use crate::error::{DataError, DataResult};
-use crate::order::permutation;
+use crate::sampler::{BatchSampler, RandomSampler, Sampler, SequentialSampler};
 
-/// How samples become batches: the options of `torch.utils.data.DataLoader`.
+/// Options of batches, as in `torch.utils.data.DataLoader`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoaderOptions {
-    /// Samples of a batch.
+    /// Batch size.
     pub batch_size: usize,
-    /// The seed of the order, which is another one in each epoch; in the order of their numbers without.
+    /// Seed of a random order, which differs in each epoch. Without a seed, samples come in the
+    /// order of their indices.
     pub shuffle: Option<u64>,
-    /// Whether the last samples of an epoch are left out, if they are too few for a batch.
+    /// Drops the last samples of an epoch, if they are too few for a batch.
     pub drop_last: bool,
-    /// Threads that make batches, of which no more are started than there are batches; 0: they are made when they are
-    /// asked for. What panics in one is an error of its batch.
+    /// Number of threads that make batches, at most the number of batches. With 0, batches are made when they are
+    /// requested. A panic in a thread is an error of its batch.
+    #[doc(alias = "num_workers")]
     pub workers: usize,
-    /// Batches that each of them makes ahead, beside the one that it is at.
+    /// Number of batches that each thread prepares, besides its current one.
+    #[doc(alias = "prefetch_factor")]
     pub prefetch: usize,
-    /// The device that batches are brought to. Workers do so while earlier batches are computed with; for CUDA by
-    /// way of page-locked memory. Without a device batches stay on the host until something reads them elsewhere.
+    /// The device that batches are copied to. Workers copy while earlier batches are in use; for
+    /// CUDA through page-locked memory. Without a device, batches stay on the host until another
+    /// device reads them.
+    #[doc(alias = "pin_memory")]
     pub device: Option<DeviceType>,
 }
 
@@ -45,51 +50,160 @@ impl Default for LoaderOptions {
     }
 }
 
-/// How far a loader is: enough to go on there.
+/// The order of batches.
+enum BatchOrder {
+    /// Samples in an order, split into batches of one size.
+    Samples(BatchSampler<Box<dyn Sampler>>),
+    Batches(Box<dyn Sampler<Vec<usize>>>),
+}
+
+impl BatchOrder {
+    fn len(&self) -> usize {
+        match self {
+            Self::Samples(sampler) => sampler.len(),
+            Self::Batches(sampler) => sampler.len(),
+        }
+    }
+
+    fn epoch(&self, epoch: u64) -> EpochBatches {
+        match self {
+            Self::Samples(sampler) => {
+                let (order, size) = sampler.samples(epoch);
+                EpochBatches::Even { order, size }
+            }
+            Self::Batches(sampler) => EpochBatches::Given(sampler.epoch(epoch)),
+        }
+    }
+}
+
+/// The batches of an epoch. Batches of one size are slices of one order: their own vectors would
+/// take as much memory again.
+enum EpochBatches {
+    Even { order: Vec<usize>, size: usize },
+    Given(Vec<Vec<usize>>),
+}
+
+impl EpochBatches {
+    fn len(&self) -> usize {
+        match self {
+            Self::Even { order, size } => order.len().div_ceil(*size),
+            Self::Given(batches) => batches.len(),
+        }
+    }
+
+    /// The samples of a batch.
+    fn samples(&self, batch: usize) -> &[usize] {
+        match self {
+            Self::Even { order, size } => {
+                let start = batch * size;
+                &order[start..order.len().min(start + size)]
+            }
+            Self::Given(batches) => &batches[batch],
+        }
+    }
+}
+
+/// A function that makes a batch of samples.
+type Collate = dyn Fn(Vec<Batch>) -> DataResult<Batch> + Send + Sync;
+
+/// Position of a loader: enough to continue there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoaderState {
-    /// Epochs that are over.
+    /// Number of finished epochs.
     pub epoch: u64,
-    /// Batches of the current epoch that were given.
+    /// Number of batches of the current epoch that were returned.
     pub batch: usize,
 }
 
-/// Gives the batches of a data set, epoch by epoch: as an iterator those of one epoch, and then, when it is asked
-/// again, those of the next.
+/// Returns the batches of a data set, epoch by epoch. Each iteration over it returns the batches of
+/// one epoch.
 ///
-/// Batches and their order follow from the options' seed and the state alone, whatever the number of workers.
+/// Batches and their order depend only on the options' seed and the state, not on the number of
+/// workers. A sampler replaces the seed.
 pub struct DataLoader<D> {
     dataset: Arc<D>,
     options: LoaderOptions,
+    sampler: BatchOrder,
+    collate: Option<Arc<Collate>>,
     state: LoaderState,
-    /// The order of the current epoch.
-    order: Option<Arc<[usize]>>,
-    /// What workers have made ahead; the batches are theirs in turn.
+    /// The batches of the current epoch.
+    epoch: Option<Arc<EpochBatches>>,
+    /// Batches that workers made ahead; the workers' batches come in turn.
     workers: Vec<Receiver<DataResult<Batch>>>,
     /// Batches that were taken from them.
     taken: usize,
 }
 
 impl<D: Dataset + 'static> DataLoader<D> {
-    /// From the first batch on.
+    /// A loader that begins at the first batch.
     ///
     /// # Errors
-    /// Batches of no samples, or more samples in a batch than there are, where smaller ones are left out.
+    /// Fails for a batch size of 0. Also fails if the last batch is dropped and no whole batch is
+    /// left.
     pub fn new(dataset: D, options: LoaderOptions) -> DataResult<Self> {
         let (batch, samples) = (options.batch_size, dataset.len());
-        if batch == 0 || samples == 0 || (options.drop_last && batch > samples) {
+        if samples == 0 || (options.drop_last && batch > samples) {
             return Err(DataError::Other(format!(
                 "batches of {batch} samples cannot be made of {samples}"
             )));
         }
+        let order: Box<dyn Sampler> = match options.shuffle {
+            Some(seed) => Box::new(RandomSampler::new(samples, seed)),
+            None => Box::new(SequentialSampler::new(samples)),
+        };
         Ok(Self {
             dataset: Arc::new(dataset),
+            sampler: BatchOrder::Samples(BatchSampler::new(order, batch, options.drop_last)?),
             options,
+            collate: None,
             state: LoaderState::default(),
-            order: None,
+            epoch: None,
             workers: Vec::new(),
             taken: 0,
         })
+    }
+
+    /// Sets the order of samples by a sampler: PyTorch's `sampler`.
+    ///
+    /// # Errors
+    /// Fails if `shuffle` is set too.
+    pub fn sampler(self, sampler: impl Sampler + 'static) -> DataResult<Self> {
+        let (size, drop_last) = (self.options.batch_size, self.options.drop_last);
+        let samples: Box<dyn Sampler> = Box::new(sampler);
+        let order = BatchSampler::new(samples, size, drop_last)?;
+        self.ordered(BatchOrder::Samples(order))
+    }
+
+    /// Sets the batches by a sampler: PyTorch's `batch_sampler`. `batch_size` and `drop_last` then
+    /// have no effect.
+    ///
+    /// # Errors
+    /// Fails if `shuffle` is set too.
+    pub fn batch_sampler(self, sampler: impl Sampler<Vec<usize>> + 'static) -> DataResult<Self> {
+        self.ordered(BatchOrder::Batches(Box::new(sampler)))
+    }
+
+    fn ordered(mut self, order: BatchOrder) -> DataResult<Self> {
+        if self.options.shuffle.is_some() {
+            return Err(DataError::Other(
+                "expected a sampler or `shuffle`, got both; leave `shuffle` out".to_owned(),
+            ));
+        }
+        self.sampler = order;
+        self.stop();
+        Ok(self)
+    }
+
+    /// Sets the function that makes a batch of samples, in place of
+    /// [`default_collate`](crate::default_collate). Workers call it, too.
+    #[must_use]
+    pub fn collate_fn(
+        mut self,
+        collate: impl Fn(Vec<Batch>) -> DataResult<Batch> + Send + Sync + 'static,
+    ) -> Self {
+        self.collate = Some(Arc::new(collate));
+        self.stop();
+        self
     }
 
     /// The data.
@@ -97,24 +211,21 @@ impl<D: Dataset + 'static> DataLoader<D> {
         &self.dataset
     }
 
-    /// Batches of an epoch.
+    /// The number of batches in an epoch.
+    #[doc(alias = "len")]
     pub fn batches(&self) -> usize {
-        let (samples, size) = (self.dataset.len(), self.options.batch_size);
-        match self.options.drop_last {
-            true => samples / size,
-            false => samples.div_ceil(size),
-        }
+        self.sampler.len()
     }
 
-    /// How far it is.
+    /// Position of the loader.
     pub fn state(&self) -> LoaderState {
         self.state
     }
 
-    /// Goes on there.
+    /// Continues at this position.
     ///
     /// # Errors
-    /// An epoch does not have so many batches.
+    /// Fails if the batch's number is beyond the epoch.
     pub fn set_state(&mut self, state: LoaderState) -> DataResult<()> {
         if state.batch > self.batches() {
             let (batch, batches) = (state.batch, self.batches());
@@ -127,49 +238,50 @@ impl<D: Dataset + 'static> DataLoader<D> {
         Ok(())
     }
 
-    /// The next batch, of the next epoch where one is over.
+    /// The next batch; after the last one of an epoch, the first of the next epoch.
     ///
     /// # Errors
-    /// A sample cannot be read or made.
+    /// Fails if a sample cannot be read or made, or if a sampler gives an epoch without batches.
     pub fn next_batch(&mut self) -> DataResult<Batch> {
-        loop {
-            if let Some(batch) = self.next() {
-                return batch;
-            }
-        }
+        let batch = match self.next() {
+            None => self.next(),
+            batch => batch,
+        };
+        batch.unwrap_or_else(|| {
+            Err(DataError::Other(
+                "expected a sampler with batches, got an epoch without".to_owned(),
+            ))
+        })
     }
 
     fn stop(&mut self) {
         // Their next batch has no receiver, at which they end.
         self.workers.clear();
-        self.order = None;
+        self.epoch = None;
     }
 
-    fn order(&mut self) -> Arc<[usize]> {
-        let (options, dataset, epoch) = (&self.options, &self.dataset, self.state.epoch);
-        let order = self.order.get_or_insert_with(|| match options.shuffle {
-            Some(seed) => permutation(dataset.len(), seed, epoch).into(),
-            None => (0..dataset.len()).collect(),
-        });
-        order.clone()
+    fn epoch(&mut self) -> Arc<EpochBatches> {
+        let (sampler, epoch) = (&self.sampler, self.state.epoch);
+        let batches = || Arc::new(sampler.epoch(epoch));
+        self.epoch.get_or_insert_with(batches).clone()
     }
 
-    /// Starts workers on what is left of the epoch.
-    fn start(&mut self, order: &Arc<[usize]>) -> DataResult<()> {
-        let (options, first, end) = (self.options, self.state.batch, self.batches());
+    /// Starts workers on the rest of the epoch.
+    fn start(&mut self, epoch: &Arc<EpochBatches>) -> DataResult<()> {
+        let (options, first, end) = (self.options, self.state.batch, epoch.len());
         let left = end - first;
         let workers = options.workers.min(left);
         self.taken = 0;
         for worker in 0..workers {
             let (give, take) = sync_channel(options.prefetch.clamp(1, left));
-            let (dataset, order) = (self.dataset.clone(), order.clone());
+            let (maker, batches) = (self.maker(), epoch.clone());
             // What computes and holds tensors here does so for the worker.
-            let (runtime, epoch) = (runtime(), self.state.epoch);
+            let runtime = runtime();
             let work = move || {
                 with_runtime(&runtime, Routing::AUTO, || {
                     for batch in (first + worker..end).step_by(workers) {
-                        let indices = indices(&order, batch, options.batch_size);
-                        let make = || made(&*dataset, options, epoch, indices);
+                        let indices = batches.samples(batch);
+                        let make = || maker.made(indices);
                         // Nothing that a panic leaves half done is seen: what it made is dropped.
                         let batch = catch_unwind(AssertUnwindSafe(make));
                         if give
@@ -194,9 +306,19 @@ impl<D: Dataset + 'static> DataLoader<D> {
         }
         Ok(())
     }
+
+    /// The maker of the current epoch's batches.
+    fn maker(&self) -> Maker<D> {
+        Maker {
+            dataset: self.dataset.clone(),
+            collate: self.collate.clone(),
+            device: self.options.device,
+            epoch: self.state.epoch,
+        }
+    }
 }
 
-/// What panicked in a worker.
+/// The message of a worker's panic.
 fn told(panic: &(dyn Any + Send), indices: &[usize]) -> DataError {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
@@ -209,34 +331,48 @@ fn told(panic: &(dyn Any + Send), indices: &[usize]) -> DataError {
     DataError::Other(format!("a worker panicked while it made {samples}: {text}"))
 }
 
-/// A batch, on its device.
-fn made(
-    dataset: &impl Dataset,
-    options: LoaderOptions,
+/// Makes the batches of an epoch.
+struct Maker<D> {
+    dataset: Arc<D>,
+    collate: Option<Arc<Collate>>,
+    device: Option<DeviceType>,
     epoch: u64,
-    indices: &[usize],
-) -> DataResult<Batch> {
-    let mut batch = dataset.get_batch_in(epoch, indices)?;
-    if let Some(device) = options.device {
-        for tensor in &mut batch {
-            tensor.eval()?;
-            *tensor = tensor.to_device(device)?;
-        }
-    }
-    Ok(batch)
 }
 
-/// The samples of a batch.
-fn indices(order: &[usize], batch: usize, size: usize) -> &[usize] {
-    let begin = batch * size;
-    &order[begin..order.len().min(begin + size)]
+impl<D: Dataset> Maker<D> {
+    /// A batch, on its device.
+    fn made(&self, indices: &[usize]) -> DataResult<Batch> {
+        let (dataset, epoch) = (&*self.dataset, self.epoch);
+        if indices.is_empty() {
+            return Err(empty());
+        }
+        let samples = dataset.len();
+        indices
+            .iter()
+            .try_for_each(|&index| check_index(index, samples))?;
+        let mut batch = match &self.collate {
+            Some(collate) => {
+                let samples = indices.iter().map(|&index| dataset.get_in(epoch, index));
+                collate(samples.collect::<DataResult<_>>()?)?
+            }
+            None => dataset.get_batch_in(epoch, indices)?,
+        };
+        if let Some(device) = self.device {
+            for tensor in &mut batch {
+                tensor.eval()?;
+                *tensor = tensor.to_device(device)?;
+            }
+        }
+        Ok(batch)
+    }
 }
 
 impl<D: Dataset + 'static> Iterator for DataLoader<D> {
     type Item = DataResult<Batch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.state.batch >= self.batches() {
+        let epoch = self.epoch();
+        if self.state.batch >= epoch.len() {
             self.stop();
             self.state = LoaderState {
                 epoch: self.state.epoch.wrapping_add(1),
@@ -244,18 +380,14 @@ impl<D: Dataset + 'static> Iterator for DataLoader<D> {
             };
             return None;
         }
-        let order = self.order();
         if self.workers.is_empty()
             && self.options.workers > 0
-            && let Err(error) = self.start(&order)
+            && let Err(error) = self.start(&epoch)
         {
             return Some(Err(error));
         }
         let batch = match self.workers.len() {
-            0 => {
-                let indices = indices(&order, self.state.batch, self.options.batch_size);
-                made(&*self.dataset, self.options, self.state.epoch, indices)
-            }
+            0 => self.maker().made(epoch.samples(self.state.batch)),
             workers => {
                 let received = self.workers[self.taken % workers].recv();
                 self.taken += 1;
@@ -335,6 +467,158 @@ mod tests {
     }
 
     #[test]
+    fn samplers_say_which_samples_come() {
+        let options = LoaderOptions {
+            batch_size: 2,
+            ..Default::default()
+        };
+        let of = |options| DataLoader::new(Numbers(6, None), options).unwrap();
+        let reversed = Order(vec![5, 4, 3, 2, 1]);
+        for workers in [0, 2] {
+            let options = LoaderOptions { workers, ..options };
+            let batches: Vec<_> = of(options)
+                .sampler(reversed.clone())
+                .unwrap()
+                .map(numbers)
+                .collect();
+            assert_eq!(batches, [vec![5, 4], vec![3, 2], vec![1]]);
+            let dropping = LoaderOptions {
+                drop_last: true,
+                ..options
+            };
+            let mut loader = of(dropping).sampler(reversed.clone()).unwrap();
+            assert_eq!(loader.batches(), 2);
+            assert_eq!(
+                loader.by_ref().map(numbers).collect::<Vec<_>>(),
+                [[5, 4], [3, 2]]
+            );
+            assert_eq!(loader.state(), LoaderState { epoch: 1, batch: 0 });
+            let mut pairs = of(options).batch_sampler(Pairs).unwrap();
+            assert_eq!(
+                pairs.by_ref().map(numbers).collect::<Vec<_>>(),
+                [vec![0], vec![1, 2]]
+            );
+            assert_eq!(
+                pairs.map(numbers).collect::<Vec<_>>(),
+                [vec![1], vec![2, 3]]
+            );
+        }
+        // A sampler is gone on with as an order of the loader's own.
+        let mut resumed = of(options).batch_sampler(Pairs).unwrap();
+        resumed
+            .set_state(LoaderState { epoch: 3, batch: 1 })
+            .unwrap();
+        assert_eq!(numbers(resumed.next_batch()), [4, 5]);
+        let shuffled = LoaderOptions {
+            shuffle: Some(1),
+            ..options
+        };
+        let error = of(shuffled).sampler(reversed).err().unwrap().to_string();
+        assert_eq!(
+            error,
+            "expected a sampler or `shuffle`, got both; leave `shuffle` out"
+        );
+    }
+
+    /// An order that is given.
+    #[derive(Clone)]
+    struct Order(Vec<usize>);
+
+    impl Sampler for Order {
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+
+        fn epoch(&self, _epoch: u64) -> Vec<usize> {
+            self.0.clone()
+        }
+    }
+
+    /// Batches of one sample and of two, which begin with the epoch's number.
+    struct Pairs;
+
+    impl Sampler<Vec<usize>> for Pairs {
+        fn len(&self) -> usize {
+            2
+        }
+
+        fn epoch(&self, epoch: u64) -> Vec<Vec<usize>> {
+            let first = epoch as usize;
+            vec![vec![first], vec![first + 1, first + 2]]
+        }
+    }
+
+    /// Batches that are given.
+    struct Batches(Vec<Vec<usize>>);
+
+    impl Sampler<Vec<usize>> for Batches {
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+
+        fn epoch(&self, _epoch: u64) -> Vec<Vec<usize>> {
+            self.0.clone()
+        }
+    }
+
+    #[test]
+    fn batches_that_are_none_are_errors_and_others_follow() {
+        for workers in [0, 2] {
+            let options = LoaderOptions {
+                workers,
+                ..Default::default()
+            };
+            let with = |batches| loader(4, options).batch_sampler(Batches(batches)).unwrap();
+            let batches: Vec<_> = with(vec![vec![1], vec![], vec![4], vec![2, 3]]).collect();
+            assert!(batches[0].is_ok() && batches[3].is_ok());
+            let said = |at: usize| batches[at].as_ref().unwrap_err().to_string();
+            assert_eq!(said(1), "expected a batch of at least one sample, got none");
+            assert_eq!(said(2), "expected a sample's index below 4, got 4");
+            let mut none = with(Vec::new());
+            assert!(none.next().is_none());
+            let error = none.next_batch().unwrap_err().to_string();
+            assert_eq!(
+                error,
+                "expected a sampler with batches, got an epoch without"
+            );
+        }
+        let none = LoaderOptions {
+            batch_size: 0,
+            ..Default::default()
+        };
+        let error = DataLoader::new(Numbers(3, None), none).err().unwrap();
+        assert_eq!(
+            error.to_string(),
+            "expected a batch size of at least 1, got 0"
+        );
+    }
+
+    #[test]
+    fn a_function_of_the_users_makes_batches() {
+        for workers in [0, 2] {
+            let options = LoaderOptions {
+                batch_size: 2,
+                workers,
+                ..Default::default()
+            };
+            let sum = |samples: Vec<Batch>| {
+                let mut sum = samples[0][0].copy()?;
+                for sample in &samples[1..] {
+                    sum = sum.add(&sample[0])?;
+                }
+                match numbers(Ok(vec![sum.copy()?]))[..] {
+                    [5] => Err(DataError::Other("no five".to_owned())),
+                    _ => Ok(vec![sum]),
+                }
+            };
+            let batches: Vec<_> = loader(5, options).collate_fn(sum).collect();
+            assert_eq!(batches[1].as_ref().unwrap_err().to_string(), "no five");
+            let sums = [0, 2].map(|at| batches[at].as_ref().unwrap()[0].to_vec::<i64>().unwrap());
+            assert_eq!(sums, [[1], [4]]);
+        }
+    }
+
+    #[test]
     fn workers_change_no_order_and_states_are_gone_on_with_exactly() {
         let plain = LoaderOptions {
             batch_size: 3,
@@ -384,7 +668,7 @@ mod tests {
         }
     }
 
-    /// Numbers, one of which panics, that count how many samples were made.
+    /// Numbers that count the samples made; one of them panics.
     struct Counted(AtomicUsize, Option<usize>);
 
     impl Dataset for Counted {

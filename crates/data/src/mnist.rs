@@ -1,7 +1,7 @@
 //! The format IDX, and MNIST's files in it.
 //!
-//! Source: <http://yann.lecun.com/exdb/mnist>. Two zeros, the elements' type, the rank, the sides, and the elements, all
-//! of the high byte first.
+//! Source: <http://yann.lecun.com/exdb/mnist>. A file has two zeros, the type of the elements, the
+//! rank, the sizes, and the elements. All numbers are big-endian.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -13,20 +13,20 @@ use rustorch_tensor::{Element, Tensor};
 use crate::dataset::TensorDataset;
 use crate::error::{DataError, DataResult, reading};
 
-/// Which samples of a data set.
+/// A part of a data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
-    /// Those that are learnt from.
+    /// Training samples.
     Train,
-    /// Those that are only predicted.
+    /// Test samples.
     Test,
 }
 
-/// MNIST, Fashion-MNIST or another set of files with their names: images `[n, 1, 28, 28]`, `u8`, and labels `[n]`, `i64`.
-/// Files may be compressed (`.gz`).
+/// MNIST, Fashion-MNIST or another set with the same file names: images `[n, 1, 28, 28]`, `u8`, and
+/// labels `[n]`, `i64`. Files may be compressed (`.gz`).
 ///
 /// # Errors
-/// A file is not there, is damaged, or has another shape.
+/// Fails if a file is missing, damaged, or of another shape.
 pub fn mnist(folder: impl AsRef<Path>, split: Split) -> DataResult<TensorDataset> {
     let part = match split {
         Split::Train => "train",
@@ -54,15 +54,15 @@ pub fn mnist(folder: impl AsRef<Path>, split: Split) -> DataResult<TensorDataset
 /// The tensor of a file in the format IDX, which may be compressed by gzip.
 ///
 /// # Errors
-/// The file cannot be read, or is damaged.
+/// Fails if the file cannot be read or is damaged.
 pub fn read_idx(path: impl AsRef<Path>) -> DataResult<Tensor> {
     reading(path.as_ref(), |source| parse_idx(source))
 }
 
-/// The tensor of a file's bytes, as [`read_idx`].
+/// The tensor in a file's bytes, as [`read_idx`].
 ///
 /// # Errors
-/// As there.
+/// The errors of that method.
 pub fn parse_idx(bytes: &[u8]) -> DataResult<Tensor> {
     match bytes.starts_with(&[0x1f, 0x8b]) {
         true => parse(MultiGzDecoder::new(bytes)),

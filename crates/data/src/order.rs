@@ -1,33 +1,42 @@
 //! The order of samples.
 
-/// The numbers below `len` in an order that follows from `seed` and `epoch` alone, each as likely as any other:
-/// Fisher and Yates' shuffle by SplitMix64 ([Steele et al.](https://doi.org/10.1145/2714064.2660195)).
+/// A permutation of the numbers below `len` that depends only on `seed` and `epoch`: Fisher and
+/// Yates' shuffle with SplitMix64 ([Steele et al.](https://doi.org/10.1145/2714064.2660195)).
 pub fn permutation(len: usize, seed: u64, epoch: u64) -> Vec<usize> {
-    let mut random = SplitMix::of(seed, epoch);
     let mut order: Vec<usize> = (0..len).collect();
-    for last in (1..len).rev() {
-        order.swap(last, random.below(last as u64 + 1) as usize);
-    }
+    shuffle(&mut order, &mut Random::of_epoch(seed, epoch));
     order
 }
 
-/// Numbers that follow from a seed, an epoch and a sample's number alone, whoever asks for them and when.
+/// Puts a list into an order that is as likely as any other.
+pub(crate) fn shuffle(list: &mut [usize], random: &mut Random) {
+    for last in (1..list.len()).rev() {
+        list.swap(last, random.below(last + 1));
+    }
+}
+
+/// Random numbers that depend only on a seed, an epoch and a sample's index, in any thread.
 #[derive(Clone, Debug)]
 pub struct Random(SplitMix);
 
 impl Random {
-    /// Those of a sample.
+    /// The numbers of an epoch.
+    pub(crate) fn of_epoch(seed: u64, epoch: u64) -> Self {
+        Self(SplitMix::of(seed, epoch))
+    }
+
+    /// The random numbers of a sample.
     pub fn of_sample(seed: u64, epoch: u64, index: usize) -> Self {
         let of_epoch = SplitMix::of(seed, epoch).next();
         Self(SplitMix::of(of_epoch, index as u64))
     }
 
-    /// A whole number below `bound`; 0 if that is 0.
+    /// An integer below `bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: usize) -> usize {
         self.0.below(bound as u64) as usize
     }
 
-    /// A number from 0 on and below 1.
+    /// A number from 0 to below 1.
     pub fn uniform(&mut self) -> f64 {
         const BITS: u32 = f64::MANTISSA_DIGITS;
         (self.0.next() >> (u64::BITS - BITS)) as f64 / (1u64 << BITS) as f64
@@ -38,7 +47,7 @@ impl Random {
 struct SplitMix(u64);
 
 impl SplitMix {
-    /// Of two numbers. Those that are near each other begin far apart.
+    /// Mixes two numbers. Neighbouring numbers give distant results.
     fn of(seed: u64, other: u64) -> Self {
         Self(Self(seed).next() ^ Self(!other).next())
     }

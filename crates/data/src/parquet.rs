@@ -10,20 +10,22 @@ use parquet::record::Field;
 use crate::error::{DataError, DataResult, reading};
 use crate::table::{Column, Table};
 
-/// A file's table. Whole numbers become `i64`, numbers and columns with gaps `f64`, texts texts, truth 0 or 1.
+/// Reads a file as a table. Integers become `i64`, other numbers and columns with gaps `f64`, text
+/// stays text, and booleans 0 or 1.
 ///
 /// # Errors
-/// The file cannot be read, or is damaged; a column is of another type, such as a list.
+/// Fails if the file cannot be read or is damaged. Also fails for a column of an unsupported type,
+/// such as a list.
 pub fn read_parquet(path: impl AsRef<Path>) -> DataResult<Table> {
     reading(path.as_ref(), |source| {
         parse_parquet(Bytes::from_owner(source.clone()))
     })
 }
 
-/// The table of a file's bytes, as [`read_parquet`].
+/// The table in a file's bytes, as [`read_parquet`].
 ///
 /// # Errors
-/// As there.
+/// The errors of that method.
 pub fn parse_parquet(bytes: Bytes) -> DataResult<Table> {
     let reader = SerializedFileReader::new(bytes).map_err(damaged)?;
     let schema = reader.metadata().file_metadata().schema_descr_ptr();
@@ -36,7 +38,8 @@ pub fn parse_parquet(bytes: Bytes) -> DataResult<Table> {
         for ((name, column), (_, field)) in columns.iter_mut().zip(record.get_column_iter()) {
             if !add(column, field, row) {
                 return Err(DataError::Damaged(format!(
-                    "column {name:?} has what is neither a number nor a text, or both, in row {row}; leave it out"
+                    "column {name:?} has unsupported or mixed values in row {row}; leave the \
+                     column out"
                 )));
             }
         }
@@ -44,7 +47,7 @@ pub fn parse_parquet(bytes: Bytes) -> DataResult<Table> {
     Table::new(columns)
 }
 
-/// Adds a value to a column of so many rows; `false` if it is no number and no text, or not of the column's kind.
+/// Adds a value to a column of `row` rows. `false` if it is no number and no text, or not of the column's kind.
 fn add(column: &mut Column, field: &Field, row: usize) -> bool {
     let integer = match field {
         Field::Bool(value) => Some(i64::from(*value)),

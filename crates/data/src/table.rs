@@ -12,9 +12,9 @@ use crate::error::{DataError, DataResult};
 pub enum Column {
     /// Whole numbers.
     Integers(Vec<i64>),
-    /// Numbers; NaN where there is none.
+    /// Numbers; NaN if missing.
     Numbers(Vec<f64>),
-    /// Texts; empty where there is none.
+    /// Text; empty if missing.
     Texts(Vec<String>),
 }
 
@@ -38,17 +38,17 @@ impl Column {
     }
 }
 
-/// Columns of one length, in the order of the file.
+/// Columns of one length, in the file's order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     columns: Vec<(String, Column)>,
 }
 
 impl Table {
-    /// Of columns with their names.
+    /// A table of columns with their names.
     ///
     /// # Errors
-    /// Columns of several lengths, or two of one name.
+    /// Fails for columns of different lengths, or for two of one name.
     pub fn new(columns: Vec<(String, Column)>) -> DataResult<Self> {
         let mut names = BTreeSet::new();
         for (name, column) in &columns {
@@ -77,7 +77,7 @@ impl Table {
     /// A column.
     ///
     /// # Errors
-    /// There is none of the name.
+    /// Fails if no column has the name.
     pub fn column(&self, name: &str) -> DataResult<&Column> {
         let found = self.columns.iter().find(|(other, _)| other == name);
         let (_, column) = found.ok_or_else(|| {
@@ -87,10 +87,10 @@ impl Table {
         Ok(column)
     }
 
-    /// Columns of numbers side by side: a tensor `[rows, columns]`, `f32`.
+    /// Columns of numbers as a tensor `[rows, columns]`, `f32`.
     ///
     /// # Errors
-    /// There is no column of a name, or it has texts.
+    /// Fails if no column has one of the names, or if a column holds text.
     pub fn tensor(&self, names: &[&str]) -> DataResult<Tensor> {
         let mut values = vec![0.0; self.rows() * names.len()];
         for (i, name) in names.iter().enumerate() {
@@ -116,11 +116,11 @@ impl Table {
         Ok(Tensor::from_vec(values, [self.rows(), names.len()])?)
     }
 
-    /// A column as numbers of classes, a tensor `[rows]`, `i64`, and the classes: the different values, sorted as
-    /// texts.
+    /// A column as class indices, a tensor `[rows]`, `i64`, and the classes, which are its
+    /// different values, sorted as text.
     ///
     /// # Errors
-    /// There is no column of the name.
+    /// Fails if no column has the name.
     pub fn classes(&self, name: &str) -> DataResult<(Tensor, Vec<String>)> {
         let texts = self.column(name)?.texts();
         let classes: BTreeSet<&String> = texts.iter().collect();

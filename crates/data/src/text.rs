@@ -8,26 +8,26 @@ use rustorch_tensor::Tensor;
 use crate::dataset::{Batch, Dataset};
 use crate::error::{DataError, DataResult, reading};
 
-/// Stretches of a UTF-8 text that do not overlap: tensors `[length]` of bytes, `i64`, and of those behind each, which a
-/// model of bytes is to predict. The file is mapped, so that it may be larger than memory.
+/// Windows of a UTF-8 text without overlap, for byte-level models: tensors `[length]` of bytes,
+/// `i64`, and of the byte after each. The file is mapped, so that it may be larger than memory.
 pub struct TextDataset {
     text: Source,
     length: usize,
 }
 
 impl TextDataset {
-    /// Of a file, in samples of so many bytes.
+    /// The samples of a file, each of `length` bytes.
     ///
     /// # Errors
-    /// The file cannot be read, is not UTF-8, or has not one such sample.
+    /// Fails if the file cannot be read, is not UTF-8, or has no such sample.
     pub fn open(path: impl AsRef<Path>, length: usize) -> DataResult<Self> {
         reading(path.as_ref(), |source| Self::new(source.clone(), length))
     }
 
-    /// Of bytes.
+    /// The samples of a byte string.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// The same errors as [`Self::open`].
     pub fn new(text: Source, length: usize) -> DataResult<Self> {
         if let Err(error) = std::str::from_utf8(&text) {
             let at = error.valid_up_to();
@@ -37,7 +37,7 @@ impl TextDataset {
         }
         if length == 0 || text.len() <= length {
             return Err(DataError::Damaged(format!(
-                "samples of {length} bytes, and what follows them, cannot be made of {}",
+                "samples of {length} bytes, and the bytes after them, cannot be made of {}",
                 text.len()
             )));
         }

@@ -1,8 +1,8 @@
-//! Tensors from and for other libraries in this process, by the C interface DLPack.
+//! Exchange of tensors with other libraries in this process, by the C interface DLPack.
 //!
-//! Source: `dlpack.h` of <https://github.com/dmlc/dlpack>, version 1.1. A library hands out a structure that says where
-//! elements are, with a function that gives them back; there is one with a version and flags, and an older one without.
-//! Elements are on the host.
+//! Source: `dlpack.h` of <https://github.com/dmlc/dlpack>, version 1.1. A library hands out a
+//! structure that describes elements, with a function that releases them. One form has a version
+//! and flags, an older one does not. Elements are on the host.
 
 mod exporting;
 mod importing;
@@ -18,24 +18,24 @@ pub use importing::{from_dlpack, from_dlpack_unversioned};
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DLPackVersion {
-    /// Structures of another one are not understood, but for their first three fields.
+    /// Only the first three fields of other versions are understood.
     pub major: u32,
-    /// Another one has other dtypes or flags.
+    /// They have other dtypes or flags.
     pub minor: u32,
 }
 
 impl DLPackVersion {
-    /// The one that is spoken here.
+    /// The version of this crate.
     pub const HERE: Self = Self { major: 1, minor: 1 };
 }
 
-/// Where memory is.
+/// The device of memory.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DLDevice {
-    /// What kind of device: [`Self::CPU`] and others.
+    /// The kind of device: [`Self::CPU`] and others.
     pub device_type: i32,
-    /// Which one of them.
+    /// The index of the device.
     pub device_id: i32,
 }
 
@@ -48,13 +48,13 @@ impl DLDevice {
     pub const ROCM_HOST: i32 = 11;
 }
 
-/// A type of elements.
+/// The type of elements.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DLDataType {
-    /// What kind of number.
+    /// The kind of number.
     pub code: u8,
-    /// Bits of one; of a complex number those of both parts.
+    /// Bits of a number; for complex numbers, of both parts.
     pub bits: u8,
     /// Numbers in an element: 1, but for vectors.
     pub lanes: u16,
@@ -82,7 +82,7 @@ const DTYPES: [(DType, u8, u8); 17] = [
 ];
 
 impl DLDataType {
-    /// What a dtype is called here; `None` for block formats.
+    /// DLPack's name of a dtype; `None` for block formats.
     pub fn of(dtype: DType) -> Option<Self> {
         let known = DTYPES.iter().find(|(known, ..)| *known == dtype);
         known.map(|&(_, code, bits)| Self {
@@ -92,7 +92,7 @@ impl DLDataType {
         })
     }
 
-    /// The dtype of this, if there is one.
+    /// The dtype of this type, if it exists here.
     pub fn dtype(self) -> Option<DType> {
         let is_it = |&&(dtype, ..): &&(DType, u8, u8)| Self::of(dtype) == Some(self);
         DTYPES.iter().find(is_it).map(|&(dtype, ..)| dtype)
@@ -103,9 +103,9 @@ impl DLDataType {
 #[repr(C)]
 #[derive(Debug)]
 pub struct DLTensor {
-    /// Where the memory begins.
+    /// The start of the memory.
     pub data: *mut c_void,
-    /// Whose memory it is.
+    /// The device of the memory.
     pub device: DLDevice,
     /// Number of dimensions.
     pub ndim: i32,
@@ -119,27 +119,27 @@ pub struct DLTensor {
     pub byte_offset: u64,
 }
 
-/// A [`DLTensor`] with what gives its memory back: the structure without a version.
+/// A [`DLTensor`] with its deleter: the structure without a version.
 #[repr(C)]
 #[derive(Debug)]
 pub struct DLManagedTensor {
     /// The elements.
     pub dl_tensor: DLTensor,
-    /// What the deleter needs.
+    /// State that the deleter needs.
     pub manager_ctx: *mut c_void,
-    /// Gives memory and structure back; called once by whoever has the structure.
+    /// Releases memory and structure; its owner calls it once.
     pub deleter: Option<unsafe extern "C" fn(*mut Self)>,
 }
 
-/// A [`DLTensor`] with what gives its memory back, a version and flags.
+/// A [`DLTensor`] with its deleter, a version and flags.
 #[repr(C)]
 #[derive(Debug)]
 pub struct DLManagedTensorVersioned {
-    /// What the structure is of.
+    /// The version of the structure.
     pub version: DLPackVersion,
-    /// What the deleter needs.
+    /// State that the deleter needs.
     pub manager_ctx: *mut c_void,
-    /// Gives memory and structure back; called once by whoever has the structure.
+    /// Releases memory and structure; its owner calls it once.
     pub deleter: Option<unsafe extern "C" fn(*mut Self)>,
     /// Bits: [`Self::READ_ONLY`] and [`Self::IS_COPIED`].
     pub flags: u64,

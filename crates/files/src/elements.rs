@@ -9,13 +9,13 @@ use rustorch_tensor::{RusTorchError, Tensor, runtime};
 use crate::error::{FileError, FileResult};
 use crate::source::Source;
 
-/// What devices that use the host's memory want it to begin at a multiple of; no scalar needs more.
+/// The alignment that devices want for host memory that they use in place; no scalar needs more.
 const ALIGNMENT: usize = 8;
 
 /// Bytes that are written at once.
 const CHUNK: usize = 256 * 1024;
 
-/// Which byte of a number comes first.
+/// The byte order of numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ByteOrder {
     /// The least significant one, as in memory: other machines are none of this project's.
@@ -27,7 +27,8 @@ pub(crate) enum ByteOrder {
 /// their size; else they are copied, as are booleans other than 0 and 1.
 ///
 /// # Errors
-/// The bytes are not those of this shape and dtype; there is no memory for a copy; more dimensions than are read.
+/// Fails if the bytes do not match this shape and dtype, or if memory is too small for a copy. Also
+/// fails for too many dimensions.
 pub(crate) fn tensor(
     name: &str,
     data: &Source,
@@ -105,7 +106,7 @@ pub(crate) fn check_rank(name: &str, shape: &[usize]) -> FileResult<()> {
     }
 }
 
-/// There is no memory for what belongs to the tensor `name`.
+/// Memory for data of the tensor `name` is short.
 pub(crate) fn no_memory(name: &str, bytes: usize) -> FileError {
     FileError::TooLarge {
         place: format!("tensor {}", rustorch_gguf::quoted(name)),
@@ -124,7 +125,7 @@ pub(crate) fn bytes_of(tensor: &Tensor) -> u64 {
 /// The elements of a tensor in row-major order, piece by piece.
 ///
 /// # Errors
-/// They cannot be computed; their only copy was lost with a device.
+/// Fails if the elements cannot be computed, or if their only copy was lost with a device.
 pub(crate) fn for_each_chunk(
     name: &str,
     tensor: &Tensor,
@@ -148,7 +149,7 @@ pub(crate) fn for_each_chunk(
 /// Writes a tensor's elements in row-major order.
 ///
 /// # Errors
-/// As [`for_each_chunk`]; the system refuses.
+/// The same errors as [`for_each_chunk`]. Also fails if the system reports an error.
 pub(crate) fn write(name: &str, tensor: &Tensor, out: &mut dyn Write) -> FileResult<()> {
     for_each_chunk(name, tensor, |chunk| {
         (out.write_all(chunk)).map_err(FileError::io("write the elements"))

@@ -1,4 +1,4 @@
-//! Every way in which reading or writing a file of tensors can fail.
+//! All errors of reading and writing files of tensors.
 
 use std::fmt;
 use std::io;
@@ -12,22 +12,22 @@ use thiserror::Error;
 /// The result of reading or writing a file of tensors.
 pub type FileResult<T> = Result<T, FileError>;
 
-/// A failure to read or write a file of tensors. Its text is one line that says what is wrong, where, and what to do.
+/// A failure to read or write a file of tensors. Its text is one line with the problem, the place, and advice.
 #[derive(Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// Any of the failures below, in a file whose path is known.
+    /// Any of the errors below, with the file's path.
     #[error("{}: {error}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         error: Box<FileError>,
     },
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("cannot {action}: {error}{}", io_advice(error))]
     Io {
-        /// What was attempted, such as "open the file".
+        /// The attempted action, such as "open the file".
         action: String,
         /// The system's answer.
         error: io::Error,
@@ -35,12 +35,12 @@ pub enum FileError {
     /// The path leads to something that is not an ordinary file.
     #[error("this is not an ordinary file; give the path of a file of tensors")]
     NotAFile,
-    /// Neither the first bytes nor the name of a file tell a format that is known.
+    /// Neither the first bytes nor the name of a file belong to a known format.
     #[error(
         "no known format of tensors: {found}; known are .safetensors, .npy, .npz, .pt, .pth and .gguf"
     )]
     UnknownFormat {
-        /// What the file, or its name, is like.
+        /// A description of the file's contents or name.
         found: String,
     },
     /// Something announced in the file needs more bytes than there are.
@@ -49,41 +49,41 @@ pub enum FileError {
          the file is cut short or damaged, fetch it again"
     )]
     Truncated {
-        /// Which part of the file.
+        /// The part of the file.
         place: String,
-        /// Where that part begins.
+        /// The offset of that part.
         offset: u64,
-        /// How many bytes it needs.
+        /// Bytes that it needs.
         needed: u64,
-        /// How many there are.
+        /// Bytes that there are.
         left: u64,
     },
     /// The file contradicts its format, or itself.
     #[error("{place}: {problem}; the file is damaged, or its writer at fault")]
     Damaged {
-        /// Which part of the file.
+        /// The part of the file.
         place: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// The file is in order, and has something that is not read.
+    /// The file is valid, but has an unsupported part.
     #[error("{place}: {found} is not supported; {advice}")]
     Unsupported {
-        /// Which part of the file.
+        /// The part of the file.
         place: String,
-        /// What is there.
+        /// The unsupported contents.
         found: String,
-        /// What to do.
+        /// Advice on how to proceed.
         advice: String,
     },
-    /// Memory for what has to be copied or decompressed is not there, or was not granted.
+    /// Memory for copying or decompressing is too small or exceeds the limit.
     #[error("{place}: {bytes} bytes of memory are needed, and {limit}")]
     TooLarge {
-        /// Which part of the file.
+        /// The part of the file.
         place: String,
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
-        /// What forbids it.
+        /// The limit that forbids it.
         limit: String,
     },
     /// The shape, strides or elements of a tensor are wrong, or it could not be computed.
@@ -91,7 +91,7 @@ pub enum FileError {
     Tensor {
         /// The tensor's name.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         error: Box<RusTorchError>,
     },
     /// A format cannot hold a tensor.
@@ -101,19 +101,58 @@ pub enum FileError {
         name: String,
         /// Why not.
         problem: String,
-        /// What to do.
+        /// Advice on how to proceed.
         advice: String,
     },
     /// A GGUF file is wrong.
     #[error(transparent)]
     Gguf(#[from] GgufError),
-    /// A tensor that was asked for is not there.
+    /// A requested tensor does not exist.
     #[error("there is no tensor {}; there are {present}", quoted(name))]
     Missing {
         /// Its name.
         name: String,
-        /// What there is.
+        /// The names that are present.
         present: String,
+    },
+    /// Two tensors get one name.
+    #[error(
+        "the tensors {} and {} both get the name {}; give each one of its own",
+        quoted(&names[0]), quoted(&names[1]), quoted(name)
+    )]
+    SameName {
+        /// The name.
+        name: String,
+        /// Their names before.
+        names: [String; 2],
+    },
+    /// A requested key does not exist.
+    #[error("there is no {key} in {place}, which has {present}")]
+    NoKey {
+        /// The key, quoted if it is a text.
+        key: String,
+        /// The kind of value that was asked.
+        place: &'static str,
+        /// The keys that there are.
+        present: String,
+    },
+    /// A value has another type than the requested one.
+    #[error("expected {expected}, got {found}")]
+    OtherKind {
+        /// The kind that was asked for.
+        expected: &'static str,
+        /// The kind that it is.
+        found: String,
+    },
+    /// A value that a format cannot hold.
+    #[error("{place}: {problem}; {advice}")]
+    UnwritableValue {
+        /// The keys that lead to it.
+        place: String,
+        /// Why not.
+        problem: String,
+        /// A cure.
+        advice: &'static str,
     },
 }
 
@@ -178,7 +217,7 @@ impl FileError {
     }
 }
 
-/// What may be made of a file's own words, as a line that is not too long.
+/// A file's own words, shortened to a line and without control characters.
 fn one_line(text: &str) -> String {
     const LONGEST: usize = 400;
     let mut line = String::new();

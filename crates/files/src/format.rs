@@ -38,15 +38,15 @@ const EXTENSIONS: [(&str, Format); 6] = [
 ];
 
 impl Format {
-    /// The format that a file's name ends in.
+    /// The format of a file name's extension.
     pub fn of_name(path: impl AsRef<Path>) -> Option<Self> {
         let extension = path.as_ref().extension()?.to_str()?.to_ascii_lowercase();
         let known = EXTENSIONS.iter().find(|(known, _)| *known == extension);
         known.map(|&(_, format)| format)
     }
 
-    /// The format of these bytes, by how they begin, and of a zip archive by what is in it. `None` if that does not
-    /// tell.
+    /// The format of these bytes, from their beginning; for a zip archive from its entries. `None`
+    /// if it is unknown.
     pub fn of_bytes(source: &Source) -> Option<Self> {
         if source.starts_with(npy::MAGIC) {
             return Some(Self::Npy);
@@ -68,11 +68,10 @@ impl Format {
     }
 }
 
-/// Reads a file of tensors, whose format is told by how it begins, or else by its name. A file of one tensor without a
-/// name has it by [`Tensors::ONLY`].
+/// Reads a file of tensors. The format comes from its beginning, or else from its name.
 ///
 /// # Errors
-/// The file cannot be read, is of no known format, or is damaged.
+/// Fails if the file cannot be read, is of an unknown format, or is damaged.
 #[track_calls(files)]
 pub fn load(path: impl AsRef<Path>) -> FileResult<Tensors> {
     let path = path.as_ref();
@@ -90,7 +89,7 @@ pub fn load(path: impl AsRef<Path>) -> FileResult<Tensors> {
 /// Reads bytes of a format.
 ///
 /// # Errors
-/// They are not as the format wants them.
+/// Fails if the bytes are not valid in the format.
 #[track_calls(files)]
 pub fn read(source: &Source, format: Format) -> FileResult<Tensors> {
     match format {
@@ -102,12 +101,12 @@ pub fn read(source: &Source, format: Format) -> FileResult<Tensors> {
     }
 }
 
-/// Writes tensors to a file, whose format is told by its name: `.safetensors`, `.npz`, `.pt` or `.pth`, `.gguf`, or, of
-/// one tensor alone, `.npy`. The file appears under its name when it is complete, in the place of one that was there.
+/// Writes tensors to a file. Its name decides the format: `.safetensors`, `.npz`, `.pt` or `.pth`, `.gguf`, or, for one
+/// tensor alone, `.npy`.
 ///
 /// # Errors
-/// The name ends in no known format; the format cannot hold a tensor; a tensor cannot be computed; what the system
-/// refuses.
+/// Fails for a name that ends in no known format, or if the format cannot hold a tensor. Also fails
+/// if a tensor cannot be computed, or if the system reports an error.
 #[track_calls(files)]
 pub fn save(path: impl AsRef<Path>, tensors: &Tensors) -> FileResult<()> {
     let path = path.as_ref();
@@ -124,7 +123,7 @@ pub fn save(path: impl AsRef<Path>, tensors: &Tensors) -> FileResult<()> {
     })
 }
 
-/// No format is like this.
+/// The error of an unknown format.
 fn unknown(bytes: &[u8]) -> FileError {
     let found = match bytes {
         [] => "the file is empty".to_owned(),

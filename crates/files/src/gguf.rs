@@ -25,11 +25,11 @@ const SCALARS: [(GgmlType, DType); 8] = [
     (GgmlType::I8, DType::I8),
 ];
 
-/// Reads a file, or the files of a split model by its first. Quantised tensors keep their block format; all are where
-/// the file is mapped. Of the metadata the texts are read.
+/// Reads a file, or the files of a split model by its first. Quantised tensors keep their block
+/// format; all stay in the mapped file. Only the texts in the metadata are read.
 ///
 /// # Errors
-/// The file cannot be read, is not as the format wants it, or has a tensor of a type that is not computed with.
+/// Fails if the file cannot be read, has a wrong format, or holds a tensor of an unsupported type.
 #[track_calls(gguf)]
 pub fn load(path: impl AsRef<Path>) -> FileResult<Tensors> {
     let path = path.as_ref();
@@ -40,16 +40,16 @@ pub fn load(path: impl AsRef<Path>) -> FileResult<Tensors> {
 /// [`load`] of bytes. They are copied.
 ///
 /// # Errors
-/// As [`load`].
+/// The same errors as [`load`].
 #[track_calls(gguf)]
 pub fn read(source: &Source) -> FileResult<Tensors> {
     of(&Gguf::from_bytes(source.to_vec())?)
 }
 
-/// The tensors of a model that is open, where it has them, and the texts of its metadata.
+/// The tensors of an open model, in place, and the texts of its metadata.
 ///
 /// # Errors
-/// A tensor of a type that is not computed with.
+/// Fails for a tensor of an unsupported type.
 #[track_calls(gguf)]
 pub fn of(model: &Gguf) -> FileResult<Tensors> {
     let mut tensors = Tensors::new();
@@ -74,10 +74,10 @@ pub fn of(model: &Gguf) -> FileResult<Tensors> {
     Ok(tensors)
 }
 
-/// [`load`], with tensors in a block format converted to `dtype` when they are first asked for.
+/// [`load`] that converts tensors in a block format to `dtype` when they are first used.
 ///
 /// # Errors
-/// As [`load`]; a dtype that blocks are not converted to.
+/// The same errors as [`load`]. Also fails for a dtype that blocks cannot be converted to.
 #[track_calls(gguf)]
 pub fn load_dequantised(path: impl AsRef<Path>, dtype: DType) -> FileResult<Tensors> {
     let mut tensors = load(path)?;
@@ -95,7 +95,7 @@ pub fn load_dequantised(path: impl AsRef<Path>, dtype: DType) -> FileResult<Tens
 /// Writes a file with the tensors' metadata, as [`write()`].
 ///
 /// # Errors
-/// As [`write()`].
+/// The same errors as [`write()`].
 #[track_calls(gguf)]
 pub fn save(path: impl AsRef<Path>, tensors: &Tensors) -> FileResult<()> {
     save_with(path, tensors, texts(tensors))
@@ -104,7 +104,7 @@ pub fn save(path: impl AsRef<Path>, tensors: &Tensors) -> FileResult<()> {
 /// Writes a file with metadata of any types instead of the tensors' own texts.
 ///
 /// # Errors
-/// As [`write()`].
+/// The same errors as [`write()`].
 #[track_calls(gguf)]
 pub fn save_with(path: impl AsRef<Path>, tensors: &Tensors, metadata: Metadata) -> FileResult<()> {
     let writer = writer(tensors, metadata)?;
@@ -116,8 +116,9 @@ pub fn save_with(path: impl AsRef<Path>, tensors: &Tensors, metadata: Metadata) 
 /// Writes tensors in their dtypes, blocks as they are, and their metadata.
 ///
 /// # Errors
-/// `bool`, unsigned integers, complex numbers and 8-bit floats, which the format does not have; more than four
-/// dimensions, or one of size 0; a tensor cannot be computed; what the system refuses.
+/// Fails for dtypes that the format lacks: `bool`, unsigned integers, complex numbers and 8-bit
+/// floats. Fails for more than four dimensions, or one of size 0. Fails if a tensor cannot be
+/// computed. Fails if the system reports an error.
 #[track_calls(gguf)]
 pub fn write(out: &mut impl Write, tensors: &Tensors) -> FileResult<()> {
     let writer = writer(tensors, texts(tensors))?;
@@ -134,7 +135,7 @@ fn texts(tensors: &Tensors) -> Metadata {
     metadata
 }
 
-/// A writer that knows what all tensors are.
+/// A writer that has the types of all tensors.
 fn writer(tensors: &Tensors, metadata: Metadata) -> FileResult<GgufWriter> {
     let mut writer = GgufWriter::new(metadata);
     for (name, tensor) in tensors.iter() {
@@ -156,7 +157,7 @@ fn writer(tensors: &Tensors, metadata: Metadata) -> FileResult<GgufWriter> {
     Ok(writer)
 }
 
-/// The tensors' elements, one after the other, and what went wrong with them.
+/// The tensors' elements, one after the other, and the errors in computing them.
 struct Fill<'a> {
     tensors: Box<dyn Iterator<Item = (&'a str, &'a Tensor)> + 'a>,
     error: Option<FileError>,
@@ -181,7 +182,7 @@ impl<'a> Fill<'a> {
         })
     }
 
-    /// What the writer returned, or the error that it was told of.
+    /// The writer's result, or the error that it got.
     fn result(self, written: Result<(), GgufError>) -> FileResult<()> {
         match self.error {
             Some(error) => Err(error),

@@ -1,17 +1,17 @@
-//! Pictures of the package `image` (feature `image`), which reads and writes their files if the program asks for its
-//! formats.
+//! Pictures of the crate `image` (feature `image`), which reads and writes their files if the
+//! program enables its formats.
 
 use image::{DynamicImage, GrayAlphaImage, GrayImage, RgbImage, RgbaImage};
 use rustorch_ir::OpError;
 use rustorch_macros::track_calls;
 use rustorch_tensor::{RusTorchResult, Tensor};
 
-/// A picture as a `u8` tensor `[C, H, W]` of 0 to 255: grey, grey and alpha, red, green and blue, or these and alpha.
-/// Pictures of other depths are converted to 8 bits. The memory keeps the picture's order, so that the tensor is a view
-/// of `[H, W, C]`.
+/// A picture as a `u8` tensor `[C, H, W]` of 0 to 255: grey or RGB, with or without alpha. Pictures
+/// of other depths are converted to 8 bits. The memory keeps the picture's order, so the tensor is
+/// a view of `[H, W, C]`.
 ///
 /// # Errors
-/// A shape that no memory could hold.
+/// Fails for a shape too large for memory.
 #[track_calls]
 pub fn from_image(image: DynamicImage) -> RusTorchResult<Tensor> {
     let (width, height) = (image.width() as usize, image.height() as usize);
@@ -25,11 +25,11 @@ pub fn from_image(image: DynamicImage) -> RusTorchResult<Tensor> {
     Tensor::from_vec(bytes, [height, width, channels])?.permute([2, 0, 1])
 }
 
-/// A `u8` tensor `[C, H, W]` as a picture: of one channel grey, of two grey and alpha, of three red, green and blue,
-/// of four these and alpha.
+/// A `u8` tensor `[C, H, W]` as a picture: one channel is grey, two are grey and alpha, three RGB,
+/// four RGBA.
 ///
 /// # Errors
-/// Another dtype, rank or number of channels; the tensor cannot be computed.
+/// Fails for an unsupported dtype, rank or number of channels, or if the tensor cannot be computed.
 #[track_calls]
 pub fn to_image(tensor: &Tensor) -> RusTorchResult<DynamicImage> {
     let made = match *tensor.shape() {

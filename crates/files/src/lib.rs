@@ -1,11 +1,11 @@
 //! Files of tensors.
 //!
-//! [`load`] and [`save`] read and write a file of any format, and there is a module for each of them. What is read
-//! stays where the file is mapped, if its numbers are aligned and in the machine's byte order: nothing is copied, and
-//! a device that uses the host's memory computes with it there.
+//! [`load`] and [`save`] read and write a file of any format. Each format has a module. Tensors stay in the mapped
+//! file, if their numbers are aligned and in the machine's byte order. Then nothing is copied, and a device that uses
+//! the host's memory computes with them there.
 //!
-//! A file is never trusted: whatever its bytes, reading it gives tensors, or one [`FileError`] that says what is
-//! wrong, where, and what to do. No code in it is run. Memory is taken only for what the file really holds.
+//! A file is never trusted: whatever its bytes, reading it gives tensors, or one [`FileError`] with the problem,
+//! the place, and advice. No code in it is run. Memory is taken only for data that the file really holds.
 //!
 //! ```
 //! use rustorch_files::{Tensors, load, save};
@@ -26,7 +26,7 @@
 //! # }
 //! ```
 
-// What `track_calls` writes looks for it here.
+// The code that `track_calls` writes looks for it here.
 use rustorch_tensor::call;
 
 pub mod dlpack;

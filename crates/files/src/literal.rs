@@ -16,7 +16,7 @@ pub(crate) enum Literal<'a> {
 /// The entries of a dictionary, which is all of `text`.
 ///
 /// # Errors
-/// What was expected, and where.
+/// The error names the expected text and its place.
 pub(crate) fn dictionary(text: &str) -> Result<Vec<(&str, Literal<'_>)>, String> {
     let mut rest = Rest { text, at: 0 };
     rest.expect('{')?;
@@ -37,7 +37,7 @@ pub(crate) fn dictionary(text: &str) -> Result<Vec<(&str, Literal<'_>)>, String>
     }
 }
 
-/// What is still to be read.
+/// The rest of the text.
 struct Rest<'a> {
     text: &'a str,
     at: usize,

@@ -1,15 +1,15 @@
-//! Arrays of the package `ndarray` (feature `ndarray`).
+//! Arrays of the crate `ndarray` (feature `ndarray`).
 
 use ndarray::{Array, ArrayD, Dimension, IxDyn};
 use rustorch_ir::OpError;
 use rustorch_macros::track_calls;
 use rustorch_tensor::{Element, RusTorchResult, Tensor};
 
-/// An array as a tensor of its shape. Its memory becomes the tensor's if it is in row-major order without gaps, else
-/// the elements are copied.
+/// An array as a tensor of its shape. The tensor takes over memory that is contiguous in row-major
+/// order; other elements are copied.
 ///
 /// # Errors
-/// A shape that no memory could hold.
+/// Fails for a shape too large for memory.
 #[track_calls]
 pub fn from_ndarray<T: Element, D: Dimension>(array: Array<T, D>) -> RusTorchResult<Tensor> {
     let shape = array.shape().to_vec();
@@ -29,10 +29,10 @@ pub fn from_ndarray<T: Element, D: Dimension>(array: Array<T, D>) -> RusTorchRes
     Tensor::from_vec(elements, shape)
 }
 
-/// A tensor's elements, computed if need be, as an array in row-major order.
+/// A tensor's elements, evaluated if necessary, as an array in row-major order.
 ///
 /// # Errors
-/// `T` is not the type of the tensor's dtype; the tensor cannot be computed.
+/// Fails if `T` is not the type of the tensor's dtype, or if the tensor cannot be computed.
 #[track_calls]
 pub fn to_ndarray<T: Element>(tensor: &Tensor) -> RusTorchResult<ArrayD<T>> {
     let elements = tensor.to_vec::<T>()?;

@@ -1,7 +1,7 @@
 //! NumPy's format of one array, `.npy`.
 //!
-//! Source: `numpy/lib/format.py`, format versions 1.0 to 3.0. The file is `\x93NUMPY`, the version, the size of the
-//! header, the header, a Python dictionary in ASCII or UTF-8, and the elements.
+//! Source: `numpy/lib/format.py`, format versions 1.0 to 3.0. The file has `\x93NUMPY`, the version, and the
+//! size of the header. Then come the header, a Python dictionary in ASCII or UTF-8, and the elements.
 
 use std::io::Write;
 use std::path::Path;
@@ -40,11 +40,11 @@ const DTYPES: [(&str, DType); 14] = [
     ("c16", DType::Complex128),
 ];
 
-/// Reads a file. The tensor is where the file is mapped, if it is in the machine's byte order; one in Fortran's order
-/// has the strides for that.
+/// Reads a file. The tensor stays in the mapped file if it is in the machine's byte order; Fortran
+/// order becomes strides.
 ///
 /// # Errors
-/// It cannot be read, is not as the format wants it, or holds other than numbers, such as texts or Python's objects.
+/// Fails if the file cannot be read, has a wrong format, or holds values that are not numbers.
 #[track_calls(npy)]
 pub fn load(path: impl AsRef<Path>) -> FileResult<Tensor> {
     reading(path.as_ref(), read)
@@ -53,7 +53,7 @@ pub fn load(path: impl AsRef<Path>) -> FileResult<Tensor> {
 /// [`load`] of bytes.
 ///
 /// # Errors
-/// As [`load`].
+/// The same errors as [`load`].
 #[track_calls(npy)]
 pub fn read(source: &Source) -> FileResult<Tensor> {
     read_named(Tensors::ONLY, source)
@@ -76,8 +76,8 @@ pub(crate) fn read_named(name: &str, source: &Source) -> FileResult<Tensor> {
     tensor.permute(back).map_err(FileError::tensor(name))
 }
 
-/// Fails if the array that `begin` is the begin of has not `size` bytes in all, or nothing that could be read. What
-/// has a longer header is not looked at.
+/// Fails if the array that starts with `begin` has not `size` bytes in all, or cannot be read. Longer headers
+/// are not checked.
 pub(crate) fn check_size(name: &str, begin: &Source, size: u64) -> FileResult<()> {
     let place = place(name);
     match Header::read(&place, begin) {
@@ -93,7 +93,7 @@ fn place(name: &str) -> String {
 /// Writes a file, as [`write()`].
 ///
 /// # Errors
-/// As [`write()`].
+/// The same errors as [`write()`].
 #[track_calls(npy)]
 pub fn save(path: impl AsRef<Path>, tensor: &Tensor) -> FileResult<()> {
     writing(path.as_ref(), |out| write(out, tensor))
@@ -102,8 +102,8 @@ pub fn save(path: impl AsRef<Path>, tensor: &Tensor) -> FileResult<()> {
 /// Writes a tensor in row-major order and little endian, byte for byte as NumPy does.
 ///
 /// # Errors
-/// `bf16`, 8-bit floats and block formats, which NumPy does not have; the tensor cannot be computed; what the system
-/// refuses.
+/// Fails for dtypes that NumPy lacks: `bf16`, 8-bit floats and block formats. Fails if the tensor
+/// cannot be computed. Fails if the system reports an error.
 #[track_calls(npy)]
 pub fn write(out: &mut impl Write, tensor: &Tensor) -> FileResult<()> {
     write_named(Tensors::ONLY, out, tensor)
@@ -116,7 +116,7 @@ pub(crate) fn write_named(name: &str, out: &mut dyn Write, tensor: &Tensor) -> F
     elements::write(name, tensor, out)
 }
 
-/// All bytes before the elements.
+/// The bytes before the elements.
 pub(crate) fn header(name: &str, tensor: &Tensor) -> FileResult<Vec<u8>> {
     let dtype = tensor.dtype();
     let known = DTYPES.iter().find(|&&(_, known)| known == dtype);
@@ -143,7 +143,7 @@ pub(crate) fn header(name: &str, tensor: &Tensor) -> FileResult<Vec<u8>> {
     Ok(framed(&text))
 }
 
-/// A header's text with what comes before it, and spaces behind it.
+/// A header's text with the bytes before it, and spaces behind it.
 fn framed(text: &str) -> Vec<u8> {
     let with = |version: u8, prefix: usize| {
         let before = MAGIC.len() + 2 + prefix;
@@ -163,13 +163,13 @@ fn framed(text: &str) -> Vec<u8> {
     }
 }
 
-/// What stands before the elements.
+/// The bytes before the elements.
 struct Header {
     dtype: DType,
     order: ByteOrder,
     is_fortran: bool,
     shape: Vec<usize>,
-    /// Where the elements begin.
+    /// The offset of the elements.
     end: usize,
 }
 
@@ -204,11 +204,11 @@ impl Header {
         Self::parse(place, text, (at + width + len) as usize)
     }
 
-    /// How many bytes the elements have, behind which a file of `size` bytes has to end.
+    /// Number of the elements' bytes, with which a file of `size` bytes has to end.
     fn elements(&self, place: &str, size: u64) -> FileResult<u64> {
         let bytes = self.dtype.bytes_of(&self.shape).ok_or_else(|| {
             let problem = format!(
-                "the shape {:?} of {} does not fit any memory",
+                "the shape {:?} of {} is too large for memory",
                 self.shape, self.dtype
             );
             FileError::damaged(place, problem)
@@ -268,7 +268,7 @@ fn element_type(place: &str, descr: Literal<'_>) -> FileResult<(DType, ByteOrder
     let text = match descr {
         Literal::Text(text) => text,
         Literal::List => {
-            let advice = "save its fields as arrays of their own";
+            let advice = "save its fields as separate arrays";
             return Err(FileError::unsupported(place, "an array of records", advice));
         }
         Literal::Bool(_) | Literal::Sizes(_) => {

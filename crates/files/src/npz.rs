@@ -17,11 +17,11 @@ pub use crate::zip::Compression;
 
 const EXTENSION: &str = ".npy";
 
-/// Reads a file. Arrays that are stored as they are, where their numbers are aligned, are where the file is mapped;
-/// others are copied or decompressed, all of them when the file is read.
+/// Reads a file. Uncompressed arrays with aligned numbers stay in the mapped file. Others are
+/// copied or decompressed when the file is read.
 ///
 /// # Errors
-/// It cannot be read, or is not as the formats want it; an array as [`npy::load`].
+/// Fails if the file cannot be read or has a wrong format. An array fails as in [`npy::load`].
 #[track_calls(npz)]
 pub fn load(path: impl AsRef<Path>) -> FileResult<Tensors> {
     reading(path.as_ref(), read)
@@ -30,17 +30,17 @@ pub fn load(path: impl AsRef<Path>) -> FileResult<Tensors> {
 /// [`load`] of bytes.
 ///
 /// # Errors
-/// As [`load`].
+/// The same errors as [`load`].
 #[track_calls(npz)]
 pub fn read(source: &Source) -> FileResult<Tensors> {
     read_within(source, u64::MAX)
 }
 
-/// [`read`] of a file from which no array may decompress to more than `limit` bytes. Without a limit it is 1032 times
-/// what the file has of it, which is what deflate can do.
+/// [`read`] with a limit: no array may decompress to more than `limit` bytes. The default limit is
+/// 1032 times the entry's bytes in the file, which is deflate's maximum.
 ///
 /// # Errors
-/// As [`load`]; an array that is larger.
+/// The same errors as [`load`]. Also fails for an array above the limit.
 #[track_calls(npz)]
 pub fn read_within(source: &Source, limit: u64) -> FileResult<Tensors> {
     let archive = Archive::read(source, limit)?;
@@ -70,17 +70,17 @@ pub fn read_within(source: &Source, limit: u64) -> FileResult<Tensors> {
 /// Writes a file, as [`write()`].
 ///
 /// # Errors
-/// As [`write()`].
+/// The same errors as [`write()`].
 #[track_calls(npz)]
 pub fn save(path: impl AsRef<Path>, tensors: &Tensors, compression: Compression) -> FileResult<()> {
     writing(path.as_ref(), |out| write(out, tensors, compression))
 }
 
-/// Writes tensors, without their metadata: `np.savez`, or `np.savez_compressed`. Those that are stored are aligned to
-/// 64 bytes.
+/// Writes tensors, without their metadata: `np.savez`, or `np.savez_compressed`. Uncompressed entries are
+/// aligned to 64 bytes.
 ///
 /// # Errors
-/// A tensor as [`npy::write`]; a name of more than 65531 bytes.
+/// A tensor fails as in [`npy::write`]. Also fails for a name of more than 65531 bytes.
 #[track_calls(npz)]
 pub fn write(
     out: &mut (impl Write + Seek),

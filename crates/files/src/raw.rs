@@ -1,4 +1,4 @@
-//! Elements without a header: what they are has to be said.
+//! Raw elements without a header: the caller describes them.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::error::{FileError, FileResult};
 use crate::source::{Source, reading, writing};
 use crate::tensors::Tensors;
 
-/// What elements are, and where in the bytes.
+/// Dtype, shape and offset of elements in bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
     /// Their type.
@@ -50,10 +50,11 @@ impl Layout {
     }
 }
 
-/// Maps a file that has elements at a place; behind them there may be others.
+/// Maps a file with elements at an offset; other data may follow.
 ///
 /// # Errors
-/// The file cannot be read, or does not hold what the layout says; strides of a block format, or not one for each size.
+/// Fails if the file cannot be read or lacks elements of the layout. Fails for strides of a block
+/// format, or if the numbers of sizes and strides differ.
 #[track_calls(raw)]
 pub fn load(path: impl AsRef<Path>, layout: &Layout) -> FileResult<Tensor> {
     reading(path.as_ref(), |source| read(source, layout))
@@ -62,12 +63,12 @@ pub fn load(path: impl AsRef<Path>, layout: &Layout) -> FileResult<Tensor> {
 /// [`load`] of bytes.
 ///
 /// # Errors
-/// As [`load`].
+/// The same errors as [`load`].
 #[track_calls(raw)]
 pub fn read(source: &Source, layout: &Layout) -> FileResult<Tensor> {
     const NAME: &str = Tensors::ONLY;
     let too_large = || {
-        let problem = format!("{layout:?} does not fit any memory");
+        let problem = format!("{layout:?} is too large for memory");
         FileError::damaged("the layout", problem)
     };
     let part = |bytes: usize| source.part("the elements", layout.offset, bytes as u64);
@@ -76,7 +77,7 @@ pub fn read(source: &Source, layout: &Layout) -> FileResult<Tensor> {
         return elements::tensor(NAME, &part(bytes)?, layout.dtype, &layout.shape);
     };
     if strides.len() != layout.shape.len() {
-        let problem = format!("{layout:?} has not one stride for each size");
+        let problem = format!("{layout:?} lacks one stride for each size");
         return Err(FileError::damaged("the layout", problem));
     }
     let reach = layout.reach(strides).ok_or_else(too_large)?;
@@ -89,16 +90,16 @@ pub fn read(source: &Source, layout: &Layout) -> FileResult<Tensor> {
 /// Writes a file of a tensor's elements in row-major order and little endian.
 ///
 /// # Errors
-/// The tensor cannot be computed; what the system refuses.
+/// Fails if the tensor cannot be computed, or if the system reports an error.
 #[track_calls(raw)]
 pub fn save(path: impl AsRef<Path>, tensor: &Tensor) -> FileResult<()> {
     writing(path.as_ref(), |out| write(out, tensor))
 }
 
-/// [`save`] to anything.
+/// [`save`] to any writer.
 ///
 /// # Errors
-/// As [`save`].
+/// The same errors as [`save`].
 #[track_calls(raw)]
 pub fn write(out: &mut impl Write, tensor: &Tensor) -> FileResult<()> {
     elements::write(Tensors::ONLY, tensor, out)

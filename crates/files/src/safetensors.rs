@@ -1,11 +1,10 @@
 //! The format safetensors: a header in JSON, then all elements.
 //!
-//! Source: <https://github.com/huggingface/safetensors>, "Format". The file is the size of the header (8 bytes, little
-//! endian), the header, and the elements of all tensors without gaps. The header maps names to dtype, shape, and
-//! where the elements begin and end, and `__metadata__` to texts.
+//! Source: <https://github.com/huggingface/safetensors>, "Format". The file has the size of the header (8 bytes,
+//! little endian), and the header. Then come the elements of all tensors, without gaps. The header maps names to
+//! dtype, shape, and where the elements begin and end, and `__metadata__` to texts.
 //!
-//! The package `safetensors` is what tests compare with. It takes the same name twice, and its errors name neither
-//! tensor nor place.
+//! Tests compare with the package `safetensors`.
 
 use std::fmt;
 use std::io::Write;
@@ -52,10 +51,10 @@ const DTYPES: [(&str, DType); 16] = [
     ("U64", DType::U64),
 ];
 
-/// Reads a file. Its tensors are where the file is mapped.
+/// Reads a file. Its tensors stay in the mapped file.
 ///
 /// # Errors
-/// It cannot be read, or is not as the format wants it.
+/// Fails if the file cannot be read or has a wrong format.
 #[track_calls(safetensors)]
 pub fn load(path: impl AsRef<Path>) -> FileResult<Tensors> {
     reading(path.as_ref(), read)
@@ -64,13 +63,67 @@ pub fn load(path: impl AsRef<Path>) -> FileResult<Tensors> {
 /// [`load`] of bytes.
 ///
 /// # Errors
-/// As [`load`].
+/// The same errors as [`load`].
 #[track_calls(safetensors)]
 pub fn read(source: &Source) -> FileResult<Tensors> {
+    let (header, data) = header_of(source)?;
+    let mut tensors = Tensors::new();
+    tensors.metadata = header.metadata;
+    for (name, entry) in header.tensors {
+        let part = entry.part(&name, &data)?;
+        let tensor = elements::tensor(&name, &part.data, part.dtype, &part.shape)?;
+        tensors.insert(name, tensor);
+    }
+    Ok(tensors)
+}
+
+/// A tensor's place in a file.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Its dtype.
+    pub dtype: DType,
+    /// Its shape.
+    pub shape: Vec<usize>,
+    /// The bytes of its elements.
+    pub data: Source,
+}
+
+/// The tensors of a file as bytes by name, without making tensors.
+///
+/// # Errors
+/// The same errors as [`load`].
+pub fn parts(path: impl AsRef<Path>) -> FileResult<IndexMap<String, Part>> {
+    reading(path.as_ref(), |source| {
+        let (header, data) = header_of(source)?;
+        let parts = header.tensors.into_iter().map(|(name, entry)| {
+            let part = entry.part(&name, &data)?;
+            part.check(&name)?;
+            Ok((name, part))
+        });
+        parts.collect()
+    })
+}
+
+impl Part {
+    /// Fails unless the bytes are those of the shape and dtype.
+    fn check(&self, name: &str) -> FileResult<()> {
+        let size = self.dtype.size().unwrap_or_default();
+        let bytes = (self.shape.iter()).try_fold(size, |bytes, &n| bytes.checked_mul(n));
+        if bytes == Some(self.data.len()) {
+            return Ok(());
+        }
+        let (shape, bytes) = (&self.shape, self.data.len());
+        let problem = format!("{bytes} bytes for the shape {shape:?} of {}", self.dtype);
+        Err(FileError::damaged(place(name), problem))
+    }
+}
+
+/// The header and the elements of all tensors.
+fn header_of(source: &Source) -> FileResult<(Header, Source)> {
     let prefix = source.part("the size of the header", 0, PREFIX)?;
     let len = prefix.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b));
     if len > LONGEST_HEADER {
-        let problem = format!("it is said to have {len} bytes, of at most {LONGEST_HEADER}");
+        let problem = format!("it declares {len} bytes, and at most {LONGEST_HEADER} are possible");
         return Err(FileError::damaged("the header", problem));
     }
     let text = source.part("the header", PREFIX, len)?;
@@ -79,19 +132,13 @@ pub fn read(source: &Source) -> FileResult<Tensors> {
     let begin = PREFIX + len;
     let data = source.part("the elements", begin, source.len() as u64 - begin)?;
     header.check_places(data.len() as u64)?;
-    let mut tensors = Tensors::new();
-    tensors.metadata = header.metadata;
-    for (name, entry) in header.tensors {
-        let tensor = entry.tensor(&name, &data)?;
-        tensors.insert(name, tensor);
-    }
-    Ok(tensors)
+    Ok((header, data))
 }
 
 /// Writes a file, as [`write()`].
 ///
 /// # Errors
-/// As [`write()`].
+/// The same errors as [`write()`].
 #[track_calls(safetensors)]
 pub fn save(path: impl AsRef<Path>, tensors: &Tensors) -> FileResult<()> {
     writing(path.as_ref(), |out| write(out, tensors))
@@ -101,8 +148,8 @@ pub fn save(path: impl AsRef<Path>, tensors: &Tensors) -> FileResult<()> {
 /// `safetensors` does.
 ///
 /// # Errors
-/// `complex128` and block formats, which the format does not have; a tensor that is named `__metadata__`, or cannot be
-/// computed; what the system refuses.
+/// Fails for `complex128` and block formats, which the format lacks. Fails if a tensor is named
+/// `__metadata__` or cannot be computed. Fails if the system reports an error.
 #[track_calls(safetensors)]
 pub fn write(out: &mut impl Write, tensors: &Tensors) -> FileResult<()> {
     let mut sorted = Vec::with_capacity(tensors.len());
@@ -183,13 +230,13 @@ fn texts(texts: &IndexMap<String, String>) -> Result<String, serde_json::Error> 
     Ok(format!("{{{}}}", entries?.join(",")))
 }
 
-/// What a file says of its tensors, in the header's order.
+/// The tensors that a file lists, in the header's order.
 struct Header {
     metadata: IndexMap<String, String>,
     tensors: IndexMap<String, Entry>,
 }
 
-/// What a header says of a tensor.
+/// A tensor's entry in the header.
 #[derive(serde::Deserialize, Serialize)]
 struct Entry {
     dtype: String,
@@ -208,7 +255,8 @@ impl Header {
         for ([from, to], name) in places {
             if from != end || to < from || to > bytes {
                 let problem = format!(
-                    "its elements are said to lie from byte {from} to {to} of {bytes}, and should begin at {end}"
+                    "its elements are declared from byte {from} to {to} of {bytes}, but should \
+                     begin at {end}"
                 );
                 return Err(FileError::damaged(place(name), problem));
             }
@@ -217,7 +265,7 @@ impl Header {
         match end == bytes {
             true => Ok(()),
             false => {
-                let problem = format!("of {bytes} bytes, only {end} are tensors'");
+                let problem = format!("only {end} of {bytes} bytes belong to tensors");
                 Err(FileError::damaged("the elements", problem))
             }
         }
@@ -225,8 +273,8 @@ impl Header {
 }
 
 impl Entry {
-    /// The tensor, whose place was checked.
-    fn tensor(&self, name: &str, data: &Source) -> FileResult<Tensor> {
+    /// The part of `data` whose place was checked.
+    fn part(self, name: &str, data: &Source) -> FileResult<Part> {
         let dtype = DTYPES.iter().find(|(known, _)| *known == self.dtype);
         let &(_, dtype) = dtype.ok_or_else(|| {
             let advice = "convert the tensor to a dtype such as F32 or BF16";
@@ -237,8 +285,11 @@ impl Entry {
             )
         })?;
         let [begin, end] = self.data_offsets;
-        let part = data.part(place(name), begin, end - begin)?;
-        elements::tensor(name, &part, dtype, &self.shape)
+        Ok(Part {
+            dtype,
+            shape: self.shape,
+            data: data.part(place(name), begin, end - begin)?,
+        })
     }
 }
 

@@ -13,9 +13,10 @@ use crate::error::{FileError, FileResult};
 
 /// All bytes of a file, or a part of them: mapped from disk or in memory.
 ///
-/// Dereferences to the bytes. Clones and parts are handles on the same bytes, and so are tensors that are read from
-/// it: they keep the file mapped. Nothing may shorten a mapped file meanwhile: reading the lost bytes would end the
-/// process (SIGBUS on Unix). The functions of this crate that write replace files, and never change one.
+/// Dereferences to the bytes. Clones and parts are handles on the same bytes. So are tensors that
+/// are read from it: they keep the file mapped. No program may shorten the file while it is mapped:
+/// reading the lost bytes would end the process (SIGBUS on Unix). This crate's writing functions
+/// replace files, and never change one in place.
 #[derive(Clone)]
 pub struct Source {
     owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
@@ -23,10 +24,10 @@ pub struct Source {
 }
 
 impl Source {
-    /// A file, mapped into memory: what is looked at is read from disk then.
+    /// A file, mapped into memory: parts are read from disk on first use.
     ///
     /// # Errors
-    /// No ordinary file is there, or it cannot be read.
+    /// Fails if there is no ordinary file, or if it cannot be read.
     pub fn open(path: impl AsRef<Path>) -> FileResult<Self> {
         let path = path.as_ref();
         Self::map(path).map_err(|error| error.in_file(path))
@@ -50,17 +51,18 @@ impl Source {
         Ok(Self::of(mapping))
     }
 
-    pub(crate) fn of(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
+    /// All bytes of `owner`, which stay in place.
+    pub fn of(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
         let range = 0..owner.as_ref().len();
         let owner = Arc::new(owner);
         Self { owner, range }
     }
 
-    /// `len` bytes from `start` on, which `place` is the name of.
+    /// `len` bytes from `start` on; errors call them `place`.
     ///
     /// # Errors
-    /// There are fewer.
-    pub(crate) fn part(&self, place: impl fmt::Display, start: u64, len: u64) -> FileResult<Self> {
+    /// Fails if the file is shorter.
+    pub fn part(&self, place: impl fmt::Display, start: u64, len: u64) -> FileResult<Self> {
         let size = self.len() as u64;
         match start.checked_add(len).is_some_and(|end| end <= size) {
             // Both are within the bytes, so that they fit.
@@ -133,8 +135,7 @@ pub(crate) fn reading<T>(
 }
 
 /// A file that appears under its name only when `write` has written all of it: until then it is a hidden file beside
-/// it, which a failure removes. An ordinary file that has the name already is replaced, and stays as it is for who has
-/// mapped it.
+/// it, which a failure removes. An ordinary file of the name is replaced. Existing maps keep the old one.
 pub(crate) fn writing(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<tempfile::NamedTempFile>) -> FileResult<()>,

@@ -16,7 +16,7 @@ const END: u32 = 0x0605_4b50;
 const END64: u32 = 0x0606_4b50;
 const LOCATOR64: u32 = 0x0706_4b50;
 
-/// Bytes of these records, without what varies in length.
+/// Bytes of these records, without the parts of varying length.
 const LOCAL_BYTES: u64 = 30;
 const CENTRAL_BYTES: u64 = 46;
 const END_BYTES: u64 = 22;
@@ -112,7 +112,7 @@ mod tests {
                 "4 entries were announced, 3 are there",
             ),
             (end + 19, &[1], "is not before it"),
-            (first, b"x", "where an entry should begin"),
+            (first, b"x", "no entry begins there"),
             (
                 first + 10,
                 &[12],
@@ -122,7 +122,7 @@ mod tests {
             (second + 27, &[1], "it declares 16782216 bytes"),
             (second + 24, &[0x87], "decompresses to more than 4999 bytes"),
             (second + 24, &[0x89], "decompresses to 5000 of 5001 bytes"),
-            (second + 16, b"abcd", "its checksum is another one"),
+            (second + 16, b"abcd", "its checksum differs"),
         ];
         for (at, bytes, expected) in damaged {
             let error = error(&file, at, bytes);

@@ -1,17 +1,18 @@
-//! Losses that are scaled so that gradients of `f16` do not vanish: `torch.amp.GradScaler`.
+//! Loss scaling, so that gradients of `f16` do not vanish: `torch.amp.GradScaler`.
 
 use rustorch_files::Tensors;
 use rustorch_ir::DType;
+use rustorch_macros::track_calls;
 use rustorch_tensor::{RusTorchResult, Tensor, eval_all, no_grad};
 
 use crate::error::{require, unexpected};
 use crate::optim::{Optimizer, Rule};
 
-/// Scales losses, so that gradients that are small are numbers of `f16`; leaves out updates whose gradients became too
-/// large for it, and then scales less. `bf16` needs none.
+/// Scales losses so that `f16` can hold small gradients. If gradients overflow, it skips the update
+/// and lowers the scale. `bf16` needs none.
 ///
-/// Its scale and counters are tensors, which follow from the gradients on the device. In a
-/// [`TrainStep`](crate::train::TrainStep) all of it is part of the program.
+/// Its scale and counters are tensors that are updated on the device. In a
+/// [`TrainStep`](crate::train::TrainStep) it is part of the recorded program.
 ///
 /// ```
 /// # extern crate rustorch_nn as rustorch;
@@ -47,11 +48,11 @@ pub struct GradScaler {
     growth_tracker: Tensor,
     /// Updates that were left out, `i64`.
     skipped: Tensor,
-    /// Are there gradients that are no numbers? Of those that are not scaled any more.
+    /// Are there gradients that are no numbers? The step of gradients that are unscaled already.
     found_inf: Option<Tensor>,
 }
 
-/// Names of what a scaler goes on from.
+/// Names of a scaler's saved state.
 const STATE: [&str; 3] = ["scale", "growth_tracker", "skipped"];
 
 fn in_memory(value: f64, dtype: DType) -> RusTorchResult<Tensor> {
@@ -60,12 +61,13 @@ fn in_memory(value: f64, dtype: DType) -> RusTorchResult<Tensor> {
     Ok(number)
 }
 
+#[track_calls(GradScaler)]
 impl GradScaler {
-    /// With PyTorch's numbers: a scale of 2¹⁶, twice as much after 2000 updates, half as much after one that was left
-    /// out.
+    /// A scaler with PyTorch's defaults. The scale begins at 2¹⁶, doubles after 2000 updates, and
+    /// halves after a skipped update.
     ///
     /// # Errors
-    /// The host is out of memory.
+    /// Fails if the host is out of memory.
     pub fn new() -> RusTorchResult<Self> {
         Ok(Self {
             growth_factor: 2.0,
@@ -78,10 +80,10 @@ impl GradScaler {
         })
     }
 
-    /// The same with another scale at first.
+    /// Sets the first scale.
     ///
     /// # Errors
-    /// A scale that is not above 0, or infinite.
+    /// Fails for a scale that is infinite or not above 0.
     pub fn init_scale(mut self, scale: f64) -> RusTorchResult<Self> {
         let fits = scale > 0.0 && scale.is_finite();
         require("GradScaler", fits, "a scale above 0", scale)?;
@@ -89,10 +91,12 @@ impl GradScaler {
         Ok(self)
     }
 
-    /// The same with a scale that grows by this after so many updates, and shrinks by that after one that was left out.
+    /// Sets the factors of the scale. The scale grows by `growth_factor` after `growth_interval`
+    /// updates, and shrinks by `backoff_factor` after a skipped one.
     ///
     /// # Errors
-    /// A growth of 1 or less; a backoff that is not between 0 and 1; no update.
+    /// Fails for a growth factor of 1 or less, or a backoff factor outside 0 to 1. Also fails for a
+    /// growth interval of 0.
     pub fn factors(
         mut self,
         growth_factor: f64,
@@ -114,18 +118,19 @@ impl GradScaler {
         Ok(self)
     }
 
-    /// A loss, scaled.
+    /// Multiplies a loss by the scale.
     ///
     /// # Errors
-    /// Those of a product.
+    /// The errors of a multiplication.
     pub fn scale(&self, loss: &Tensor) -> RusTorchResult<Tensor> {
         loss.mul(&self.scale.to_dtype(loss.dtype())?)
     }
 
-    /// Takes the scale out of the gradients of an optimiser's parameters, as before they are clipped. Once before a step.
+    /// Divides the gradients of an optimiser's parameters by the scale, for example before
+    /// clipping. Call it at most once before a step.
     ///
     /// # Errors
-    /// Gradients that were unscaled before.
+    /// Fails for gradients that were unscaled before.
     pub fn unscale_<R: Rule>(&mut self, optimizer: &Optimizer<R>) -> RusTorchResult<()> {
         const NAME: &str = "unscale_";
         let expected = "gradients that are scaled (update comes after step)";
@@ -148,10 +153,11 @@ impl GradScaler {
         Ok(())
     }
 
-    /// Has the optimiser make a step, unless gradients are no numbers, and tells whether it did.
+    /// Makes the optimiser step, unless gradients are not finite. Returns whether the step was
+    /// made.
     ///
     /// # Errors
-    /// As [`Optimizer::step`].
+    /// The same errors as [`Optimizer::step`].
     pub fn step<R: Rule>(&mut self, optimizer: &mut Optimizer<R>) -> RusTorchResult<bool> {
         if self.found_inf.is_none() {
             self.unscale_(optimizer)?;
@@ -164,10 +170,10 @@ impl GradScaler {
         Ok(is_made)
     }
 
-    /// Changes the scale by whether the last step was made.
+    /// Updates the scale after a step.
     ///
     /// # Errors
-    /// There was no step.
+    /// Fails if there was no step.
     pub fn update(&mut self) -> RusTorchResult<()> {
         let expected = "a step before it";
         require("update", self.found_inf.is_some(), expected, "none")?;
@@ -177,23 +183,23 @@ impl GradScaler {
         Ok(())
     }
 
-    /// The scale as it is now.
+    /// The current scale.
     ///
     /// # Errors
-    /// It was lost with its device.
+    /// Fails if the scale was lost with its device.
     pub fn get_scale(&self) -> RusTorchResult<f64> {
         self.scale.item()
     }
 
-    /// How many updates were left out.
+    /// Number of skipped updates.
     ///
     /// # Errors
-    /// As [`GradScaler::get_scale`].
+    /// The same errors as [`GradScaler::get_scale`].
     pub fn skipped(&self) -> RusTorchResult<u64> {
         Ok(self.skipped.to_scalar::<i64>()? as u64)
     }
 
-    /// The scale and what was counted, by name: what a scaler goes on from.
+    /// The scale and the counters as named tensors.
     pub fn state_dict(&self) -> Tensors {
         let mut state = Tensors::new();
         for (name, tensor) in STATE.into_iter().zip(self.tensors()) {
@@ -202,16 +208,16 @@ impl GradScaler {
         state
     }
 
-    /// Takes what [`GradScaler::state_dict`] gave.
+    /// Loads the result of [`GradScaler::state_dict`].
     ///
     /// # Errors
-    /// Other tensors; a scale that is not above 0.
+    /// Fails for other tensors, or for a scale that is not above 0.
     pub fn load_state_dict(&mut self, state: &Tensors) -> RusTorchResult<()> {
         *self = self.with_state(state)?;
         Ok(())
     }
 
-    /// The same with a state, in memory of its own.
+    /// The same with a state, in its own memory.
     pub(crate) fn with_state(&self, state: &Tensors) -> RusTorchResult<Self> {
         const NAME: &str = "load_state_dict";
         let names: Vec<&str> = state.names().collect();
@@ -239,7 +245,7 @@ impl GradScaler {
         })
     }
 
-    /// What steps write over.
+    /// The tensors that steps overwrite.
     pub(crate) fn tensors(&self) -> [&Tensor; 3] {
         [&self.scale, &self.growth_tracker, &self.skipped]
     }

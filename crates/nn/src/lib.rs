@@ -1,10 +1,10 @@
 //! Modules and optimisers with PyTorch's names, defaults and numbers.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! | --- | --- |
 //! | [`nn`] | layers, losses, initialisers: `torch.nn` |
 //! | [`optim`] | optimisers, schedules, averages of weights: `torch.optim` |
-//! | [`amp`] | losses that are scaled: `torch.amp.GradScaler` |
+//! | [`amp`] | loss scaling: `torch.amp.GradScaler` |
 //! | [`train`] | training steps that are recorded once and run often |
 //!
 //! ```
@@ -36,10 +36,10 @@
 //! # }
 //! ```
 
-// What `#[derive(Module)]` writes names this crate as users do.
+// `#[derive(Module)]` writes code that names this crate as users do.
 extern crate self as rustorch;
 
-// What `track_calls` writes looks for it here.
+// The code that `track_calls` writes looks for it here.
 use rustorch_tensor::call;
 
 pub mod amp;

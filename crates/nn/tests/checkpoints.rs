@@ -63,7 +63,7 @@ fn fit(
     let mut told = Told::default();
     train.fit(steps, (checkpoints, every), batch, |progress| {
         match progress {
-            Progress::Step { step, loss } => {
+            Progress::Step { step, loss, .. } => {
                 let loss = loss.item()?;
                 told.losses.truncate(step as usize);
                 told.losses.push(loss);
@@ -102,6 +102,34 @@ fn a_new_start_goes_on_where_it_was_saved() -> Outcome<()> {
         assert_eq!(losses, expected);
         assert_eq!(train.steps(), STEPS);
     }
+    Ok(())
+}
+
+/// A callback sees the module as the step left it, and the rates that the step was made by.
+#[test]
+fn module_and_rates_are_there_after_each_step() -> Outcome<()> {
+    let _alone = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir()?;
+    let checkpoints = Checkpoints::new(folder.path(), 1)?;
+    let mut train = new(4)?;
+    let weight = |net: &Sequential| net.parameters()[0].to_vec::<f32>();
+    let (mut last, mut seen, mut changed) = (weight(train.module())?, Vec::new(), Vec::new());
+    train.fit(6, (&checkpoints, 100), batch, |progress| {
+        if let Progress::Step { module, rates, .. } = progress {
+            seen.push(rates.to_vec());
+            let now = weight(module)?;
+            changed.push(now != last);
+            last = now;
+        }
+        Ok(())
+    })?;
+    // Two batches of an update, behind which the rate shrinks.
+    let expected = [0.01, 0.01, 0.009, 0.009, 0.0081, 0.0081];
+    let is_close = |(rates, expected): (&Vec<f64>, f64)| (rates[0] - expected).abs() < 1e-12;
+    assert!(seen.iter().zip(expected).all(is_close), "{seen:?}");
+    assert!(seen.iter().all(|rates| rates.len() == 1));
+    assert_eq!(changed, [false, true, false, true, false, true]);
+    assert_eq!(last, weight(train.module())?);
     Ok(())
 }
 

@@ -1,6 +1,6 @@
-//! Training on devices that fail: each kind of fault at each launch of three steps gives the losses of
-//! a device that does not, or is the loss of a parameter, told by an error, from which training goes on
-//! where it was saved.
+//! Training on devices that fail: each kind of fault at each launch of three steps. The losses are
+//! those of a device that does not fail. Or an error reports the loss of a parameter, and training goes
+//! on from a saved state.
 
 extern crate rustorch_nn as rustorch;
 
@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustorch::nn::{
-    Dropout, Forward, LayerNorm, Linear, MSELoss, Module, Sequential, Tanh, sequential,
+    Dropout, Embedding, Forward, LayerNorm, Linear, MSELoss, Module, Sequential, Tanh, sequential,
 };
 use rustorch::optim::{AdamW, AdamWOptions};
 use rustorch_cpu::Cpu;
@@ -29,7 +29,7 @@ const STEPS: u64 = 3;
 /// Held by who draws random numbers, whose generator is the process's.
 static GENERATOR: Mutex<()> = Mutex::new(());
 
-/// What training came to.
+/// Result of the training.
 struct Trained {
     losses: Vec<f64>,
     /// How often it went on from what was saved.
@@ -156,6 +156,63 @@ fn every_fault(inner: &Arc<dyn Backend>) {
     );
 }
 
+/// A step with an index outside of its table is refused before anything is written over. Training then goes on as if
+/// there had been no such step.
+fn a_mistake(inner: &Arc<dyn Backend>) {
+    let _alone = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
+    let routing = Routing {
+        device: inner.info().device,
+        ..Routing::AUTO
+    };
+    let runtime = Runtime::new([inner.clone(), Arc::new(Cpu::new(1)) as Arc<dyn Backend>]);
+    with_runtime(&runtime, routing, || {
+        let run = |batches: &[i64], profiled: bool| {
+            manual_seed(0);
+            runtime.set_profiling(profiled);
+            let net = sequential![Embedding::new(5, 3)?, Tanh, Linear::new(3, 1)?];
+            let mut adam = AdamW::new(net.named_parameters(), AdamWOptions::default().lr(0.01))?;
+            let y = Tensor::from_vec(vec![1.0f32, 0.0], [2, 1])?;
+            for &second in batches {
+                let x = Tensor::from_vec(vec![1i64, second], [2])?;
+                let before = saved(&net.state_dict())?;
+                let stepped = step(&net, &mut adam, [&x, &y]);
+                if second < 5 {
+                    stepped?;
+                    continue;
+                }
+                let error = stepped.expect_err("there is no such row");
+                let text = error.to_string();
+                assert!(!error.is_device_error(), "{text}");
+                // By the call of the forward pass, or of the backward pass, which has the same index.
+                assert!(text.contains("failing_over.rs"), "{text}");
+                assert!(text.contains("dimension 0 of f32[5, 3]"), "{text}");
+                for ((name, before), (_, now)) in before.iter().zip(net.state_dict().iter()) {
+                    assert_eq!(before.to_vec::<f32>()?, now.to_vec::<f32>()?, "{name}");
+                }
+            }
+            let values = net.parameters().into_iter().map(|p| p.to_vec::<f32>());
+            values.collect::<RusTorchResult<Vec<_>>>()
+        };
+        for profiled in [false, true] {
+            assert_eq!(
+                run(&[2, 7, 3, 7, 7, 4], profiled)?,
+                run(&[2, 3, 4], profiled)?
+            );
+        }
+        runtime.set_profiling(false);
+        Ok::<_, RusTorchError>(())
+    })
+    .unwrap();
+}
+
+fn a_mistake_leaves_parameters_as_they_were() {
+    a_mistake(&(Arc::new(Reference::new()) as Arc<dyn Backend>));
+}
+
+fn a_mistake_on_an_opencl_device_leaves_parameters_as_they_were(opencl: &Devices) {
+    opencl.iter().for_each(a_mistake);
+}
+
 fn every_fault_of_the_processor_at_every_launch() {
     // The reference backend stands for another device.
     let device: Arc<dyn Backend> = Arc::new(Reference::new());
@@ -171,11 +228,17 @@ fn main() -> ExitCode {
     let opencl = rustorch_opencl::devices();
     let opencl = opencl.map(|devices| devices.into_iter().map(backend).collect());
     Suite::new()
-        .always(always![every_fault_of_the_processor_at_every_launch])
+        .always(always![
+            every_fault_of_the_processor_at_every_launch,
+            a_mistake_leaves_parameters_as_they_were
+        ])
         .on(
             opencl,
             "RUSTORCH_TEST_OPENCL",
-            tests![every_fault_of_an_opencl_device_at_every_launch],
+            tests![
+                every_fault_of_an_opencl_device_at_every_launch,
+                a_mistake_on_an_opencl_device_leaves_parameters_as_they_were
+            ],
         )
         .run()
 }

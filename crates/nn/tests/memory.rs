@@ -32,7 +32,7 @@ fn generator() -> MutexGuard<'static, ()> {
     GENERATOR.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What some steps came to.
+/// Result of some steps.
 struct Trained {
     losses: Vec<f32>,
     weights: Vec<u32>,
@@ -45,7 +45,7 @@ impl Trained {
         (losses.collect(), &self.weights)
     }
 
-    /// What there is beside what steps work in.
+    /// Memory besides the working memory of steps.
     fn kept(&self) -> usize {
         self.memory.module + self.memory.states
     }
@@ -185,7 +185,7 @@ fn nothing_of_the_processor_waits_on_the_host() {
     assert_eq!(own.bits(), expected.bits());
 }
 
-/// What waits on the host takes none of the device's memory, and is the same when it comes back.
+/// Offloaded values take none of the device's memory, and are the same when they come back.
 fn values_wait_on_the_host(devices: &Vec<Device>) {
     let _alone = generator();
     for device in devices {
@@ -215,7 +215,7 @@ fn values_wait_on_the_host(devices: &Vec<Device>) {
     }
 }
 
-/// Where the host has too little memory values stay on the device.
+/// If the host has too little memory, values stay on the device.
 fn a_host_that_is_full_takes_nothing(devices: &Vec<Device>) {
     let _alone = generator();
     for device in devices {
@@ -241,7 +241,7 @@ fn a_host_that_is_full_takes_nothing(devices: &Vec<Device>) {
     }
 }
 
-/// A copy to the host or back that fails leaves values where they are, or goes down the chain with all else.
+/// After a failed copy, values stay where they are, or the work falls back to the next device.
 fn copies_that_fail_cost_no_loss(devices: &Vec<Device>) {
     let _alone = generator();
     for device in devices {

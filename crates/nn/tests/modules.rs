@@ -10,8 +10,11 @@ use rustorch::optim::swa_utils::{AveragedModel, Averaging};
 use rustorch::optim::{SGD, SGDOptions};
 use rustorch_files::Tensors;
 use rustorch_ir::DType;
+use rustorch_tensor::autograd::GradOptions;
 use rustorch_tensor::nn::TripletOptions;
-use rustorch_tensor::{RusTorchResult, Tensor, assert_close, manual_seed, no_grad, tensor};
+use rustorch_tensor::{
+    RusTorchResult, Tensor, assert_close, autograd, manual_seed, no_grad, tensor,
+};
 
 #[derive(Clone, Module)]
 struct Block {
@@ -320,6 +323,161 @@ fn packed_sequences_go_each_to_its_end() -> RusTorchResult<()> {
         problem.contains("expected states [4, 5, 4], got [4, 5, 2]"),
         "{problem}"
     );
+    Ok(())
+}
+
+/// The states of each text by steps of cells, as layers have them. Steps go from the first time on, or from the last.
+fn by_cells(
+    cell: &nn::LSTMCell,
+    text: &Tensor,
+    first: (&Tensor, &Tensor),
+    reverse: bool,
+) -> RusTorchResult<(Tensor, (Tensor, Tensor))> {
+    let length = text.size(0)?;
+    let mut states = (first.0.clone(), first.1.clone());
+    let mut all = Vec::new();
+    for step in 0..length {
+        let at = if reverse { length - 1 - step } else { step };
+        states = cell.forward(&text.select(0, at)?, Some((&states.0, &states.1)))?;
+        all.push(states.0.clone());
+    }
+    if reverse {
+        all.reverse();
+    }
+    Ok((Tensor::stack(&all, 0)?, states))
+}
+
+#[test]
+fn all_steps_of_lstm_are_those_of_cells_and_so_are_gradients() -> RusTorchResult<()> {
+    for (dtype, tolerance) in [(DType::F64, 1e-12), (DType::F32, 2e-5)] {
+        manual_seed(11);
+        let lengths = [2, 5, 1, 4];
+        let texts: Vec<Tensor> = sequences(&lengths)?
+            .iter()
+            .map(|text| text.to_dtype(dtype))
+            .collect::<RusTorchResult<_>>()?;
+        // More columns than a vector has.
+        let hidden = 37;
+        let options = nn::RNNOptions::default().bidirectional(true);
+        let mut lstm = nn::LSTM::new(3, hidden, options)?;
+        lstm.to_dtype(dtype)?;
+        let state = || Tensor::randn([2, 4, hidden], dtype);
+        let (h, c) = (
+            state()?.requires_grad_(true)?,
+            state()?.requires_grad_(true)?,
+        );
+        let packed = pack_sequence(&texts)?;
+        let (output, (last_h, last_c)) = lstm.forward_packed(&packed, Some((&h, &c)))?;
+        let (output, _) = pad_packed_sequence(&output, false, 0, None)?;
+        let wanted: Vec<Tensor> = lstm
+            .parameters()
+            .into_iter()
+            .chain([h.clone(), c.clone()])
+            .collect();
+        let wanted: Vec<&Tensor> = wanted.iter().collect();
+        // A number of each result that tells them apart.
+        let sum = |x: &Tensor, y: &Tensor, z: &Tensor| {
+            let of = |x: &Tensor| x.mul(&x.sin()?)?.sum_all();
+            of(x)?.add(&of(y)?)?.add(&of(z)?)
+        };
+        let gradients = |loss: &Tensor| autograd::grad(&[loss], &wanted);
+        let mut expected = Vec::new();
+        let (mut expected_h, mut expected_c) = (Vec::new(), Vec::new());
+        for reverse in [false, true] {
+            let named = |what: &str| {
+                let name = format!("{what}_l0{}", if reverse { "_reverse" } else { "" });
+                let found = lstm
+                    .named_parameters()
+                    .into_iter()
+                    .find(|(known, _)| *known == name);
+                found.expect("a parameter").1
+            };
+            let cell = nn::LSTMCell {
+                weight_ih: named("weight_ih"),
+                weight_hh: named("weight_hh"),
+                bias_ih: Some(named("bias_ih")),
+                bias_hh: Some(named("bias_hh")),
+            };
+            let at = usize::from(reverse);
+            let mut rows = Vec::new();
+            let (mut hs, mut cs) = (Vec::new(), Vec::new());
+            for (i, text) in texts.iter().enumerate() {
+                let (first_h, first_c) = (
+                    h.select(0, at)?.select(0, i)?,
+                    c.select(0, at)?.select(0, i)?,
+                );
+                let (row, (last_h, last_c)) = by_cells(&cell, text, (&first_h, &first_c), reverse)?;
+                rows.push(row);
+                hs.push(last_h);
+                cs.push(last_c);
+            }
+            expected.push(pad_sequence(&rows, false, 0)?);
+            expected_h.push(Tensor::stack(&hs, 0)?);
+            expected_c.push(Tensor::stack(&cs, 0)?);
+        }
+        let expected = Tensor::cat(&expected, -1)?;
+        let (expected_h, expected_c) = (
+            Tensor::stack(&expected_h, 0)?,
+            Tensor::stack(&expected_c, 0)?,
+        );
+        assert_close!(output, expected, tolerance, tolerance);
+        assert_close!(last_h, expected_h, tolerance, tolerance);
+        assert_close!(last_c, expected_c, tolerance, tolerance);
+        let found = gradients(&sum(&output, &last_h, &last_c)?)?;
+        let expected = gradients(&sum(&expected, &expected_h, &expected_c)?)?;
+        assert_eq!(found.len(), expected.len());
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_close!(found, expected, 10.0 * tolerance, 10.0 * tolerance);
+        }
+    }
+    Ok(())
+}
+
+/// A penalty on gradients goes through the whole layer as through its cells: PyTorch 2.15 on the CPU has these, too.
+#[test]
+fn second_derivatives_of_lstm_are_those_of_cells() -> RusTorchResult<()> {
+    manual_seed(3);
+    for sizes in [vec![4, 4, 4], vec![4, 2]] {
+        let lstm = nn::LSTM::new(3, 5, nn::RNNOptions::default())?;
+        let wanted = lstm.parameters();
+        let [ih, hh, bias_ih, bias_hh] = <[Tensor; 4]>::try_from(wanted.clone()).expect("four");
+        let cell = nn::LSTMCell {
+            weight_ih: ih,
+            weight_hh: hh,
+            bias_ih: Some(bias_ih),
+            bias_hh: Some(bias_hh),
+        };
+        let texts: Vec<Tensor> = (sizes.iter())
+            .map(|length| Tensor::randn([*length, 3], DType::F32)?.requires_grad_(true))
+            .collect::<RusTorchResult<_>>()?;
+        let wanted: Vec<&Tensor> = wanted.iter().chain(&texts).collect();
+        let penalty = |loss: &Tensor| -> RusTorchResult<Vec<Tensor>> {
+            let options = GradOptions::default().create_graph(true);
+            let mut sum = Tensor::scalar(0.0, DType::F32)?;
+            for slope in autograd::grad_with(&[loss], &wanted, &options)? {
+                let slope = slope.expect("a gradient");
+                sum = sum.add(&slope.mul(&slope.sin()?)?.sum_all()?)?;
+            }
+            autograd::grad(&[&sum], &wanted)
+        };
+        let loss = |all: &Tensor, h: &Tensor, c: &Tensor| {
+            let [a, b, c] = [all, h, c].map(|x| x.square()?.sum_all());
+            a?.add(&b?)?.add(&c?)
+        };
+        let (all, (h, c)) = lstm.forward_packed(&pack_sequence(&texts)?, None)?;
+        let (all, _) = pad_packed_sequence(&all, false, 0, None)?;
+        let found = penalty(&loss(&all, &h, &c)?)?;
+        let zeros = Tensor::zeros(5, DType::F32)?;
+        let mut parts = Vec::new();
+        for text in &texts {
+            let (all, (h, c)) = by_cells(&cell, text, (&zeros, &zeros), false)?;
+            parts.push(loss(&all, &h, &c)?);
+        }
+        let expected = penalty(&Tensor::stack(&parts, 0)?.sum_all()?)?;
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_close!(found, expected, 1e-4, 1e-4);
+        }
+    }
     Ok(())
 }
 

@@ -2,12 +2,14 @@
 //! `replay --optimizers` of `rustorch-conformance`.
 
 use rustorch_files::Tensors;
+use rustorch_files::pt::{self, Value};
 use rustorch_ir::DType;
 use rustorch_nn::nn::parameter;
 use rustorch_nn::optim::{
     ASGDOptions, AdadeltaOptions, Adafactor, AdafactorOptions, AdagradOptions, Adam, AdamOptions,
-    AdamWOptions, AdamaxOptions, LBFGS, LBFGSOptions, Muon, MuonOptions, NAdamOptions, Optimizer,
-    RAdamOptions, RMSpropOptions, RpropOptions, Rule, SGD, SGDOptions, SparseAdamOptions,
+    AdamW, AdamWOptions, AdamaxOptions, LBFGS, LBFGSOptions, Muon, MuonOptions, NAdamOptions,
+    Optimizer, RAdamOptions, RMSpropOptions, RpropOptions, Rule, SGD, SGDOptions,
+    SparseAdamOptions,
 };
 use rustorch_runtime::{Routing, Runtime};
 use rustorch_tensor::{
@@ -163,6 +165,165 @@ fn state_is_saved_and_loaded_by_name() -> Result<(), Box<dyn std::error::Error>>
     resumes(SparseAdamOptions::default())?;
     resumes(AdafactorOptions::default().eps1(0.001))?;
     resumes(MuonOptions::default())
+}
+
+/// Checkpoints of `scripts/optimizer-goldens.py`.
+fn of_pytorch() -> Result<Value, Box<dyn std::error::Error>> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/goldens");
+    Ok(pt::load_value(format!("{folder}/optimizers.pt"))?)
+}
+
+/// The parameters of a checkpoint, in two groups of an optimiser of default options.
+fn grouped<R: Rule>(
+    checkpoint: &Value,
+) -> Result<(Vec<Tensor>, Optimizer<R>), Box<dyn std::error::Error>> {
+    let [first, second] = [0, 1].map(|at| {
+        let tensor = checkpoint["model"][at].as_tensor()?.copy()?;
+        Ok::<_, Box<dyn std::error::Error>>(parameter(tensor)?)
+    });
+    let tensors = vec![first?, second?];
+    let named = |name: &str, at: usize| vec![(name.to_owned(), tensors[at].clone())];
+    let mut optimizer = Optimizer::new(named("weight", 0), R::default())?;
+    optimizer.add_param_group(named("other", 1), R::default())?;
+    Ok((tensors, optimizer))
+}
+
+/// Three steps behind those of PyTorch give what PyTorch's give.
+#[test]
+fn pytorch_s_states_are_loaded_and_training_goes_on() -> Result<(), Box<dyn std::error::Error>> {
+    fn check<R: Rule>(name: &str, bound: f64) -> Result<(), Box<dyn std::error::Error>> {
+        let checkpoint = &of_pytorch()?[name];
+        let (tensors, mut optimizer) = grouped::<R>(checkpoint)?;
+        optimizer.load_pytorch_state_dict(&checkpoint["optimizer"])?;
+        // A state that it saves itself goes on, too.
+        let state = optimizer.state_dict()?;
+        optimizer.load_state_dict(&state)?;
+        for _ in 0..3 {
+            optimizer.step_with(pull)?;
+        }
+        for (at, tensor) in tensors.iter().enumerate() {
+            let expected = checkpoint["after"][at as i64].as_tensor()?;
+            let distance = tensor.detach().sub(expected)?.abs()?.max_all()?.item()?;
+            assert!(distance < bound, "{name}: {distance}");
+        }
+        Ok(())
+    }
+    check::<SGDOptions>("SGD", 1e-12)?;
+    check::<SGDOptions>("SGD plain", 1e-12)?;
+    check::<ASGDOptions>("ASGD", 1e-12)?;
+    check::<RpropOptions>("Rprop", 1e-12)?;
+    check::<RMSpropOptions>("RMSprop", 1e-12)?;
+    check::<AdagradOptions>("Adagrad", 1e-12)?;
+    check::<AdadeltaOptions>("Adadelta", 1e-12)?;
+    check::<AdamOptions>("Adam", 1e-12)?;
+    // PyTorch's Adam goes on as its AdamW.
+    check::<AdamOptions>("AdamW", 1e-12)?;
+    check::<AdamWOptions>("AdamW", 1e-12)?;
+    check::<AdamaxOptions>("Adamax", 1e-12)?;
+    check::<NAdamOptions>("NAdam", 1e-12)?;
+    check::<RAdamOptions>("RAdam", 1e-12)?;
+    check::<AdafactorOptions>("Adafactor", 1e-12)?;
+    check::<SparseAdamOptions>("SparseAdam", 1e-12)?;
+    // Its matrices are of bf16, which PyTorch rounds elsewhere.
+    check::<MuonOptions>("Muon", 1e-5)
+}
+
+#[test]
+fn pytorch_s_lbfgs_goes_on_here() -> Result<(), Box<dyn std::error::Error>> {
+    let checkpoints = of_pytorch()?;
+    for name in ["LBFGS", "LBFGS searching"] {
+        let checkpoint = &checkpoints[name];
+        let tensor = |at: i64| {
+            let tensor = checkpoint["model"][at].as_tensor()?.copy()?;
+            Ok::<_, Box<dyn std::error::Error>>(parameter(tensor)?)
+        };
+        let tensors = vec![tensor(0)?, tensor(1)?];
+        let mut optimizer = LBFGS::new(tensors.clone(), LBFGSOptions::default())?;
+        optimizer.load_pytorch_state_dict(&checkpoint["optimizer"])?;
+        assert_eq!(optimizer.options.strong_wolfe, name != "LBFGS");
+        let evaluate = || {
+            let mut loss = Tensor::scalar(0.0, DType::F64)?;
+            for tensor in &tensors {
+                tensor.zero_grad();
+                let away = tensor.sub(1)?.pow(4)?.sum_all()?;
+                loss = loss.add(&away)?.add(&tensor.square()?.sum_all()?)?;
+            }
+            loss.backward()?;
+            Ok(loss)
+        };
+        for _ in 0..2 {
+            optimizer.step(evaluate)?;
+        }
+        for (at, tensor) in tensors.iter().enumerate() {
+            let expected = checkpoint["after"][at as i64].as_tensor()?;
+            let distance = tensor.detach().sub(expected)?.abs()?.max_all()?.item()?;
+            assert!(distance < 1e-9, "{name}: {distance}");
+        }
+        let of_adam = &checkpoints["Adam"]["optimizer"];
+        let error = optimizer.load_pytorch_state_dict(of_adam).unwrap_err();
+        let expected =
+            "the state of PyTorch's LBFGS with these parameters, got 2 param_groups, not 1";
+        assert!(error.to_string().contains(expected), "{error}");
+        let mut fewer = LBFGS::new(tensors[..1].to_vec(), LBFGSOptions::default())?;
+        let error = fewer.load_pytorch_state_dict(&checkpoint["optimizer"]);
+        let error = error.unwrap_err().to_string();
+        let expected =
+            "2 parameters in group 0, not 1; direction, which is no tensor of 6 elements";
+        assert!(error.contains(expected), "{error}");
+    }
+    // A state of no step.
+    let tensors = vec![parameter(tensor![1.0])?];
+    let group = [("params", Value::List(vec![Value::Int(0)]))];
+    let state = Value::dict([
+        ("state", Value::Dict(Vec::new())),
+        ("param_groups", Value::List(vec![Value::dict(group)])),
+    ]);
+    LBFGS::new(tensors, LBFGSOptions::default())?.load_pytorch_state_dict(&state)?;
+    Ok(())
+}
+
+#[test]
+fn pytorch_s_states_of_others_are_refused() -> Result<(), Box<dyn std::error::Error>> {
+    let checkpoints = of_pytorch()?;
+    let adam = &checkpoints["AdamW"];
+    let refused = |optimizer: &mut AdamW, state: &Value, expected: &str| {
+        let error = optimizer.load_pytorch_state_dict(state).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("optimizers.rs:"), "{error}");
+        assert!(error.contains(expected), "{error}");
+        assert_eq!(optimizer.param_groups()[0].options, AdamWOptions::default());
+    };
+    let (_, mut optimizer) = grouped::<AdamWOptions>(adam)?;
+    let sgd = &checkpoints["SGD"]["optimizer"];
+    refused(
+        &mut optimizer,
+        sgd,
+        "an unknown option param_groups.0.momentum",
+    );
+    let of_adam = &checkpoints["Adam"]["optimizer"];
+    let expected = "an unknown option param_groups.0.decoupled_weight_decay";
+    refused(&mut optimizer, of_adam, expected);
+    refused(
+        &mut optimizer,
+        &adam["model"],
+        "0 param_groups, not 2; no state",
+    );
+    refused(
+        &mut optimizer,
+        &Value::None,
+        "the state of PyTorch's AdamW with these parameters",
+    );
+    let mut one = AdamW::new(weights()?, AdamWOptions::default())?;
+    refused(
+        &mut one,
+        &adam["optimizer"],
+        "2 param_groups, not 1; 1 parameters in group 0, not 2",
+    );
+    let mut small = AdamW::new(vec![parameter(tensor![1.0, 2.0])?], AdamWOptions::default())?;
+    small.add_param_group(vec![parameter(tensor![1.0,])?], AdamWOptions::default())?;
+    let expected = "state.0.exp_avg [2, 3] for a parameter [2]";
+    refused(&mut small, &adam["optimizer"], expected);
+    Ok(())
 }
 
 #[test]

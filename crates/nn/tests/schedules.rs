@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 struct Golden {
     name: String,
     kwargs: Map<String, Value>,
-    /// Of both groups, at first and after each step.
+    /// Learning rates of both groups, at first and after each step.
     lrs: Vec<[f64; 2]>,
     momenta: Vec<[f64; 2]>,
     #[serde(default)]

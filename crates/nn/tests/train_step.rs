@@ -25,6 +25,7 @@ use rustorch_tensor::{
     Generator, RusTorchResult, Tensor, checkpoint, default_generator, eval_all, manual_seed,
     no_grad, tensor, with_runtime,
 };
+use rustorch_testing::warnings;
 
 /// Held by who draws random numbers, whose generator is the process's.
 fn generator() -> MutexGuard<'static, ()> {
@@ -32,12 +33,12 @@ fn generator() -> MutexGuard<'static, ()> {
     GENERATOR.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What some steps came to.
+/// Result of some steps.
 #[derive(PartialEq, Debug)]
 struct Trained {
     losses: Vec<u32>,
     state: Vec<(String, Vec<u32>)>,
-    /// Where the generator stands.
+    /// Number of draws of the generator.
     drawn: u64,
 }
 
@@ -427,7 +428,7 @@ fn a_step_that_does_not_fit_is_told_before_it_is_made() -> RusTorchResult<()> {
             .memory()
             .set_limit(device, taken + memory.peak() as u64 / 2);
         let error = train.step(&[&large]).unwrap_err().to_string();
-        let expected = "a step that fits into memory (batches of 1024 in place of 4096 do";
+        let expected = "a step that fits in memory (batches of 1024 in place of 4096 do";
         assert!(error.contains(expected), "{error}");
         assert!(!train.fits(&[&large])? && train.fits(&[&small])?);
         assert_eq!(train.module().parameters()[0].to_vec::<f32>()?, before);
@@ -483,7 +484,7 @@ fn a_step_that_does_not_fit_goes_down_the_chain() -> RusTorchResult<()> {
     assert!(told.iter().any(goes_on), "{told:?}");
     // Nowhere: also the last of the chain is counted.
     let refused = losses(&limited(2)).0.unwrap_err().to_string();
-    let expected = "a step that fits into memory (batches of 1";
+    let expected = "a step that fits in memory (batches of 1";
     assert!(refused.contains(expected), "{refused}");
     assert!(refused.contains("reference: a run works in "), "{refused}");
     Ok(())
@@ -606,7 +607,14 @@ fn what_is_wrong_is_told() -> RusTorchResult<()> {
             let y = net.forward(&batch[0])?.mean_all()?;
             y.item().and_then(|y| Tensor::scalar(y, DType::F32))
         },
-        "a placeholder has one only in the trace",
+        "a step is recorded here: read the loss that TrainStep::step gives",
+    )?;
+    wrong(
+        |net, batch| match net.forward(&batch[0])?.to_vec::<f32>()?[0] > 0.0 {
+            true => net.forward(&batch[0])?.mean_all(),
+            false => batch[0].mean_all(),
+        },
+        "choose by where_ in place of a branch",
     )?;
     let (net, sgd) = new()?;
     told(
@@ -616,6 +624,63 @@ fn what_is_wrong_is_told() -> RusTorchResult<()> {
     let (net, sgd) = new()?;
     let clipped = TrainStep::new(net, sgd, mse).clip_grad_norm(f64::NAN, 2.0);
     told(clipped.map(drop), "a largest norm of 0 or more");
+    Ok(())
+}
+
+/// A batch of no samples is a step, as in PyTorch, whose mean is NaN; one of no tensors is none.
+#[test]
+fn empty_batches_do_not_panic() -> RusTorchResult<()> {
+    let _alone = generator();
+    let net = sequential![
+        Linear::new(3, 4)?,
+        GELU::default(),
+        LayerNorm::new(4)?,
+        Linear::new(4, 2)?
+    ];
+    let sgd = SGD::new(net.named_parameters(), SGDOptions::default())?;
+    let mut train = TrainStep::new(net, sgd, |net: &Sequential, batch| {
+        CrossEntropyLoss::default().forward(&net.forward(&batch[0])?, &batch[1])
+    });
+    let none = train.step(&[]).unwrap_err().to_string();
+    assert!(
+        none.contains("expected a batch of tensors, got one of none"),
+        "{none}"
+    );
+    let x = Tensor::zeros([0, 3], DType::F32)?;
+    let y = Tensor::zeros([0usize], DType::I64)?;
+    assert!(train.step(&[&x, &y])?.item()?.is_nan());
+    let rows = Tensor::randn([4, 3], DType::F32)?;
+    let wrong = train.step(&[&rows, &y]).unwrap_err().to_string();
+    assert!(wrong.contains("cross_entropy"), "{wrong}");
+    Ok(())
+}
+
+#[test]
+fn a_number_that_is_read_while_a_step_is_recorded_is_warned_of() -> RusTorchResult<()> {
+    let _alone = generator();
+    let x = Tensor::randn([4, 3], DType::F32)?;
+    let step = |reads: bool| {
+        let net = sequential![Linear::new(3, 4)?, BatchNorm1d::new(4)?, Dropout::new(0.5)?];
+        let adam = AdamW::new(net.named_parameters(), AdamWOptions::default())?;
+        let loss = move |net: &Sequential, batch: &[Tensor]| {
+            let scale = match reads {
+                true => net.parameters()[1].select(0, 0)?.item()?,
+                false => 0.5,
+            };
+            net.forward(&batch[0])?.mul(scale)?.square()?.mean_all()
+        };
+        let mut train = TrainStep::new(net, adam, loss).clip_grad_norm(1.0, 2.0)?;
+        train.step(&[&x])?;
+        train.step(&[&x])
+    };
+    let (loss, warned) = warnings(|| step(false));
+    assert!(loss.is_ok() && warned.is_empty(), "{warned:?}");
+    // Once, when the step is recorded: the second one runs what was.
+    let (loss, warned) = warnings(|| step(true));
+    assert!(loss.is_ok() && warned.len() == 1, "{warned:?}");
+    let place = format!("item at {}:", file!());
+    let says = warned[0].contains("every run of the step uses these values");
+    assert!(warned[0].starts_with(&place) && says, "{}", warned[0]);
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Checkpoints: files that a run goes on from.
+//! Checkpoints, from which a run resumes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,13 @@ use rustorch_files::{Tensors, safetensors};
 
 use crate::TrainError;
 
-/// How many are kept: one more than is needed, for the case that the newest is damaged.
+/// Number of kept checkpoints: one more than is needed, in case the newest is damaged.
 const KEPT: usize = 2;
 
 const PREFIX: &str = "step-";
 const SUFFIX: &str = ".safetensors";
 
-/// How the names of files begin that are not whole: those of `rustorch-files`, `rustorch-gguf` and `tempfile`.
+/// Beginnings of unfinished files' names: those of `rustorch-files`, `rustorch-gguf` and `tempfile`.
 const UNFINISHED: [&str; 3] = [".tensors-", ".gguf-", ".tmp"];
 
 /// The checkpoints in a folder.
@@ -22,10 +22,10 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Those in `folder`, which is made where it is missing.
+    /// The checkpoints in `folder`, which is created if it is missing.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// Fails if the folder cannot be made.
     pub fn new(folder: &Path) -> Result<Self, TrainError> {
         fs::create_dir_all(folder).map_err(TrainError::io(folder, "make the folder"))?;
         let checkpoints = Self {
@@ -45,7 +45,7 @@ impl Checkpoints {
         &self.folder
     }
 
-    /// What is in the folder, by name.
+    /// The names of the folder's files.
     fn files(&self) -> Result<Vec<(String, PathBuf)>, TrainError> {
         let failed = |error| TrainError::io(&self.folder, "read the folder")(error);
         let mut files = Vec::new();
@@ -62,10 +62,10 @@ impl Checkpoints {
         Ok(files)
     }
 
-    /// The files there are, with their steps, the newest first.
+    /// The files with their steps, the newest first.
     ///
     /// # Errors
-    /// The folder cannot be read.
+    /// Fails if the folder cannot be read.
     pub fn list(&self) -> Result<Vec<(u64, PathBuf)>, TrainError> {
         let step = |(name, path): (String, PathBuf)| {
             let number = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
@@ -77,10 +77,10 @@ impl Checkpoints {
         Ok(found)
     }
 
-    /// Writes one, which appears when it is whole, and removes those that are no longer needed.
+    /// Writes a checkpoint, which appears when it is complete, and removes old ones.
     ///
     /// # Errors
-    /// It cannot be written; those before are left as they are.
+    /// Fails if the checkpoint cannot be written. Earlier ones are kept.
     pub fn save(&self, step: u64, tensors: &Tensors) -> Result<PathBuf, TrainError> {
         let path = self.folder.join(format!("{PREFIX}{step:08}{SUFFIX}"));
         safetensors::save(&path, tensors)?;
@@ -90,10 +90,10 @@ impl Checkpoints {
         Ok(path)
     }
 
-    /// Removes the folder with all that a run has put there.
+    /// Removes the folder with all files of the run.
     ///
     /// # Errors
-    /// It cannot be removed.
+    /// Fails if the folder cannot be removed.
     pub fn remove(self) -> Result<(), TrainError> {
         fs::remove_dir_all(&self.folder).map_err(TrainError::io(&self.folder, "remove the folder"))
     }

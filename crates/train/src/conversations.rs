@@ -1,4 +1,4 @@
-//! Samples that are conversations, of which the answers are learnt.
+//! Conversations as samples; only the answers are trained.
 
 use std::fs;
 use std::path::Path;
@@ -11,22 +11,24 @@ use serde_json::Value;
 
 use crate::TrainError;
 
-/// A target that does not count: what losses leave out by default.
+/// A target that does not count: losses leave it out by default.
 const IGNORED: i64 = -100;
 
-/// Conversations, each a sample: tokens as the model's template writes them, and as targets those of the assistant's
-/// answers alone. What is behind the end of the context is left out, and what is before it is filled with tokens that do not count.
+/// Conversations, each a sample: tokens by the model's template. Targets are only the tokens of the
+/// assistant's answers. Tokens beyond the context are dropped. Shorter conversations are padded
+/// with tokens that do not count for the loss.
 pub struct Conversations {
     samples: Vec<(Vec<i32>, Vec<i64>)>,
     context: usize,
 }
 
 impl Conversations {
-    /// Of a file with a conversation in each line, as OpenAI's API has them: `{"messages": [{"role": "user",
-    /// "content": "…"}, {"role": "assistant", "content": "…"}]}`.
+    /// The conversations of a file, one per line in OpenAI's form: `{"messages": [{"role": "user", "content":
+    /// "…"}, {"role": "assistant", "content": "…"}]}`.
     ///
     /// # Errors
-    /// The file cannot be read; a line is no conversation, or has no answer within the context.
+    /// Fails if the file cannot be read. Also fails if a line is no conversation, or has no answer
+    /// within the context.
     pub fn read(
         path: &Path,
         templates: &ChatTemplates,
@@ -88,7 +90,7 @@ impl Conversations {
         Ok(Self { samples, context })
     }
 
-    /// The last ones, a twentieth of all but at least one, and those before.
+    /// Splits off the last twentieth, at least one sample. Returns the others and that.
     pub fn split_last(mut self) -> [Self; 2] {
         let last = self.samples.len().div_ceil(20);
         let samples = self.samples.split_off(self.samples.len() - last);
@@ -97,7 +99,7 @@ impl Conversations {
     }
 }
 
-/// How many tokens two texts begin with in common.
+/// Number of tokens that two texts begin with in common.
 fn common(a: &[u32], b: &[u32]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }

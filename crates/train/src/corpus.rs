@@ -15,7 +15,7 @@ use crate::TrainError;
 /// Bytes of a token on disk: a `u32`, little-endian.
 const TOKEN: u64 = 4;
 
-/// A text's file, and what is in it.
+/// A text's file, and its contents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Text {
     /// The file.
@@ -27,10 +27,10 @@ pub struct Text {
 }
 
 impl Text {
-    /// Reads a file once. `read` is told how many bytes more were read.
+    /// Reads a file once. `read` gets the number of bytes as they are read.
     ///
     /// # Errors
-    /// It cannot be read, or is empty.
+    /// Fails if the file cannot be read, or is empty.
     pub fn open(path: &Path, mut read: impl FnMut(u64)) -> Result<Self, TrainError> {
         let mut file = open(path)?;
         let (mut hash, mut bytes, mut block) = (Sha256::new(), 0, vec![0; 1 << 20]);
@@ -87,16 +87,17 @@ fn open(path: &Path) -> Result<BufReader<File>, TrainError> {
     Ok(BufReader::new(file))
 }
 
-/// What tokens were made from; kept beside them, so that a run that goes on need not make them again.
+/// The origin of the tokens. It is kept beside them, so that a resumed run need not make them
+/// again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prepared {
-    /// The texts to learn from.
+    /// The training texts.
     pub texts: Vec<Text>,
-    /// A text that is only predicted, if there is one.
+    /// The validation text, if there is one.
     pub validation: Option<Text>,
-    /// The size of the vocabulary that was asked for; `None` if it is that of `model`.
+    /// The requested vocabulary size; `None` for the vocabulary of `model`.
     pub vocab: Option<usize>,
-    /// The files of the model that is trained further.
+    /// The files of the model that is fine-tuned.
     pub model: Vec<Text>,
 }
 
@@ -108,18 +109,18 @@ pub struct Corpus {
     pub tokenizer: Tokenizer,
     /// The texts.
     pub tokens: Tokens,
-    /// The text that is only predicted.
+    /// The validation text.
     pub validation: Option<Tokens>,
 }
 
 impl Corpus {
-    /// Makes a vocabulary of the texts, if one is asked for rather than given as `metadata`, and writes their tokens
-    /// to `folder`; or takes what is there, if it was made of the same. Every text begins with the token that begins
-    /// texts, and ends with the one that ends them, where the vocabulary has them. `progress` is told what is done, and how many bytes more
-    /// of the texts it was done with.
+    /// Makes a vocabulary of the texts, unless `metadata` has one, and writes their tokens to `folder`. If
+    /// `folder` has the tokens of the same texts, they are used. Every text begins with the BOS token and ends
+    /// with the EOS token, if the vocabulary has them. `progress` gets the stage, and the number of bytes of
+    /// the texts as they are done.
     ///
     /// # Errors
-    /// A text cannot be read, or is not UTF-8; the tokens cannot be written.
+    /// Fails if a text cannot be read or is not UTF-8, or if the tokens cannot be written.
     pub fn prepare(
         prepared: &Prepared,
         metadata: Option<Metadata>,
@@ -265,20 +266,20 @@ impl Tokens {
         })
     }
 
-    /// How many there are.
+    /// Number of tokens.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Are there none?
+    /// Is the data set empty?
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// `count` tokens from the one at `begin` on.
+    /// `count` tokens, beginning at `begin`.
     ///
     /// # Errors
-    /// The file cannot be read, or does not have them.
+    /// Fails if the file cannot be read, or lacks the tokens.
     pub fn read(&self, begin: u64, count: usize) -> Result<Vec<u32>, TrainError> {
         let mut bytes = vec![0; count * TOKEN as usize];
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Losses as a picture.
+//! Loss curves as a picture.
 
 use std::fmt::Write;
 

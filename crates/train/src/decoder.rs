@@ -1,303 +1,162 @@
-//! The model that is trained: a decoder of equal layers, whose parameters have the names of GGUF's tensors.
+//! The model that is trained: the decoder of any description, whose parameters have the names of GGUF's tensors.
 
-use rustorch::nn::{CrossEntropyLoss, Embedding, Forward, Module, ModuleList, RMSNorm, parameter};
+use std::collections::BTreeMap;
+
+use rustorch::nn::{CrossEntropyLoss, Leaf, LeafMut, Module, Visit, parameter};
 use rustorch_files::Tensors;
+use rustorch_gguf::Metadata;
 use rustorch_ir::DType;
-use rustorch_ir::ops::Rope;
-use rustorch_llm::{Config, Model};
+use rustorch_llm::spec::{Mixer, ModelSpec, Role, TensorSpec};
+use rustorch_llm::{LowRank, Model, Network};
 use rustorch_tensor::amp::autocast;
-use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor};
+use rustorch_tensor::{RusTorchResult, Tensor};
 
 use crate::{Precision, TrainError};
 
 /// Standard deviation of first weights, as of GPT-2's.
 const DEVIATION: f64 = 0.02;
 
-/// What the names of adapters' matrices have.
-const LORA: &str = ".lora.";
+/// The endings of adapters' matrices.
+const LORA: [&str; 2] = [".lora_a", ".lora_b"];
 
-/// What is trained beside a weight that stays ([LoRA](https://arxiv.org/abs/2106.09685)): `scale · (x · aᵀ) · bᵀ`.
-#[derive(Module)]
-struct LowRank {
-    /// `[rank, inputs]`.
-    a: Tensor,
-    /// `[outputs, rank]`.
-    b: Tensor,
-    #[module(skip)]
+/// A decoder-only transformer.
+pub struct Decoder {
+    /// Parameters by name, those of adapters among them.
+    parameters: BTreeMap<String, Tensor>,
+    /// Numbers that are not trained, by name.
+    fixed: BTreeMap<String, Tensor>,
+    /// Multiplier of the adapters' additions.
     scale: f64,
+    network: Network,
 }
 
-/// `x · weightᵀ + bias`, and what an adapter adds.
-#[derive(Module)]
-struct Projection {
-    weight: Tensor,
-    bias: Option<Tensor>,
-    lora: Option<LowRank>,
-}
-
-impl Forward for Projection {
-    fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
-        let y = x.linear(&self.weight, self.bias.as_ref())?;
-        let Some(LowRank { a, b, scale }) = &self.lora else {
-            return Ok(y);
-        };
-        y.add(&x.linear(a, None)?.mul(*scale)?.linear(b, None)?)
-    }
-}
-
-impl Projection {
-    /// Puts an adapter beside the weight, which adds nothing at first: `a` is drawn evenly from `±1 / √inputs`, `b` is zeros.
-    fn adapt(&mut self, rank: usize, scale: f64, seed: u64) -> RusTorchResult<()> {
-        let (outputs, inputs) = (self.weight.size(0)?, self.weight.size(1)?);
-        let bound = 1.0 / (inputs as f64).sqrt();
-        let drawn = Tensor::rand_seeded([rank, inputs], DType::F32, seed)?;
-        self.lora = Some(LowRank {
-            a: parameter(drawn.mul(2.0 * bound)?.sub(bound)?)?,
-            b: parameter(Tensor::zeros([outputs, rank], DType::F32)?)?,
-            scale,
-        });
-        Ok(())
+impl Visit for Decoder {
+    fn visit(&self, _: &str, visitor: &mut dyn FnMut(&str, Leaf)) {
+        for (name, tensor) in &self.parameters {
+            visitor(name, Leaf::Parameter(tensor));
+        }
     }
 
-    /// The weight with what the adapter adds.
-    fn merged(&self) -> RusTorchResult<Tensor> {
-        let weight = self.weight.detach();
-        match &self.lora {
-            Some(LowRank { a, b, scale }) => {
-                weight.add(&b.detach().matmul(&a.detach())?.mul(*scale)?)
-            }
-            None => Ok(weight),
+    fn visit_mut(&mut self, _: &str, visitor: &mut dyn FnMut(&str, LeafMut)) {
+        for (name, tensor) in &mut self.parameters {
+            visitor(name, LeafMut::Parameter(tensor));
         }
     }
 }
 
-/// A layer: attention, then feed-forward, each behind a norm and beside a short cut.
-#[derive(Module)]
-struct Layer {
-    attn_norm: RMSNorm,
-    attn_q: Projection,
-    attn_k: Projection,
-    attn_v: Projection,
-    attn_q_norm: Option<RMSNorm>,
-    attn_k_norm: Option<RMSNorm>,
-    attn_output: Projection,
-    ffn_norm: RMSNorm,
-    ffn_gate: Projection,
-    ffn_up: Projection,
-    ffn_down: Projection,
-}
+impl Module for Decoder {}
 
-/// What all layers of one pass share.
-struct Pass<'a> {
-    config: &'a Config,
-    rope: &'a Rope,
-    factors: Option<&'a Tensor>,
-    /// `i32` `[t]`.
-    positions: Tensor,
-}
+impl Decoder {
+    /// A new model of these keys, as a file has them. Its first weights follow from `seed`: normal numbers, smaller
+    /// ones where layers add to their input, ones in norms; and the embedding's table as the head.
+    ///
+    /// # Errors
+    /// Fails if keys are missing or contradictory, or if memory cannot hold the weights.
+    pub fn new(metadata: &Metadata, seed: u64) -> Result<Self, TrainError> {
+        let spec = ModelSpec::of_keys(metadata)?;
+        let residual = DEVIATION / (2.0 * spec.layers.len() as f64).sqrt();
+        let mut tensors = spec.tensors(&[])?;
+        tensors.sort_by_key(order);
+        let mut stream = seed.wrapping_shl(20);
+        let mut weights = Vec::with_capacity(tensors.len());
+        for tensor in tensors {
+            let shape = &tensor.shape[..];
+            let first = match tensor.role() {
+                None if is_addend(&tensor) => Tensor::zeros(shape, DType::F32)?,
+                None => Tensor::ones(shape, DType::F32)?,
+                Some(role) => {
+                    let adds = matches!(role, Role::AttentionOutput | Role::Down);
+                    stream = stream.wrapping_add(1);
+                    let drawn = Tensor::randn_seeded(shape, DType::F32, stream)?;
+                    drawn.mul(if adds { residual } else { DEVIATION })?
+                }
+            };
+            weights.push((tensor, first));
+        }
+        Self::build(spec, weights)
+    }
 
-impl Layer {
-    /// Layer `index` of these weights.
-    fn build(index: usize, c: &Config, weights: &mut Weights) -> Result<Self, TrainError> {
-        let name = |part: &str| format!("blk.{index}.{part}");
-        let mut projection = |part: &str, outputs: usize, inputs: usize| {
-            Ok::<_, TrainError>(Projection {
-                weight: weights.get(&format!("{}.weight", name(part)), &[outputs, inputs])?,
-                bias: weights.opt(&format!("{}.bias", name(part)), &[outputs])?,
-                lora: None,
-            })
-        };
-        let attn_q = projection("attn_q", c.heads * c.key_width, c.width)?;
-        let attn_k = projection("attn_k", c.kv_heads * c.key_width, c.width)?;
-        let attn_v = projection("attn_v", c.kv_heads * c.value_width, c.width)?;
-        let attn_output = projection("attn_output", c.width, c.heads * c.value_width)?;
-        let ffn_gate = projection("ffn_gate", c.ff_width, c.width)?;
-        let ffn_up = projection("ffn_up", c.ff_width, c.width)?;
-        let ffn_down = projection("ffn_down", c.width, c.ff_width)?;
-        let mut norm = |part: &str, width| weights.norm(&name(part), width, c);
+    /// A decoder with the weights of a model, in `f32`.
+    ///
+    /// # Errors
+    /// Fails if a weight has an unsupported type.
+    pub fn load(model: &Model) -> Result<Self, TrainError> {
+        let file = rustorch_llm::Weights::new(model.gguf().clone());
+        let mut weights = Vec::new();
+        for tensor in model.tensors() {
+            if let Some(weight) = file.opt_f32(&tensor.name, &tensor.shape)? {
+                weights.push((tensor.clone(), weight));
+            }
+        }
+        Self::build(model.spec().clone(), weights)
+    }
+
+    fn build(spec: ModelSpec, weights: Vec<(TensorSpec, Tensor)>) -> Result<Self, TrainError> {
+        let (mut parameters, mut fixed) = (BTreeMap::new(), BTreeMap::new());
+        for (tensor, weight) in weights {
+            match tensor.is_fixed() {
+                true => fixed.insert(tensor.name, weight.detach()),
+                false => parameters.insert(tensor.name, parameter(weight)?),
+            };
+        }
+        let network = network(spec, &parameters, &fixed, 0.0)?;
         Ok(Self {
-            attn_norm: norm("attn_norm", c.width)?.ok_or_else(|| missing(&name("attn_norm")))?,
-            attn_q,
-            attn_k,
-            attn_v,
-            attn_q_norm: norm("attn_q_norm", c.key_width)?,
-            attn_k_norm: norm("attn_k_norm", c.key_width)?,
-            attn_output,
-            ffn_norm: norm("ffn_norm", c.width)?.ok_or_else(|| missing(&name("ffn_norm")))?,
-            ffn_gate,
-            ffn_up,
-            ffn_down,
+            parameters,
+            fixed,
+            scale: 0.0,
+            network,
         })
     }
 
-    /// What adapters may be put beside, by name.
-    fn projections(&self) -> [(&'static str, &Projection); 7] {
-        [
-            ("attn_q", &self.attn_q),
-            ("attn_k", &self.attn_k),
-            ("attn_v", &self.attn_v),
-            ("attn_output", &self.attn_output),
-            ("ffn_gate", &self.ffn_gate),
-            ("ffn_up", &self.ffn_up),
-            ("ffn_down", &self.ffn_down),
-        ]
-    }
-
-    fn projections_mut(&mut self) -> [&mut Projection; 7] {
-        [
-            &mut self.attn_q,
-            &mut self.attn_k,
-            &mut self.attn_v,
-            &mut self.attn_output,
-            &mut self.ffn_gate,
-            &mut self.ffn_up,
-            &mut self.ffn_down,
-        ]
-    }
-
-    /// `[b, t, width]` to `[b, t, width]`.
-    fn forward(&self, x: &Tensor, pass: &Pass) -> RusTorchResult<Tensor> {
-        let x = x.add(&self.attention(&self.attn_norm.forward(x)?, pass)?)?;
-        let normed = self.ffn_norm.forward(&x)?;
-        let gate = self.ffn_gate.forward(&normed)?.silu()?;
-        let fed = gate.mul(&self.ffn_up.forward(&normed)?)?;
-        x.add(&self.ffn_down.forward(&fed)?)
-    }
-
-    fn attention(&self, x: &Tensor, pass: &Pass) -> RusTorchResult<Tensor> {
-        let c = pass.config;
-        let (b, t) = (x.shape()[0], x.shape()[1]);
-        let heads = |x: Tensor, norm: Option<&RMSNorm>, heads: usize, width: usize| {
-            let x = x.reshape([b, t, heads, width])?;
-            let x = norm.map_or(Ok(x.clone()), |norm| norm.forward(&x))?;
-            x.transpose(1, 2)
-        };
-        let turned = |x: Tensor| x.rope(&pass.positions, pass.factors, pass.rope);
-        let q = heads(
-            self.attn_q.forward(x)?,
-            self.attn_q_norm.as_ref(),
-            c.heads,
-            c.key_width,
-        )?;
-        let k = heads(
-            self.attn_k.forward(x)?,
-            self.attn_k_norm.as_ref(),
-            c.kv_heads,
-            c.key_width,
-        )?;
-        let v = heads(self.attn_v.forward(x)?, None, c.kv_heads, c.value_width)?;
-        let options = AttentionOptions {
-            is_causal: true,
-            ..AttentionOptions::default()
-        };
-        let y = turned(q)?.scaled_dot_product_attention(&turned(k)?, &v, options)?;
-        let y = y
-            .transpose(1, 2)?
-            .reshape([b, t, c.heads * c.value_width])?;
-        self.attn_output.forward(&y)
-    }
-}
-
-/// A decoder-only transformer.
-#[derive(Module)]
-pub struct Decoder {
-    token_embd: Embedding,
-    blk: ModuleList<Layer>,
-    output_norm: RMSNorm,
-    /// Without one the embedding's table is the head.
-    output: Option<Projection>,
-    #[module(skip)]
-    config: Config,
-    #[module(skip)]
-    rope: Rope,
-    /// What divides the rotary frequencies.
-    #[module(skip)]
-    factors: Option<Tensor>,
-}
-
-impl Decoder {
-    /// With first weights that follow from `seed`: normal numbers, smaller ones where layers add to their input, ones
-    /// in norms; and the embedding's table as the head.
+    /// Puts adapters ([LoRA](https://arxiv.org/abs/2106.09685)) beside the products of all layers, and has nothing else
+    /// trained. Their sum is scaled by `alpha / rank`. They add nothing at first: `a` is drawn evenly from
+    /// `±1 / √inputs`, `b` is zeros.
     ///
     /// # Errors
-    /// More than memory could hold.
-    pub fn new(config: Config, seed: u64) -> Result<Self, TrainError> {
-        let residual = DEVIATION / (2.0 * config.layers as f64).sqrt();
-        let mut stream = 0;
-        let mut first = |name: &str, shape: &[usize]| {
-            let optional = ["attn_q_norm", "attn_k_norm", "bias", "rope_freqs"];
-            if name == "output.weight" || optional.iter().any(|part| name.contains(part)) {
-                return Ok(None);
-            }
-            if shape.len() == 1 {
-                return Ok(Some(Tensor::ones(shape, DType::F32)?));
-            }
-            let adds = ["attn_output", "ffn_down"]
-                .iter()
-                .any(|part| name.contains(part));
-            let deviation = if adds { residual } else { DEVIATION };
-            stream += 1;
-            let seed = seed.wrapping_shl(20).wrapping_add(stream);
-            let weights = Tensor::randn_seeded(shape, DType::F32, seed)?;
-            Ok(Some(weights.mul(deviation)?))
-        };
-        Self::build(config, Weights(&mut first))
-    }
-
-    /// With the weights of a model, in `f32`.
-    ///
-    /// # Errors
-    /// A weight is missing, of another shape, or of a type that is not supported.
-    pub fn load(model: &Model) -> Result<Self, TrainError> {
-        let file = rustorch_llm::Weights::new(model.gguf().clone());
-        Self::build(
-            model.config().clone(),
-            Weights(&mut |name, shape| Ok(file.opt_f32(name, shape)?)),
-        )
-    }
-
-    /// Puts adapters beside the weights of all layers, and has nothing else trained. What they add is multiplied by
-    /// `alpha / rank`.
-    ///
-    /// # Errors
-    /// More than memory could hold.
+    /// Fails for sizes too large for memory.
     pub fn adapt(&mut self, rank: usize, alpha: f64, seed: u64) -> Result<(), TrainError> {
         self.requires_grad_(false)?;
-        let scale = alpha / rank as f64;
+        self.scale = alpha / rank as f64;
         let mut stream = seed.wrapping_shl(20);
-        for layer in &mut self.blk {
-            for projection in layer.projections_mut() {
-                stream = stream.wrapping_add(1);
-                projection.adapt(rank, scale, stream)?;
+        let tensors = self.network.tensors().iter();
+        let mut tensors: Vec<_> = tensors.filter(|tensor| tensor.is_adaptable()).collect();
+        tensors.sort_by_key(|tensor| order(tensor));
+        for TensorSpec { name, shape } in tensors {
+            let (outputs, inputs) = (shape[0], shape[1]);
+            let bound = 1.0 / (inputs as f64).sqrt();
+            stream = stream.wrapping_add(1);
+            let drawn = Tensor::rand_seeded([rank, inputs], DType::F32, stream)?;
+            let a = drawn.mul(2.0 * bound)?.sub(bound)?;
+            let b = Tensor::zeros([outputs, rank], DType::F32)?;
+            for (end, matrix) in LORA.into_iter().zip([a, b]) {
+                (self.parameters).insert(format!("{name}{end}"), parameter(matrix)?);
             }
         }
+        let spec = self.spec().clone();
+        self.network = network(spec, &self.parameters, &self.fixed, self.scale)?;
         Ok(())
     }
 
-    /// The weights with what adapters add, by GGUF's names.
-    pub(crate) fn merged(&self) -> RusTorchResult<Tensors> {
-        let mut tensors: Tensors = self
-            .state_dict()
-            .into_iter()
-            .filter(|(name, _)| !name.contains(LORA))
-            .collect();
-        for (i, layer) in self.blk.iter().enumerate() {
-            for (part, projection) in layer.projections() {
-                tensors.insert(format!("blk.{i}.{part}.weight"), projection.merged()?);
-            }
-        }
-        Ok(tensors)
+    /// The weights plus the adapters' additions.
+    pub(crate) fn merged(&self) -> RusTorchResult<Vec<(TensorSpec, Tensor)>> {
+        let additions = additions(&self.parameters, self.scale);
+        let merged = |tensor: &TensorSpec| {
+            let weight = self.parameters.get(&tensor.name);
+            let weight = weight.or(self.fixed.get(&tensor.name))?.detach();
+            let sum = additions.get(&tensor.name).map(|addition| {
+                let sum = addition.matrix()?;
+                weight.add(&sum)
+            });
+            Some(sum.unwrap_or(Ok(weight)).map(|sum| (tensor.clone(), sum)))
+        };
+        self.network.tensors().iter().filter_map(merged).collect()
     }
 
     /// The adapters' matrices, by the names that GGUF's adapters have.
     pub(crate) fn adapters(&self) -> Tensors {
-        let named = self
-            .state_dict()
-            .into_iter()
-            .filter(|(name, _)| name.contains(LORA));
-        named
-            .map(|(name, tensor)| (name.replace(LORA, ".weight.lora_"), tensor))
-            .collect()
+        let is_adapter = |name: &str| LORA.iter().any(|end| name.ends_with(end));
+        let named = self.state_dict().into_iter();
+        named.filter(|(name, _)| is_adapter(name)).collect()
     }
 
     /// The parameters that are trained.
@@ -307,85 +166,51 @@ impl Decoder {
         named
     }
 
-    /// The matrices that tokens' features are multiplied by.
-    pub(crate) fn matrices(&self) -> impl Iterator<Item = Tensor> {
-        // A table is looked up, unless it is the head, too.
-        let is_looked_up = |name: &str| name == "token_embd.weight" && self.output.is_some();
-        let named = self.named_parameters().into_iter();
-        let matrices =
-            named.filter(move |(name, tensor)| tensor.rank() == 2 && !is_looked_up(name));
-        matrices.map(|(_, tensor)| tensor)
+    /// Operations of a step of sequences of `length` tokens for each token, a multiplication and an addition being two.
+    /// They are those of the forward pass and of its two gradients. Weights that stay have one.
+    pub(crate) fn operations_per_token(&self, length: usize) -> f64 {
+        let has_head = self.parameters.contains_key("output.weight");
+        let products = self.parameters.iter().map(|(name, weight)| {
+            let passes = if weight.requires_grad() { 3.0 } else { 2.0 };
+            let is_table = match Role::of(name) {
+                Some(Role::TokenEmbedding) => has_head,
+                role => role == Some(Role::PositionEmbedding),
+            };
+            match weight.rank() {
+                2 | 3 if !is_table => {
+                    passes * weight.numel() as f64 * self.spec().part_read(name, weight.rank())
+                }
+                _ => 0.0,
+            }
+        });
+        // A token attends to half of the sequence before it, by its keys and its values.
+        let widths = self.spec().layers.iter().map(|layer| match &layer.mixer {
+            Mixer::Attention(a) => a.heads * (a.key_width + a.value_width),
+            Mixer::Linear | Mixer::None => 0,
+        });
+        let attention = (widths.sum::<usize>() * length) as f64 / 2.0;
+        2.0 * (products.sum::<f64>() + 3.0 * attention)
     }
 
-    fn build(config: Config, mut weights: Weights) -> Result<Self, TrainError> {
-        let c = &config;
-        let blk: Result<_, _> = (0..c.layers)
-            .map(|i| Layer::build(i, c, &mut weights))
-            .collect();
-        let (blk, output_norm) = (blk?, weights.norm("output_norm", c.width, c)?);
-        let mut token_embd = Embedding::new(1, 1)?;
-        token_embd.weight = weights.get("token_embd.weight", &[c.vocab, c.width])?;
-        Ok(Self {
-            token_embd,
-            blk,
-            output_norm: output_norm.ok_or_else(|| missing("output_norm.weight"))?,
-            output: weights
-                .opt("output.weight", &[c.vocab, c.width])?
-                .map(|weight| Projection {
-                    weight,
-                    bias: None,
-                    lora: None,
-                }),
-            rope: Rope {
-                dims: c.rope_dims,
-                layout: c.rope_layout,
-                base: c.rope_base.into(),
-                scaling: c.rope_scaling,
-            },
-            factors: weights
-                .opt("rope_freqs.weight", &[c.rope_dims / 2])?
-                .map(|factors| factors.detach()),
-            config,
-        })
-    }
-
-    /// Hyper-parameters.
-    pub fn config(&self) -> &Config {
-        &self.config
-    }
-
-    /// What divides the rotary frequencies, `f32` `[rope_dims / 2]`, where the model has it.
-    pub fn factors(&self) -> Option<&Tensor> {
-        self.factors.as_ref()
+    /// The model's description.
+    pub fn spec(&self) -> &ModelSpec {
+        self.network.spec()
     }
 
     /// Logits `[b, t, vocab]` of tokens `[b, t]`, integers.
     ///
     /// # Errors
-    /// Tokens of another shape.
+    /// Fails for tokens of an unsupported shape.
     pub fn forward(&self, tokens: &Tensor) -> RusTorchResult<Tensor> {
-        let length = tokens.size(1)?;
-        let pass = Pass {
-            config: &self.config,
-            rope: &self.rope,
-            factors: self.factors.as_ref(),
-            positions: Tensor::arange(0, length as i64, 1, DType::I32)?,
-        };
-        let mut x = self.token_embd.forward(tokens)?;
-        for layer in &self.blk {
-            x = layer.forward(&x, &pass)?;
-        }
-        let x = self.output_norm.forward(&x)?;
-        match &self.output {
-            Some(head) => head.forward(&x),
-            None => x.linear(&self.token_embd.weight, None),
-        }
+        let logits = self.network.forward(tokens)?;
+        logits.reshape([tokens.size(0)?, tokens.size(1)?, self.spec().vocab])
     }
 
-    /// The mean loss, in nats, of the tokens that follow: `targets`, `i64` `[b, t]`, of which those below 0 do not count.
+    /// The mean loss, in nats, of the tokens that follow. `targets` is `i64` `[b, t]`; negative
+    /// ones do not count.
     ///
     /// # Errors
-    /// Tensors of other shapes.
+    /// Fails for tensors of other shapes.
     pub fn loss(
         &self,
         tokens: &Tensor,
@@ -393,42 +218,44 @@ impl Decoder {
         precision: Precision,
     ) -> RusTorchResult<Tensor> {
         autocast(precision.half(), || {
-            let logits = self.forward(tokens)?;
-            CrossEntropyLoss::default().forward(&logits.flatten(0, 1)?, &targets.flatten(0, -1)?)
+            let logits = self.network.forward(tokens)?;
+            CrossEntropyLoss::default().forward(&logits, &targets.flatten(0, -1)?)
         })
     }
 }
 
-/// Gives the weight of a name and shape, if there is one.
-type Give<'a> = dyn FnMut(&str, &[usize]) -> Result<Option<Tensor>, TrainError> + 'a;
-
-/// Weights by their names and shapes, some of which may be missing.
-struct Weights<'a>(&'a mut Give<'a>);
-
-impl Weights<'_> {
-    fn opt(&mut self, name: &str, shape: &[usize]) -> Result<Option<Tensor>, TrainError> {
-        Ok((self.0)(name, shape)?.map(parameter).transpose()?)
-    }
-
-    fn get(&mut self, name: &str, shape: &[usize]) -> Result<Tensor, TrainError> {
-        self.opt(name, shape)?.ok_or_else(|| missing(name))
-    }
-
-    fn norm(
-        &mut self,
-        name: &str,
-        width: usize,
-        c: &Config,
-    ) -> Result<Option<RMSNorm>, TrainError> {
-        let Some(weight) = self.opt(&format!("{name}.weight"), &[width])? else {
-            return Ok(None);
-        };
-        let mut norm = RMSNorm::new(width)?.eps(c.rms_eps);
-        norm.weight = Some(weight);
-        Ok(Some(norm))
-    }
+/// Place of a tensor in the order in which numbers are drawn: layers, each from queries to the last product, then the
+/// tables.
+fn order(tensor: &TensorSpec) -> (usize, Option<Role>) {
+    (tensor.layer().unwrap_or(usize::MAX), tensor.role())
 }
 
-fn missing(name: &str) -> TrainError {
-    TrainError::Setting(format!("the model has no tensor {name}"))
+/// Is it added, so that zeros change nothing?
+fn is_addend(tensor: &TensorSpec) -> bool {
+    tensor.name.ends_with(".bias") || tensor.name.contains("exp_probs_b")
+}
+
+/// The additions of adapters by the names of weights.
+fn additions(parameters: &BTreeMap<String, Tensor>, scale: f64) -> BTreeMap<String, LowRank> {
+    let [a_end, b_end] = LORA;
+    let of = |(name, a): (&String, &Tensor)| {
+        let weight = name.strip_suffix(a_end)?;
+        let b = parameters.get(&format!("{weight}{b_end}"))?;
+        Some((weight.to_owned(), LowRank::new(a.clone(), b.clone(), scale)))
+    };
+    parameters.iter().filter_map(of).collect()
+}
+
+/// The network of these weights and adapters.
+fn network(
+    spec: ModelSpec,
+    parameters: &BTreeMap<String, Tensor>,
+    fixed: &BTreeMap<String, Tensor>,
+    scale: f64,
+) -> Result<Network, TrainError> {
+    let is_weight = |(name, _): &(&String, &Tensor)| !LORA.iter().any(|end| name.ends_with(end));
+    let weights = parameters.iter().chain(fixed).filter(is_weight);
+    let weights = weights.map(|(name, tensor)| (name.clone(), tensor.clone()));
+    let additions = additions(parameters, scale);
+    Ok(Network::new(spec, &weights.collect(), additions)?)
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with training.
+//! Errors of training.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use rustorch_llm::LlmError;
 use rustorch_tensor::RusTorchError;
 use rustorch_tokenizer::{TextError, TokenizerError};
 
-/// Why a model cannot be trained. Its text is one line that says what is wrong, where, and what to do.
+/// The reason why a model cannot be trained. Its text is one line with the problem, the place, and
+/// advice.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainError {
@@ -37,20 +38,20 @@ pub enum TrainError {
     Text {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         problem: TextError,
     },
-    /// The system refuses something.
+    /// The system reported an error.
     #[error("{}: cannot {action}: {error}{}", path.display(), io_advice(error))]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What was to be done.
+        /// The attempted action.
         action: &'static str,
         /// Why not.
         error: io::Error,
     },
-    /// A setting makes no sense.
+    /// A setting is invalid.
     #[error("{0}")]
     Setting(String),
     /// A checkpoint is of another run.
@@ -58,10 +59,10 @@ pub enum TrainError {
     Checkpoint {
         /// The file or folder.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// The loss is infinite, or no number.
+    /// The loss is infinite or NaN.
     #[error("the loss of step {step} is {loss}: lower --lr, or clip gradients with --clip")]
     Diverged {
         /// The step, from 1.
@@ -72,12 +73,12 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    /// Were weights lost with a device, so that a run has to go on from a checkpoint?
+    /// Were weights lost with a device, so that the run must resume from a checkpoint?
     pub fn is_data_lost(&self) -> bool {
         matches!(self, Self::Tensor(error) if error.is_data_lost())
     }
 
-    /// What to map errors of the system by.
+    /// A function that maps errors of the system.
     pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::Io {
             path: path.to_owned(),

@@ -1,45 +1,15 @@
-//! What was trained as a GGUF file.
+//! Export of trained models as GGUF files.
 
 use std::io::Write;
 use std::path::Path;
 
 use half::f16;
 use rustorch_gguf::{GgmlType, Gguf, GgufWriter, Metadata, TensorInfo};
-use rustorch_llm::Config;
+use rustorch_llm::quantize::FileType;
+use rustorch_llm::spec::Role;
 use rustorch_tensor::Tensor;
 
 use crate::{Decoder, TrainError};
-
-/// `general.file_type` of files whose matrices are `F16`: llama.cpp's `LLAMA_FTYPE_MOSTLY_F16`.
-const MOSTLY_F16: u32 = 1;
-
-/// The keys of a model of this name with these hyper-parameters.
-pub fn metadata(config: &Config, name: &str) -> Metadata {
-    let (c, mut metadata) = (config, Metadata::new());
-    metadata.insert("general.architecture", &*c.architecture);
-    metadata.insert("general.name", name);
-    let sizes = [
-        ("context_length", c.context),
-        ("embedding_length", c.width),
-        ("block_count", c.layers),
-        ("feed_forward_length", c.ff_width),
-        ("attention.head_count", c.heads),
-        ("attention.head_count_kv", c.kv_heads),
-        ("rope.dimension_count", c.rope_dims),
-        ("vocab_size", c.vocab),
-    ];
-    for (key, size) in sizes {
-        metadata.insert(format!("{}.{key}", c.architecture), size as u32);
-    }
-    let numbers = [
-        ("attention.layer_norm_rms_epsilon", c.rms_eps),
-        ("rope.freq_base", c.rope_base),
-    ];
-    for (key, number) in numbers {
-        metadata.insert(format!("{}.{key}", c.architecture), number as f32);
-    }
-    metadata
-}
 
 /// A model file: header, and numbers in the order of its tensors.
 struct ModelFile {
@@ -48,23 +18,20 @@ struct ModelFile {
 }
 
 impl ModelFile {
-    /// Matrices in `F16`, all else in `F32`, as llama.cpp converts models.
+    /// Matrices in `F16`, routers and all else in `F32`, as llama.cpp converts models.
     fn new(decoder: &Decoder, metadata: &Metadata) -> Result<Self, TrainError> {
         let mut file = Self {
             writer: GgufWriter::new(metadata.clone()),
             numbers: Vec::new(),
         };
-        file.writer.metadata.insert("general.file_type", MOSTLY_F16);
-        let mut tensors = decoder.merged()?;
-        if let Some(factors) = decoder.factors() {
-            tensors.insert("rope_freqs.weight", factors.clone());
-        }
-        for (name, tensor) in tensors {
-            let ty = match tensor.rank() {
-                1 => GgmlType::F32,
-                _ => GgmlType::F16,
+        let file_type = FileType::F16.id();
+        file.writer.metadata.insert("general.file_type", file_type);
+        for (spec, tensor) in decoder.merged()? {
+            let ty = match spec.role() {
+                Some(role) if role != Role::Router && tensor.rank() > 1 => GgmlType::F16,
+                _ => GgmlType::F32,
             };
-            file.add(name, &tensor, ty)?;
+            file.add(spec.name, &tensor, ty)?;
         }
         Ok(file)
     }
@@ -100,7 +67,7 @@ impl ModelFile {
 /// The model in memory, as [`save`] writes it.
 ///
 /// # Errors
-/// There is not enough memory for it.
+/// Fails if memory is too small for the model.
 pub fn gguf(decoder: &Decoder, metadata: &Metadata) -> Result<Gguf, TrainError> {
     let file = ModelFile::new(decoder, metadata)?;
     let fill = |index, tensor: &TensorInfo, data: &mut [u8]| {
@@ -109,14 +76,14 @@ pub fn gguf(decoder: &Decoder, metadata: &Metadata) -> Result<Gguf, TrainError> 
     Ok(file.writer.to_memory(fill)?)
 }
 
-/// Writes what adapters add to the model, for `--lora`: llama.cpp's keys and names, all in `F32`.
+/// Writes the adapters of a model, for `--lora`: llama.cpp's keys and names, all in `F32`.
 ///
 /// # Errors
-/// The file cannot be written.
+/// Fails if the file cannot be written.
 pub fn save_adapter(path: &Path, decoder: &Decoder, alpha: f64) -> Result<(), TrainError> {
     let mut metadata = Metadata::new();
     metadata.insert("general.type", "adapter");
-    metadata.insert("general.architecture", &*decoder.config().architecture);
+    metadata.insert("general.architecture", &*decoder.spec().architecture);
     metadata.insert("adapter.type", "lora");
     metadata.insert("adapter.lora.alpha", alpha as f32);
     let mut file = ModelFile {
@@ -129,10 +96,11 @@ pub fn save_adapter(path: &Path, decoder: &Decoder, alpha: f64) -> Result<(), Tr
     file.write(path)
 }
 
-/// Writes the model: `metadata` and the weights, matrices as `F16`. The file appears when it is whole.
+/// Writes the model: `metadata` and the weights, matrices as `F16`. The file appears when it is
+/// complete.
 ///
 /// # Errors
-/// The file cannot be written.
+/// Fails if the file cannot be written.
 pub fn save(path: &Path, decoder: &Decoder, metadata: &Metadata) -> Result<(), TrainError> {
     ModelFile::new(decoder, metadata)?.write(path)
 }

@@ -2,17 +2,17 @@
 //!
 //! ```text
 //! texts ─► corpus.rs: a vocabulary, and the tokens on disk ─► windows.rs: samples of the context's length
-//! conversations.rs: samples of which only answers are learnt ──┤
+//! conversations.rs: samples whose answers alone count ─────────┤
 //!                                                               │
 //! decoder.rs: the model, by the names of GGUF ─► training.rs: steps, validation, checkpoints
 //!                                                               │
 //!                                        export.rs: a GGUF file   curve.rs: losses as a picture
 //! ```
 //!
-//! What a run computes follows from its settings and texts alone: a run that was interrupted and goes on from its last
-//! checkpoint has, on the same device, the losses of one that was not, to the bit.
+//! A run's results depend only on its settings and texts. On the same device, a resumed run has the
+//! losses of an uninterrupted run, to the bit.
 
-// What `#[derive(Module)]` writes names this crate as users do.
+// `#[derive(Module)]` writes code that names this crate as users do.
 extern crate rustorch_nn as rustorch;
 
 mod checkpoint;
@@ -22,7 +22,6 @@ mod curve;
 mod decoder;
 mod error;
 mod export;
-pub mod hugging_face;
 mod schedule;
 mod settings;
 mod training;
@@ -34,7 +33,7 @@ pub use corpus::{Corpus, Prepared, Text, Tokens};
 pub use curve::loss_curve;
 pub use decoder::Decoder;
 pub use error::TrainError;
-pub use export::{gguf, metadata, save, save_adapter};
+pub use export::{gguf, save, save_adapter};
 pub use schedule::Schedule;
 pub use settings::{ModelSize, Precision, Settings};
 pub use training::{History, Samples, Step, Training};

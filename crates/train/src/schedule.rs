@@ -25,7 +25,7 @@ impl From<&Settings> for Schedule {
 }
 
 impl Schedule {
-    /// That of a step, the first of which is 1.
+    /// The learning rate of a step; the first step is 1.
     pub fn lr(&self, step: u64) -> f64 {
         if step <= self.warmup {
             return self.highest * step as f64 / self.warmup as f64;

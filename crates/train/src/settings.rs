@@ -1,37 +1,36 @@
-//! What a run is asked for.
+//! Settings of a run.
 
+use rustorch_gguf::Metadata;
 use rustorch_ir::DType;
-use rustorch_ir::ops::{RopeLayout, RopeScaling};
-use rustorch_llm::Config;
 use serde::{Deserialize, Serialize};
 
 use crate::TrainError;
 
-/// The sizes of a model of the `llama` architecture.
+/// The sizes of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelSize {
-    /// Tokens of the vocabulary.
+    /// Vocabulary size.
     pub vocab: usize,
     /// Layers.
     pub layers: usize,
-    /// Features of a token.
+    /// Embedding width.
     pub width: usize,
     /// Query heads.
     pub heads: usize,
     /// Key and value heads.
     pub kv_heads: usize,
-    /// Features of the feed-forward part.
+    /// Width of the feed-forward part.
     pub ff: usize,
-    /// Tokens of the context.
+    /// Context size, in tokens.
     pub context: usize,
 }
 
 impl ModelSize {
-    /// The same as hyper-parameters of a model, with the architecture's own for all else.
+    /// The keys of a model of this architecture and name.
     ///
     /// # Errors
-    /// Sizes that do not go together.
-    pub fn config(&self) -> Result<Config, TrainError> {
+    /// Fails for sizes that do not match each other.
+    pub fn metadata(&self, architecture: &str, name: &str) -> Result<Metadata, TrainError> {
         let Self {
             vocab,
             layers,
@@ -56,41 +55,47 @@ impl ModelSize {
                 "--kv-heads {kv_heads}: it does not divide the {heads} heads"
             ));
         }
-        let head_width = width / heads;
-        Ok(Config {
-            architecture: "llama".to_owned(),
-            layers,
-            width,
-            heads,
-            kv_heads,
-            key_width: head_width,
-            value_width: head_width,
-            ff_width: ff,
-            vocab,
-            context,
-            rms_eps: 1e-5,
-            rope_dims: head_width,
-            rope_layout: RopeLayout::Interleaved,
-            rope_base: 10_000.0,
-            rope_scaling: RopeScaling::NONE,
-        })
+        let mut metadata = Metadata::new();
+        metadata.insert("general.architecture", architecture);
+        metadata.insert("general.name", name);
+        let sizes = [
+            ("context_length", context),
+            ("embedding_length", width),
+            ("block_count", layers),
+            ("feed_forward_length", ff),
+            ("attention.head_count", heads),
+            ("attention.head_count_kv", kv_heads),
+            ("rope.dimension_count", width / heads),
+            ("vocab_size", vocab),
+        ];
+        for (key, size) in sizes {
+            metadata.insert(format!("{architecture}.{key}"), size as u32);
+        }
+        let numbers = [
+            ("attention.layer_norm_rms_epsilon", 1e-5_f32),
+            ("rope.freq_base", 10_000.0),
+        ];
+        for (key, number) in numbers {
+            metadata.insert(format!("{architecture}.{key}"), number);
+        }
+        Ok(metadata)
     }
 }
 
-/// What steps compute with. Parameters and the optimiser's states are `f32` in any case.
+/// The dtype of computations. Parameters and the optimiser's states are `f32` in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
-    /// All in `f32`.
+    /// Everything in `f32`.
     F32,
-    /// Products and attention in `bf16`, as [`autocast`](rustorch_tensor::amp::autocast) has it.
+    /// Products and attention in `bf16`, as with [`autocast`](rustorch_tensor::amp::autocast).
     BF16,
     /// Products and attention in `f16`, with losses that a [`GradScaler`](rustorch_nn::amp::GradScaler) scales.
     F16,
 }
 
 impl Precision {
-    /// What is computed in, where it is not `f32`.
+    /// The dtype of computations, if it is not `f32`.
     pub(crate) fn half(self) -> Option<DType> {
         match self {
             Self::F32 => None,
@@ -100,38 +105,39 @@ impl Precision {
     }
 }
 
-/// What a run's losses follow from, besides model and data. Two runs with the same settings compute the same.
+/// Settings that determine a run's losses, besides model and data. Two runs with the same settings compute the
+/// same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Tokens of a sample.
     pub context: usize,
-    /// Samples of a step.
+    /// Batch size.
     pub batch: usize,
     /// Steps of the whole run.
     pub steps: u64,
     /// The highest learning rate.
     pub lr: f64,
-    /// That of the last step.
+    /// The learning rate of the last step.
     pub min_lr: f64,
-    /// Steps in which it rises.
+    /// Warm-up steps, in which the rate rises.
     pub warmup: u64,
-    /// AdamW's, of all that is no norm and no bias.
+    /// AdamW's weight decay, except for norms and biases.
     pub weight_decay: f64,
-    /// The largest norm of all gradients together; 0 for any.
+    /// The maximum norm of all gradients together; 0 for no limit.
     pub clip: f64,
-    /// What steps compute with.
+    /// The dtype of computations.
     pub precision: Precision,
-    /// Of first weights and the order of samples.
+    /// Seed of the initial weights and the sample order.
     pub seed: u64,
-    /// Steps from one validation and checkpoint to the next.
+    /// Steps between validations and checkpoints.
     pub every: u64,
 }
 
 impl Settings {
-    /// Fails for settings that make no sense.
+    /// Checks the settings.
     ///
     /// # Errors
-    /// The first such setting.
+    /// Fails for the first invalid setting.
     pub fn check(&self) -> Result<(), TrainError> {
         let positive = |name, value: u64| match value {
             0 => Err(TrainError::Setting(format!(
@@ -150,7 +156,7 @@ impl Settings {
         ] {
             if !(value.is_finite() && value >= 0.0) {
                 return Err(TrainError::Setting(format!(
-                    "{name} {value}: expected a number from 0 on"
+                    "{name} {value}: expected a number of at least 0"
                 )));
             }
         }

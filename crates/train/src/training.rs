@@ -1,4 +1,4 @@
-//! A run: steps of an optimiser, validations, and all that a checkpoint has to keep.
+//! A run: optimiser steps, validations, and the content of a checkpoint.
 
 use std::sync::Arc;
 
@@ -17,30 +17,31 @@ use crate::{Checkpoints, Decoder, Precision, Schedule, Settings, TrainError};
 /// AdamW's, as language models are usually trained with.
 const BETAS: (f64, f64) = (0.9, 0.95);
 
-/// Of the text that is only predicted at most so many batches are.
+/// The largest number of batches for validation.
 const VALIDATION_BATCHES: usize = 50;
 
-/// Parts that such a batch is predicted in where steps save memory, as these have no whole table of logits either.
+/// Parts of a validation batch if steps save memory, since these have no whole table of logits either.
 const PARTS: usize = 16;
 
-/// Samples: tensors `[context]` of tokens, `i32`, and of those that follow them, `i64`, below 0 where they do not count.
+/// Samples: tensors `[context]` of tokens, `i32`, and of the next tokens, `i64`, negative if they
+/// do not count.
 pub type Samples = Arc<dyn Dataset>;
 
-/// What happened so far.
+/// Progress so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
-    /// The loss of each step, in nats a token.
+    /// The loss of each step, in nats per token.
     pub losses: Vec<f64>,
-    /// Losses of validation, each with the step it is behind.
+    /// Validation losses, each with its step.
     pub validation: Vec<(u64, f64)>,
 }
 
 /// A step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// Its number; the first is 1.
+    /// The step's number, from 1.
     pub step: u64,
-    /// The mean loss of its tokens before it, in nats.
+    /// The mean loss of its tokens before the update, in nats.
     pub loss: f64,
     /// Its learning rate.
     pub lr: f64,
@@ -50,26 +51,26 @@ pub struct Step {
 pub struct Training {
     settings: Settings,
     schedule: Schedule,
-    /// What the run is of, for checkpoints to be told from those of others.
+    /// An identity of the run, which separates its checkpoints from those of others.
     subject: serde_json::Value,
     /// The model, its optimiser, and the program of a step.
     train: TrainStep<Decoder, AdamWOptions>,
-    /// Numbers that are trained.
+    /// Number of trained parameters.
     parameters: usize,
     /// Do steps take less memory than they would?
     saves_memory: bool,
     loader: DataLoader<Samples>,
     validation: Option<Samples>,
     history: History,
-    /// Learning rate and loss of a step that was begun and not told.
+    /// Learning rate and loss of a step that was begun and not reported.
     ahead: Option<(f64, FetchedItem)>,
 }
 
 impl Training {
-    /// A run at its beginning. `subject` says what else it follows from: texts and sizes.
+    /// A new run. `subject` holds other facts that the results depend on: texts and sizes.
     ///
     /// # Errors
-    /// Settings make no sense; there are too few tokens for a batch.
+    /// Fails if settings are invalid, or if there are too few tokens for a batch.
     pub fn new(
         settings: Settings,
         subject: serde_json::Value,
@@ -114,10 +115,10 @@ impl Training {
         })
     }
 
-    /// The largest batch, a power of two up to `most`, whose step fits into the memory that is free now.
+    /// The largest batch, a power of two up to `most`, whose step fits into the free memory.
     ///
     /// # Errors
-    /// Not even a single sample's does; a step cannot be planned.
+    /// Fails if not even one sample fits, or if a step cannot be planned.
     pub fn largest_batch(&mut self, most: usize) -> Result<usize, TrainError> {
         let most = most.min(self.loader.dataset().len()).max(1);
         let mut batch = 1 << most.ilog2();
@@ -131,14 +132,14 @@ impl Training {
                     let problem = self.train.memory(&tokens).err();
                     let problem = problem.map_or_else(String::new, |error| error.to_string());
                     return Err(TrainError::Setting(format!(
-                        "not even a step of one sample fits into memory; give a smaller --context or model ({problem})"
+                        "not even a step of one sample fits in memory; give a smaller --context or model ({problem})"
                     )));
                 }
             }
         }
     }
 
-    /// Has steps take at most so many bytes: see [`TrainStep::memory_budget`].
+    /// Limits the memory of steps to `bytes`: see [`TrainStep::memory_budget`].
     #[must_use]
     pub fn memory_budget(mut self, bytes: usize) -> Self {
         self.train = self.train.memory_budget(bytes);
@@ -146,7 +147,7 @@ impl Training {
         self
     }
 
-    /// Has values that gradients need wait in the host's memory: see [`TrainStep::offload_activations`].
+    /// Offloads activations to the host's memory: see [`TrainStep::offload_activations`].
     #[must_use]
     pub fn offload_activations(mut self) -> Self {
         self.train = self.train.offload_activations();
@@ -154,25 +155,25 @@ impl Training {
         self
     }
 
-    /// What a step takes.
+    /// Memory of a step.
     ///
     /// # Errors
-    /// It does not fit into memory, or cannot be planned.
+    /// Fails if the step does not fit into memory, or cannot be planned.
     pub fn memory(&mut self) -> Result<StepMemory, TrainError> {
         let [tokens, targets] = self.zeros(self.settings.batch)?;
         Ok(self.train.memory(&[&tokens, &targets])?)
     }
 
-    /// A batch of so many samples, of nothing.
+    /// A batch of `batch` samples of zeros.
     fn zeros(&self, batch: usize) -> Result<[Tensor; 2], TrainError> {
         let zeros = |dtype| Tensor::zeros([batch, self.settings.context], dtype);
         Ok([zeros(DType::I32)?, zeros(DType::I64)?])
     }
 
-    /// The batch of the newest checkpoint that is whole, if there is one.
+    /// The batch size of the newest complete checkpoint, if there is one.
     ///
     /// # Errors
-    /// The folder cannot be read.
+    /// Fails if the folder cannot be read.
     pub fn saved_batch(checkpoints: &Checkpoints) -> Result<Option<usize>, TrainError> {
         for (_, path) in checkpoints.list()? {
             let Ok(tensors) = rustorch_files::safetensors::load(&path) else {
@@ -181,27 +182,28 @@ impl Training {
             let run = tensors.metadata.get("run");
             let run: Option<serde_json::Value> = run.and_then(|run| serde_json::from_str(run).ok());
             let batch = run.and_then(|run| run["settings"]["batch"].as_u64());
-            return Ok(batch.map(|batch| batch as usize));
+            let batch = batch.and_then(|batch| usize::try_from(batch).ok());
+            return Ok(batch.filter(|&batch| batch > 0));
         }
         Ok(None)
     }
 
-    /// The model as it is.
+    /// The current model.
     pub fn decoder(&self) -> &Decoder {
         self.train.module()
     }
 
-    /// What happened so far.
+    /// Progress so far.
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// Steps that were made, and whose losses are known.
+    /// Steps that are done and whose losses are known.
     pub fn steps(&self) -> u64 {
         self.history.losses.len() as u64
     }
 
-    /// Numbers that are trained.
+    /// Number of trained parameters.
     pub fn parameters(&self) -> usize {
         self.parameters
     }
@@ -211,20 +213,11 @@ impl Training {
         (self.settings.batch * self.settings.context) as u64
     }
 
-    /// Operations that a step's products take, a multiplication and an addition being two: of the pass forward, and of
-    /// its two gradients, of which weights that stay have one.
+    /// Operations of a step's products; a multiplication and an addition are two. They cover the
+    /// forward pass and both gradients. Frozen weights have one gradient.
     pub fn operations_per_step(&self) -> f64 {
-        let decoder = self.decoder();
-        let config = decoder.config();
-        // A token attends to half of the context before it, by its keys and its values.
-        let width = config.heads * (config.key_width + config.value_width);
-        let attention = (config.layers * width * self.settings.context) as f64 / 2.0;
-        let passes = |matrix: Tensor| match matrix.requires_grad() {
-            true => 3.0 * matrix.numel() as f64,
-            false => 2.0 * matrix.numel() as f64,
-        };
-        let products: f64 = decoder.matrices().map(passes).sum();
-        2.0 * (products + 3.0 * attention) * self.tokens_per_step() as f64
+        let context = self.settings.context;
+        self.decoder().operations_per_token(context) * self.tokens_per_step() as f64
     }
 
     /// Steps of an epoch.
@@ -232,13 +225,11 @@ impl Training {
         self.loader.batches() as u64
     }
 
-    /// Begins the next step, and returns those that are done and were not told yet, none or several. A GPU has its next step
-    /// before the loss of the last one is read, so that it does not wait for that; all are done where a validation and a
-    /// checkpoint are due, and at the end.
+    /// Starts the next step. Returns finished steps that were not reported yet, none or several.
     ///
     /// # Errors
-    /// A computation fails; it needs more memory than there is. The loss is infinite, or no number: then the model may
-    /// be of no use any more.
+    /// Fails if a computation fails, or if it needs more memory than there is. Fails if the loss is
+    /// infinite or NaN. The model may be of no use then.
     pub fn step(&mut self) -> Result<Vec<Step>, TrainError> {
         let step = self.begun() + 1;
         let lr = self.schedule.lr(step);
@@ -260,10 +251,10 @@ impl Training {
         Ok(done)
     }
 
-    /// Waits for the step that was begun and not told, if there is one.
+    /// Waits for the started step, if it is not reported yet.
     ///
     /// # Errors
-    /// As [`Self::step`].
+    /// The same errors as [`Self::step`].
     pub fn finish(&mut self) -> Result<Option<Step>, TrainError> {
         let Some((lr, loss)) = self.ahead.take() else {
             return Ok(None);
@@ -276,14 +267,14 @@ impl Training {
         Ok(Some(Step { step, loss, lr }))
     }
 
-    /// Steps that were begun.
+    /// Number of started steps.
     pub fn begun(&self) -> u64 {
         self.steps() + u64::from(self.ahead.is_some())
     }
 
     /// Fails for tokens that are not in the vocabulary, as of a file that is damaged: kernels do not look.
     fn check(&self, batch: &[Tensor]) -> Result<(), TrainError> {
-        let vocab = self.decoder().config().vocab;
+        let vocab = self.decoder().spec().vocab;
         let inputs = batch[0].flatten(0, -1)?.to_vec::<i32>()?;
         let targets = batch[1].flatten(0, -1)?.to_vec::<i64>()?;
         let inputs = inputs.into_iter().map(i64::from);
@@ -300,10 +291,10 @@ impl Training {
         }
     }
 
-    /// The mean loss on the text that is only predicted, if there is one.
+    /// The mean loss on the validation text, if there is one.
     ///
     /// # Errors
-    /// A computation fails.
+    /// Fails if a computation fails.
     pub fn validate(&mut self) -> Result<Option<f64>, TrainError> {
         let Some(samples) = &self.validation else {
             return Ok(None);
@@ -332,10 +323,10 @@ impl Training {
         Ok(Some(loss))
     }
 
-    /// Writes a checkpoint, of a run whose steps are all [done](Self::finish).
+    /// Writes a checkpoint of a run whose steps are all [done](Self::finish).
     ///
     /// # Errors
-    /// It cannot be written.
+    /// Fails if the checkpoint cannot be written.
     pub fn save(&self, checkpoints: &Checkpoints) -> Result<(), TrainError> {
         let mut tensors = Tensors::new();
         tensors
@@ -372,10 +363,11 @@ impl Training {
         Ok(())
     }
 
-    /// Goes on from the newest checkpoint that is whole, if there is one. Returns those that are not, with the reasons.
+    /// Resumes from the newest complete checkpoint, if there is one. Returns the incomplete ones,
+    /// with the reasons.
     ///
     /// # Errors
-    /// A checkpoint is of another run.
+    /// Fails if a checkpoint is of another run.
     pub fn resume(&mut self, checkpoints: &Checkpoints) -> Result<Vec<TrainError>, TrainError> {
         let mut damaged = Vec::new();
         for (_, path) in checkpoints.list()? {
@@ -398,7 +390,9 @@ impl Training {
             if let Some(differs) = difference(&run, &self.run()) {
                 let advice =
                     "give the options that the run began with, or another --checkpoint folder";
-                return Err(wrong(format!("it is of another run: {differs}; {advice}")));
+                return Err(wrong(format!(
+                    "it belongs to another run: {differs}; {advice}"
+                )));
             }
             self.load(&tensors)?;
             break;
@@ -443,7 +437,7 @@ impl Training {
         Ok(())
     }
 
-    /// What the run's losses follow from.
+    /// The settings that determine the run's losses.
     fn run(&self) -> serde_json::Value {
         json!({ "settings": self.settings, "subject": self.subject })
     }
@@ -470,7 +464,7 @@ fn loader(settings: &Settings, samples: Samples) -> Result<DataLoader<Samples>, 
     Ok(DataLoader::new(samples, options)?)
 }
 
-/// Where two runs differ first: the names of what differs, and both values.
+/// The first difference between two runs: the name of the setting, and both values.
 fn difference(saved: &serde_json::Value, now: &serde_json::Value) -> Option<String> {
     if saved == now {
         return None;

@@ -1,4 +1,4 @@
-//! Samples of a corpus: as many tokens as the context has, and those that follow them.
+//! Samples of a corpus: one context of tokens, and the tokens that follow them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use rustorch_tensor::Tensor;
 
 use crate::corpus::Tokens;
 
-/// Consecutive stretches of tokens that do not overlap: tensors `[context]` of tokens, `i32`, and of those behind each,
-/// `i64`.
+/// Consecutive windows of tokens without overlap: tensors `[context]` of tokens, `i32`, and of the
+/// token after each, `i64`.
 #[derive(Clone)]
 pub struct Windows {
     tokens: Arc<Tokens>,
@@ -18,7 +18,7 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// All of these tokens.
+    /// Windows of all these tokens.
     pub fn new(tokens: Arc<Tokens>, context: usize) -> Self {
         let whole = tokens.len().saturating_sub(1) / context as u64;
         Self {
@@ -28,12 +28,12 @@ impl Windows {
         }
     }
 
-    /// Steps of an epoch with batches of so many.
+    /// Number of steps of an epoch with batches of this size.
     pub fn steps(&self, batch: usize) -> u64 {
         (self.range.end - self.range.start) / batch.max(1) as u64
     }
 
-    /// The last ones, a twentieth of all, and those before.
+    /// Splits off the last twentieth. Returns the others and that.
     pub fn split_last(self) -> [Self; 2] {
         let Range { start, end } = self.range;
         let middle = end - (end - start) / 20;

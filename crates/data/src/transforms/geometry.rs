@@ -1,4 +1,4 @@
-//! Changes of where pixels are, in pictures `[c, h, w]` of bytes or `f32`.
+//! Geometric changes of pictures `[c, h, w]` of bytes or `f32`.
 
 use rustorch_ir::DType;
 use rustorch_tensor::{Element, Tensor};
@@ -7,12 +7,12 @@ use super::Transform;
 use crate::error::{DataError, DataResult};
 use crate::order::Random;
 
-/// A part of the picture, anywhere in it with `padding` zeros on each side.
+/// A random crop of the picture, with `padding` zeros on each side.
 #[derive(Clone, Copy, Debug)]
 pub struct RandomCrop {
-    /// Rows of the part.
+    /// Rows of the crop.
     pub height: usize,
-    /// Columns of the part.
+    /// Columns of the crop.
     pub width: usize,
     /// Zeros added on each side first.
     pub padding: usize,
@@ -32,12 +32,12 @@ impl Transform for RandomCrop {
     }
 }
 
-/// The middle of the picture.
+/// The centre of the picture.
 #[derive(Clone, Copy, Debug)]
 pub struct CenterCrop {
-    /// Rows of the part.
+    /// Rows of the crop.
     pub height: usize,
-    /// Columns of the part.
+    /// Columns of the crop.
     pub width: usize,
 }
 
@@ -55,10 +55,10 @@ impl Transform for CenterCrop {
     }
 }
 
-/// Left and right exchanged, or not.
+/// A random horizontal flip.
 #[derive(Clone, Copy, Debug)]
 pub struct RandomHorizontalFlip {
-    /// How likely they are.
+    /// Probability of flipping.
     pub probability: f64,
 }
 
@@ -74,8 +74,8 @@ impl Transform for RandomHorizontalFlip {
     }
 }
 
-/// Another size, each pixel a mean of those that it covers, weighted by their distances: linear interpolation with
-/// `antialias`, as torchvision's. Bytes are rounded.
+/// Resizes the picture by linear interpolation with `antialias`, as torchvision does: each pixel is
+/// a mean of the pixels that it covers. Bytes are rounded.
 #[derive(Clone, Copy, Debug)]
 pub struct Resize {
     /// Rows of the result.
@@ -120,7 +120,7 @@ impl Transform for Resize {
     }
 }
 
-/// For each of `to` places, the first of `from` elements that count there, and how much they and those behind do.
+/// For each of `to` places, the first of the `from` elements that count there, with their weights.
 fn shares(from: usize, to: usize) -> Vec<(usize, Vec<f32>)> {
     let scale = from as f64 / to as f64;
     let reach = scale.max(1.0);
@@ -158,7 +158,7 @@ fn sides(tensor: &Tensor) -> DataResult<[usize; 3]> {
 fn too_large([height, width]: [usize; 2], tensor: &Tensor) -> DataError {
     let shape = tensor.shape();
     DataError::Other(format!(
-        "a part of {height} × {width} cannot be made of {shape:?}"
+        "a crop of {height} × {width} does not fit into {shape:?}"
     ))
 }
 

@@ -1,5 +1,6 @@
-//! Changes of samples: pictures `[c, h, w]` cut, turned, resized and normalised, labels made vectors. What is random follows
-//! from a seed, the epoch and the sample's number alone, so that a loader that is gone on with gives the same.
+//! Transforms of samples: pictures `[c, h, w]` are cropped, rotated, resized and normalised, labels
+//! become vectors. Random transforms depend only on a seed, the epoch and the sample's index. So a
+//! resumed loader gives the same samples.
 
 mod geometry;
 mod values;
@@ -15,26 +16,26 @@ use crate::order::Random;
 pub use geometry::{CenterCrop, RandomCrop, RandomHorizontalFlip, Resize};
 pub use values::{Normalize, OneHot, ToFloat};
 
-/// A change of a tensor of a sample.
+/// A transform of one tensor of a sample.
 pub trait Transform: Send + Sync {
-    /// The changed tensor. `random` gives the numbers of this sample in this epoch.
+    /// The transformed tensor. `random` has the numbers of this sample in this epoch.
     ///
     /// # Errors
-    /// A dtype or shape that it is not for.
+    /// Fails for an unsupported dtype or shape.
     fn apply(&self, tensor: Tensor, random: &mut Random) -> DataResult<Tensor>;
 }
 
-/// Changes one after the other.
+/// Transforms in sequence.
 #[derive(Default)]
 pub struct Compose(Vec<Box<dyn Transform>>);
 
 impl Compose {
-    /// None yet.
+    /// A list without transforms.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With another change behind.
+    /// Appends a transform.
     #[must_use]
     pub fn then(mut self, transform: impl Transform + 'static) -> Self {
         self.0.push(Box::new(transform));
@@ -48,16 +49,16 @@ impl Transform for Compose {
     }
 }
 
-/// A data set whose samples are changed.
+/// A data set with transformed samples.
 pub struct Transformed<D> {
     dataset: D,
     seed: u64,
-    /// Which of a sample's tensors each is for.
+    /// The index of a sample's tensor for each transform.
     transforms: Vec<(usize, Arc<dyn Transform>)>,
 }
 
 impl<D: Dataset> Transformed<D> {
-    /// A data set whose changes draw their numbers from `seed`.
+    /// A data set whose transforms draw their numbers from `seed`.
     pub fn new(dataset: D, seed: u64) -> Self {
         Self {
             dataset,
@@ -66,7 +67,7 @@ impl<D: Dataset> Transformed<D> {
         }
     }
 
-    /// With a change of a sample's tensor of this number, behind those before.
+    /// Appends a transform of the sample's tensor of this number.
     #[must_use]
     pub fn with(mut self, part: usize, transform: impl Transform + 'static) -> Self {
         self.transforms.push((part, Arc::new(transform)));
@@ -79,7 +80,7 @@ impl<D: Dataset> Transformed<D> {
             let parts = sample.len();
             let tensor = sample.get_mut(*part).ok_or_else(|| {
                 DataError::Other(format!(
-                    "a sample has {parts} tensors, and none of number {part}"
+                    "a sample has {parts} tensors, so there is no tensor {part}"
                 ))
             })?;
             *tensor = transform.apply(tensor.clone(), &mut random)?;
@@ -173,6 +174,6 @@ mod tests {
         let samples = TensorDataset::new(vec![Tensor::from_vec(vec![1.0f32], 1).unwrap()]).unwrap();
         let samples = Transformed::new(samples, 0).with(1, ToFloat);
         let error = samples.get(0).unwrap_err().to_string();
-        assert!(error.contains("none of number 1"), "{error}");
+        assert!(error.contains("there is no tensor 1"), "{error}");
     }
 }

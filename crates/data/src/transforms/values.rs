@@ -1,4 +1,4 @@
-//! Changes of elements.
+//! Transforms of values.
 
 use rustorch_ir::DType;
 use rustorch_tensor::Tensor;
@@ -7,7 +7,7 @@ use super::Transform;
 use crate::error::{DataError, DataResult};
 use crate::order::Random;
 
-/// Bytes of 0 to 255 as `f32` from 0 to 1; other elements as `f32`.
+/// Bytes from 0 to 255 become `f32` from 0 to 1; other elements become `f32`.
 #[derive(Clone, Copy, Debug)]
 pub struct ToFloat;
 
@@ -57,10 +57,10 @@ impl Transform for Normalize {
     }
 }
 
-/// A class's number, a tensor `[…]` of whole numbers, as `f32` `[…, classes]` of zeros and a one.
+/// One-hot vectors: class indices, an integer tensor `[…]`, become `f32` `[…, classes]`.
 #[derive(Clone, Copy, Debug)]
 pub struct OneHot {
-    /// How many there are.
+    /// Number of classes.
     pub classes: usize,
 }
 

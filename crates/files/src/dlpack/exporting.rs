@@ -1,4 +1,4 @@
-//! Tensors for others.
+//! Tensors for other libraries.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -14,15 +14,18 @@ use crate::elements::{self, for_each_chunk};
 use crate::error::{FileError, FileResult};
 use crate::tensors::Tensors;
 
-/// A tensor's elements, computed if need be, as a structure that another library of this process may take: where
-/// they are, with the tensor's strides, and only to be read ([`DLManagedTensorVersioned::READ_ONLY`]). Those that only
-/// memory of a device's own has are copied, as by [`to_dlpack_copied`].
+/// A tensor's elements as a structure for another library in this process, evaluated if necessary.
+/// The memory is shared with the tensor's strides, and read-only
+/// ([`DLManagedTensorVersioned::READ_ONLY`]). Tensors in a device's own memory are copied, as by
+/// [`to_dlpack_copied`].
 ///
-/// The receiver calls the deleter, or [`from_dlpack`](super::from_dlpack) does; until then the memory is kept. What is
-/// written over the tensor meanwhile ([`Tensor::copy_`]) may show, as it may among libraries that share memory.
+/// The receiver calls the deleter, or [`from_dlpack`](super::from_dlpack) does; until then the
+/// memory is kept alive. Later writes to the tensor ([`Tensor::copy_`]) may show, as is usual for
+/// shared memory.
 ///
 /// # Errors
-/// A block format; the tensor cannot be computed; there is no memory for a copy.
+/// Fails for a block format, if the tensor cannot be computed, or if memory is too small for a
+/// copy.
 #[track_calls]
 pub fn to_dlpack(tensor: &Tensor) -> FileResult<*mut DLManagedTensorVersioned> {
     match shared(tensor)? {
@@ -31,11 +34,11 @@ pub fn to_dlpack(tensor: &Tensor) -> FileResult<*mut DLManagedTensorVersioned> {
     }
 }
 
-/// [`to_dlpack`] of a copy in row-major order, which is the receiver's to write to
+/// [`to_dlpack`] of a row-major copy that the receiver may write to
 /// ([`DLManagedTensorVersioned::IS_COPIED`]).
 ///
 /// # Errors
-/// As [`to_dlpack`].
+/// The same errors as [`to_dlpack`].
 #[track_calls]
 pub fn to_dlpack_copied(tensor: &Tensor) -> FileResult<*mut DLManagedTensorVersioned> {
     let copied = copied(tensor)?;
@@ -65,7 +68,7 @@ fn versioned((memory, dl_tensor): (Memory, DLTensor), flags: u64) -> *mut DLMana
 /// is only to be read, so this is always a copy.
 ///
 /// # Errors
-/// As [`to_dlpack`].
+/// The same errors as [`to_dlpack`].
 #[track_calls]
 pub fn to_dlpack_unversioned(tensor: &Tensor) -> FileResult<*mut DLManagedTensor> {
     let (memory, dl_tensor) = copied(tensor)?;
@@ -93,7 +96,7 @@ struct Exported<M> {
 
 struct Memory {
     _elements: HostBuffer,
-    /// Whose elements they are, if they are shared: nobody may use the memory for others.
+    /// The owner of shared elements: their memory may not be used for others.
     _storage: Option<Storage>,
     /// Shape, then strides.
     _sizes: Box<[i64]>,
@@ -101,7 +104,7 @@ struct Memory {
 
 const NAME: &str = Tensors::ONLY;
 
-/// A tensor's elements where the host has them, and what describes them; `None` where it has not.
+/// A tensor's elements in the host's memory, with their description; `None` if they are elsewhere.
 fn shared(tensor: &Tensor) -> FileResult<Option<(Memory, DLTensor)>> {
     let failed = |error: RusTorchError| FileError::tensor(NAME)(error);
     let dtype = dtype(tensor)?;
@@ -124,7 +127,7 @@ fn shared(tensor: &Tensor) -> FileResult<Option<(Memory, DLTensor)>> {
     )))
 }
 
-/// A copy of a tensor's elements, and what describes it.
+/// A copy of a tensor's elements, with their description.
 fn copied(tensor: &Tensor) -> FileResult<(Memory, DLTensor)> {
     let dtype = dtype(tensor)?;
     // A tensor that exists has bytes that fit.

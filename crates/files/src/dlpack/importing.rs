@@ -16,17 +16,19 @@ const MOST_DIMS: usize = 64;
 
 const PLACE: &str = "the DLPack tensor";
 
-/// A tensor of another library, used where its elements are if they are aligned, with its strides; only negative ones
-/// are copied when the tensor is computed with, as are elements that are not aligned, and booleans other than 0 and 1.
+/// A tensor of another library, used where its elements are if they are aligned, with its strides; negative
+/// strides are copied when the tensor is computed with. So are unaligned elements, and booleans other than 0
+/// and 1.
 ///
 /// The structure is taken: its deleter is called when no tensor uses the memory any more, or now if this fails.
 ///
 /// # Safety
-/// `managed` points to a structure as DLPack 1 defines it, which nobody else uses. Its memory is as the structure says,
-/// stays so, and nobody writes to it, until its deleter is called; that may be on any thread.
+/// `managed` points to a structure as DLPack 1 defines it, without another user. Its memory is as the structure says,
+/// stays so, and has no writer, until its deleter is called. The deleter may be called on any thread.
 ///
 /// # Errors
-/// Memory of a device; another major version; a dtype that there is none of here; a shape that no memory could hold.
+/// Fails for memory of a device, another major version, an unsupported dtype, or a shape too large
+/// for memory.
 #[track_calls]
 pub unsafe fn from_dlpack(managed: *mut DLManagedTensorVersioned) -> FileResult<Tensor> {
     // SAFETY: the caller's promise. Structures of all versions begin with these three fields.
@@ -52,10 +54,10 @@ pub unsafe fn from_dlpack(managed: *mut DLManagedTensorVersioned) -> FileResult<
 /// [`from_dlpack`] of the structure without a version.
 ///
 /// # Safety
-/// As [`from_dlpack`].
+/// The same as [`from_dlpack`].
 ///
 /// # Errors
-/// As [`from_dlpack`].
+/// The same errors as [`from_dlpack`].
 #[track_calls]
 pub unsafe fn from_dlpack_unversioned(managed: *mut DLManagedTensor) -> FileResult<Tensor> {
     // SAFETY: the caller's promise.
@@ -112,7 +114,7 @@ impl AsRef<[u8]> for Foreign {
 }
 
 /// # Safety
-/// As [`from_dlpack`], for the tensor of a structure that `give_back` gives back.
+/// The same as [`from_dlpack`], for the tensor of a structure that `give_back` gives back.
 unsafe fn tensor(dl_tensor: &DLTensor, give_back: GiveBack) -> FileResult<Tensor> {
     const NAME: &str = Tensors::ONLY;
     let on_host = [DLDevice::CPU, DLDevice::CUDA_HOST, DLDevice::ROCM_HOST];
@@ -131,7 +133,7 @@ unsafe fn tensor(dl_tensor: &DLTensor, give_back: GiveBack) -> FileResult<Tensor
     // SAFETY: the caller's promise.
     let extent = unsafe { Extent::of(dl_tensor)? };
     let size = dtype.size().unwrap_or(1);
-    let too_large = || FileError::damaged(PLACE, "its sizes do not fit any memory");
+    let too_large = || FileError::damaged(PLACE, "its sizes are too large for memory");
     let bytes = (extent.elements.checked_mul(size))
         .filter(|&bytes| isize::try_from(bytes).is_ok())
         .ok_or_else(too_large)?;
@@ -157,10 +159,10 @@ unsafe fn tensor(dl_tensor: &DLTensor, give_back: GiveBack) -> FileResult<Tensor
     seen.map_err(failed)
 }
 
-/// Which elements of memory a tensor shows.
+/// The elements of memory that a tensor shows.
 struct Extent {
     shape: Vec<usize>,
-    /// Without their signs.
+    /// Strides without their signs.
     strides: Vec<usize>,
     /// The dimensions whose strides are negative.
     flipped: Vec<isize>,
@@ -203,7 +205,7 @@ impl Extent {
         };
         if extent.elements == 1 {
             let reached = extent.reach(&signed);
-            reached.ok_or_else(|| wrong("its sizes do not fit any memory"))?;
+            reached.ok_or_else(|| wrong("its sizes are too large for memory"))?;
         }
         Ok(extent)
     }

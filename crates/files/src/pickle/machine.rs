@@ -1,4 +1,4 @@
-//! The machine that makes objects of opcodes.
+//! The machine that turns opcodes into objects.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -8,14 +8,15 @@ use rustorch_gguf::quoted;
 use super::objects::{Global, Id, Object, Pickled, StorageObject, TensorObject};
 use crate::error::{FileError, FileResult};
 
-/// How many parts of tuples and lists may be looked at for each byte: an argument may be there often, but a small file
-/// must not become large, or take long, by that.
+/// Number of parts of tuples and lists that may be looked at for each byte. An argument may occur often, but a small
+/// file must not become large, or take long, by that.
 const LOOKS_PER_BYTE: usize = 4;
 
 /// Reads the pickle that `bytes` begin with, and returns with it how long it is.
 ///
 /// # Errors
-/// An opcode or a name that `torch.save` does not write for tensors and plain data; what contradicts the format.
+/// Fails for an opcode or a name that `torch.save` does not write for tensors and plain data. Also
+/// fails for data that contradicts the format.
 pub(crate) fn unpickle<'a>(place: &str, bytes: &'a [u8]) -> FileResult<(Pickled<'a>, usize)> {
     let mut machine = Machine {
         place,
@@ -43,12 +44,12 @@ struct Machine<'a, 'p> {
     /// Heights of the stack.
     marks: Vec<usize>,
     memo: HashMap<u64, Id>,
-    /// How many parts of arguments may still be looked at.
+    /// Number of parts of arguments that may still be looked at.
     looks: Cell<usize>,
 }
 
 impl<'a> Machine<'a, '_> {
-    /// Does what the next opcode says; was it the last?
+    /// Runs the next opcode; was it the last?
     fn step(&mut self) -> FileResult<bool> {
         let opcode = self.take(1)?[0];
         match opcode {
@@ -359,8 +360,9 @@ impl<'a> Machine<'a, '_> {
 
     fn size_of(&self, id: Id) -> FileResult<usize> {
         match self.objects[id] {
-            Object::Int(n) => usize::try_from(n)
-                .map_err(|_| self.wrong(format_args!("{n} is no size that can be"))),
+            Object::Int(n) => {
+                usize::try_from(n).map_err(|_| self.wrong(format_args!("{n} is no valid size")))
+            }
             _ => Err(self.wrong("a size is missing")),
         }
     }
@@ -374,7 +376,7 @@ impl<'a> Machine<'a, '_> {
     fn call(&mut self) -> FileResult<()> {
         let (arguments, callee) = (self.pop()?, self.pop()?);
         let Object::Global(global) = self.objects[callee] else {
-            return Err(self.wrong("what is called is no name"));
+            return Err(self.wrong("the called object is no name"));
         };
         let arguments = self.parts(arguments)?;
         match (global, &arguments[..]) {
@@ -383,9 +385,21 @@ impl<'a> Machine<'a, '_> {
                 let dict = self.pairs(*pairs)?;
                 self.push(Object::Dict(dict));
             }
-            (Global::Size, [sizes]) => self.stack.push(*sizes),
-            // Whether it wants a gradient, and hooks, are of no concern here.
-            (Global::RebuildParameter, [data, _, _]) => self.stack.push(*data),
+            (Global::Set, [list]) => {
+                let parts = self.parts(*list)?;
+                self.push(Object::List(parts));
+            }
+            (Global::Counter | Global::Size, [given]) => self.stack.push(*given),
+            (Global::Device, [kind]) => {
+                let kind = self.text_of(*kind)?;
+                self.push(Object::Device(kind, None));
+            }
+            (Global::Device, [kind, number]) => {
+                let (kind, number) = (self.text_of(*kind)?, self.size_of(*number)?);
+                self.push(Object::Device(kind, Some(number)));
+            }
+            // Whether it wants a gradient, hooks and attributes are of no concern here.
+            (Global::RebuildParameter, [data, _, _] | [data, _, _, _]) => self.stack.push(*data),
             (Global::RebuildTensor(version), _) => {
                 let tensor = self.tensor(version, &arguments)?;
                 self.push(Object::Tensor(Box::new(tensor)));
@@ -400,7 +414,7 @@ impl<'a> Machine<'a, '_> {
             let pair = self.parts(pair)?;
             match pair[..] {
                 [key, value] => Ok((key, value)),
-                _ => Err(self.wrong("a dictionary has something else than pairs")),
+                _ => Err(self.wrong("a dictionary has entries that are no pairs")),
             }
         });
         pairs.collect()
@@ -438,7 +452,7 @@ impl<'a> Machine<'a, '_> {
         }
         let (shape, strides) = (self.sizes_of(shape)?, self.sizes_of(strides)?);
         if shape.len() != strides.len() {
-            return Err(self.wrong("a tensor has not one stride for each size"));
+            return Err(self.wrong("a tensor lacks one stride for each size"));
         }
         Ok(TensorObject {
             storage,
@@ -449,7 +463,8 @@ impl<'a> Machine<'a, '_> {
         })
     }
 
-    /// Gives an object attributes. Of an `OrderedDict`, such as a module's state, they say versions of modules.
+    /// Gives an object attributes. Attributes of an `OrderedDict`, such as a module's state, are versions of
+    /// modules.
     fn build(&mut self) -> FileResult<()> {
         self.pop()?;
         match self.top()? {

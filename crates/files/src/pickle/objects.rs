@@ -1,4 +1,4 @@
-//! What pickles are made of.
+//! The values of pickles.
 
 use rustorch_ir::DType;
 
@@ -24,6 +24,8 @@ pub(crate) enum Object<'a> {
     Tuple(Vec<Id>),
     Dict(Vec<(Id, Id)>),
     Global(Global),
+    /// A device by its kind and number.
+    Device(&'a str, Option<usize>),
     Storage(Box<StorageObject<'a>>),
     Tensor(Box<TensorObject>),
 }
@@ -53,11 +55,17 @@ pub(crate) struct TensorObject {
 pub(crate) enum Global {
     /// `collections.OrderedDict`.
     OrderedDict,
+    /// `collections.Counter`.
+    Counter,
+    /// `set`.
+    Set,
+    /// `torch.device`.
+    Device,
     /// `torch.Size`.
     Size,
     /// `torch._utils._rebuild_tensor` (1), `…_v2` (2) or `…_v3` (3).
     RebuildTensor(u8),
-    /// `torch._utils._rebuild_parameter`.
+    /// `torch._utils._rebuild_parameter`, or `…_with_state`.
     RebuildParameter,
     /// The type of a storage, such as `torch.FloatStorage`; without a dtype `torch.storage.UntypedStorage`.
     Storage(Option<DType>),
@@ -91,7 +99,7 @@ pub(crate) const DTYPES: [(&str, Option<&str>, DType); 17] = [
 ];
 
 impl Global {
-    /// What a module has by a name, if it is known.
+    /// The known attribute of a module with a name.
     pub(crate) fn find(module: &str, name: &str) -> Option<Self> {
         let of = |known: fn(&(&str, Option<&str>, DType), &str) -> bool| {
             let found = DTYPES.iter().find(|entry| known(entry, name));
@@ -99,11 +107,16 @@ impl Global {
         };
         match (module, name) {
             ("collections", "OrderedDict") => Some(Self::OrderedDict),
+            ("collections", "Counter") => Some(Self::Counter),
+            ("builtins" | "__builtin__", "set") => Some(Self::Set),
+            ("torch", "device") => Some(Self::Device),
             ("torch", "Size") => Some(Self::Size),
             ("torch._utils", "_rebuild_tensor") => Some(Self::RebuildTensor(1)),
             ("torch._utils", "_rebuild_tensor_v2") => Some(Self::RebuildTensor(2)),
             ("torch._utils", "_rebuild_tensor_v3") => Some(Self::RebuildTensor(3)),
-            ("torch._utils", "_rebuild_parameter") => Some(Self::RebuildParameter),
+            ("torch._utils", "_rebuild_parameter" | "_rebuild_parameter_with_state") => {
+                Some(Self::RebuildParameter)
+            }
             ("torch.storage" | "torch", "UntypedStorage") => Some(Self::Storage(None)),
             ("torch", _) => {
                 let storage = of(|entry, name| entry.1 == Some(name));

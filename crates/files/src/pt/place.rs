@@ -1,6 +1,10 @@
-//! Where something is in a file's value.
+//! Keys and indices within a file's value.
 
 use std::fmt;
+
+use rustorch_gguf::quoted;
+
+use super::Value;
 
 /// The keys that lead to a part of a value. It is written with points between them: `model.fc.weight`, `states.0`.
 /// Texts are where the value has them, since a small file may have a long key often.
@@ -8,11 +12,11 @@ use std::fmt;
 pub(super) enum Place<'a> {
     /// The value itself.
     Whole,
-    /// What a key of a dictionary leads to.
+    /// The value of a dictionary's key.
     Key(&'a Place<'a>, &'a str),
-    /// What a number leads to, as a key or as a place in a list.
+    /// The value of a number, as a key or as an index of a list.
     At(&'a Place<'a>, i128),
-    /// What a key leads to that is neither.
+    /// The value of any other key.
     Other(&'a Place<'a>),
 }
 
@@ -21,6 +25,23 @@ impl Place<'_> {
         match self {
             Self::Whole => None,
             Self::Key(outer, _) | Self::At(outer, _) | Self::Other(outer) => Some(outer),
+        }
+    }
+
+    /// The place that a key of a dictionary leads to.
+    pub(super) fn inside<'b>(&'b self, key: &'b Value) -> Place<'b> {
+        match key {
+            Value::Text(key) => Place::Key(self, key),
+            Value::Int(key) => Place::At(self, *key),
+            _ => Place::Other(self),
+        }
+    }
+
+    /// The place in an error.
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Self::Whole => "the value".to_owned(),
+            place => format!("the value at {}", quoted(&place.to_string())),
         }
     }
 

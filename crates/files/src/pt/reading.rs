@@ -7,26 +7,23 @@ use rustorch_ir::DType;
 use rustorch_tensor::Tensor;
 
 use super::place::Place;
-use super::{LEGACY_MAGIC, Value};
+use super::{DEEPEST, LEGACY_MAGIC, Value};
 use crate::elements::{self, ByteOrder};
 use crate::error::{FileError, FileResult};
-use crate::pickle::{Id, Object, Pickled, StorageObject, TensorObject, unpickle};
+use crate::pickle::{DTYPES, Global, Id, Object, Pickled, StorageObject, TensorObject, unpickle};
 use crate::source::Source;
 use crate::zip::Archive;
 
 const PICKLE: &str = "the pickle";
 
-/// How deep containers may be in each other.
-const DEEPEST: usize = 100;
-
-/// How many bytes of values and of tensors' names there may be for each byte of the pickle: what is in it may be
-/// there several times, but a small file must not become large by that.
+/// Number of bytes of values and of tensors' names for each byte of the pickle. Its parts may occur several
+/// times, but a small file must not become large by that.
 const VALUES_PER_BYTE: usize = 2 * size_of::<Value>();
 
-/// What a tensor takes of that: a little more than its node, shape and strides.
+/// A tensor's share of that: a little more than its node, shape and strides.
 const TENSOR: usize = 1024;
 
-/// What it takes wherever it is, besides its name: an entry of a map of such, which has room for as many again.
+/// The fixed cost of a tensor, besides its name: an entry of a map of such, which has room for as many again.
 const ENTRY: usize = 2 * size_of::<(u64, String, Tensor)>();
 
 /// Bytes that an entry may have which is not a storage's, if it is compressed. PyTorch compresses none.
@@ -99,7 +96,7 @@ fn byte_order(machine: &Pickled<'_>) -> ByteOrder {
     }
 }
 
-/// Where each storage lies, in the order of the list of keys from `at` on.
+/// The offset of each storage, in the order of the keys from `at` on.
 fn legacy_storages<'a>(
     source: &Source,
     value: &Pickled<'_>,
@@ -143,7 +140,7 @@ fn place(key: &str) -> String {
 fn bytes_of(storage: &StorageObject<'_>) -> FileResult<usize> {
     let size = storage.dtype.and_then(DType::size).unwrap_or(1);
     storage.count.checked_mul(size).ok_or_else(|| {
-        let problem = format!("{} elements do not fit any memory", storage.count);
+        let problem = format!("{} elements are too large for memory", storage.count);
         FileError::damaged(place(storage.key), problem)
     })
 }
@@ -160,7 +157,7 @@ struct Reader<'a> {
     storages: HashMap<(&'a str, DType), Tensor>,
     /// Tensors that were made: an object that is there several times is one.
     tensors: HashMap<Id, Tensor>,
-    /// How many bytes of values and names may still be made.
+    /// Number of bytes of values and names that may still be made.
     left: usize,
 }
 
@@ -185,7 +182,8 @@ impl<'a> Reader<'a> {
         match self.left.checked_sub(bytes) {
             Some(left) => self.left = left,
             None => {
-                let problem = "the same containers, texts or tensors are there too often, or one is in itself";
+                let problem = "the same containers, texts or tensors occur too often, or one \
+                    contains itself";
                 return Err(FileError::damaged(PICKLE, problem));
             }
         }
@@ -195,7 +193,7 @@ impl<'a> Reader<'a> {
     /// The value of an object at a place, which may have others in it `depth` deep.
     fn make(&mut self, id: Id, place: Place<'_>, depth: usize) -> FileResult<Value> {
         let Some(depth) = depth.checked_sub(1) else {
-            let problem = "containers are in each other too deep, or one is in itself";
+            let problem = "containers are nested too deeply, or one contains itself";
             return Err(FileError::damaged(PICKLE, problem));
         };
         self.spend(size_of::<Value>())?;
@@ -229,6 +227,17 @@ impl<'a> Reader<'a> {
                 let advice = "save the tensor that it is of";
                 return Err(FileError::unsupported(PICKLE, "a storage alone", advice));
             }
+            Object::Device(kind, number) => {
+                let number = number.map(|number| format!(":{number}"));
+                let device = format!("{kind}{}", number.unwrap_or_default());
+                self.spend(device.len())?;
+                Value::Text(device)
+            }
+            Object::Global(Global::DType(dtype)) => {
+                let known = DTYPES.iter().find(|(_, _, known)| known == dtype);
+                let name = known.map_or("", |(name, ..)| name);
+                Value::Text(format!("torch.{name}"))
+            }
             Object::Global(global) => {
                 let found = format!("{global:?} alone");
                 let advice = "save its name as a text";
@@ -252,12 +261,7 @@ impl<'a> Reader<'a> {
         let mut values = Vec::new();
         for &(key, value) in entries {
             let key = self.make(key, place, depth)?;
-            let inside = match &key {
-                Value::Text(key) => Place::Key(&place, key),
-                Value::Int(key) => Place::At(&place, *key),
-                _ => Place::Other(&place),
-            };
-            let value = self.make(value, inside, depth)?;
+            let value = self.make(value, place.inside(&key), depth)?;
             values.push((key, value));
         }
         Ok(values)

@@ -6,7 +6,10 @@ use std::path::Path;
 use rustorch_ir::DType;
 use rustorch_macros::track_calls;
 use rustorch_runtime::Storage;
+use rustorch_tensor::Tensor;
 
+use super::place::Place;
+use super::{DEEPEST, Value};
 use crate::elements::{self, bytes_of};
 use crate::error::{FileError, FileResult};
 use crate::pickle::DTYPES;
@@ -14,40 +17,53 @@ use crate::source;
 use crate::tensors::Tensors;
 use crate::zip::{Compression, Writer};
 
-/// The name that PyTorch gives what it writes elsewhere than to a file.
+/// The name that PyTorch gives to archives that are not files.
 const ROOT: &str = "archive";
 
-/// Where PyTorch begins storages.
+/// PyTorch's alignment of storages.
 const ALIGNMENT: u64 = 64;
 
 /// Writes a file, as [`write()`].
 ///
 /// # Errors
-/// As [`write()`].
+/// The same errors as [`write()`].
 #[track_calls(pt)]
 pub fn save(path: impl AsRef<Path>, tensors: &Tensors) -> FileResult<()> {
     source::writing(path.as_ref(), |out| write(out, tensors))
 }
 
-/// Writes tensors, without their metadata, as a dictionary that `torch.load` reads, also with `weights_only=True`:
-/// each contiguous, and once if several names are on the same whole memory.
+/// Writes tensors, without their metadata, as a dictionary that `torch.load` reads, also with
+/// `weights_only=True`. Each is contiguous; several names of the same memory share one copy.
 ///
 /// # Errors
-/// Block formats, which PyTorch does not have; a tensor cannot be computed; what the system refuses.
+/// Fails for block formats, which PyTorch lacks, or if a tensor cannot be computed. Also fails if
+/// the system reports an error.
 #[track_calls(pt)]
 pub fn write(out: &mut (impl Write + Seek), tensors: &Tensors) -> FileResult<()> {
+    write_value(out, &tensors.into())
+}
+
+/// Writes a file, as [`write_value`].
+///
+/// # Errors
+/// The errors of [`write_value`].
+#[track_calls(pt)]
+pub fn save_value(path: impl AsRef<Path>, value: &Value) -> FileResult<()> {
+    source::writing(path.as_ref(), |out| write_value(out, value))
+}
+
+/// Writes a value that `torch.load` reads, also with `weights_only=True`: a checkpoint of states, numbers and texts.
+/// Tensors are written as by [`write()`].
+///
+/// # Errors
+/// Fails for containers nested more than 100 deep. Also fails for a list, dictionary or tensor as a
+/// key. Also the errors of [`write()`].
+#[track_calls(pt)]
+pub fn write_value(out: &mut (impl Write + Seek), value: &Value) -> FileResult<()> {
     let mut pickle = Pickle::new();
-    let mut storages: Vec<(Storage, &str)> = Vec::new();
-    for (name, tensor) in tensors.iter() {
-        let storage = tensor.storage().map_err(FileError::tensor(name))?;
-        let known = (storages.iter()).position(|(known, _)| known.same_as(&storage));
-        let key = known.unwrap_or(storages.len());
-        if known.is_none() {
-            storages.push((storage, name));
-        }
-        pickle.entry(name, key, tensor.dtype(), tensor.shape())?;
-    }
-    let pickle = pickle.finish();
+    pickle.value(value, Place::Whole, DEEPEST)?;
+    let Pickle { storages, .. } = &pickle;
+    let bytes = [&pickle.bytes[..], b"."].concat();
     let mut writer = Writer::new(out);
     let mut add =
         |name: &str, bytes: u64, fill: &mut dyn FnMut(&mut dyn Write) -> FileResult<()>| {
@@ -59,10 +75,9 @@ pub fn write(out: &mut (impl Write + Seek), tensors: &Tensors) -> FileResult<()>
             (out.write_all(text)).map_err(FileError::io("write the pickle"))
         })
     };
-    text("data.pkl", &pickle)?;
+    text("data.pkl", &bytes)?;
     text("byteorder", b"little")?;
-    for (key, (_, name)) in storages.iter().enumerate() {
-        let tensor = tensors.get(name)?;
+    for (key, (_, name, tensor)) in storages.iter().enumerate() {
         add(&format!("data/{key}"), bytes_of(tensor), &mut |out| {
             elements::write(name, tensor, out)
         })?;
@@ -73,23 +88,87 @@ pub fn write(out: &mut (impl Write + Seek), tensors: &Tensors) -> FileResult<()>
     writer.finish()
 }
 
-/// A pickle of a dictionary that is being written.
-struct Pickle {
+/// A pickle that is being written.
+struct Pickle<'a> {
     bytes: Vec<u8>,
+    /// The storages so far, by their keys, each with the tensor that it is written for, and where that is.
+    storages: Vec<(Storage, String, &'a Tensor)>,
 }
 
-impl Pickle {
-    /// Protocol 2, an empty dictionary, and a mark behind which its entries come.
+impl<'a> Pickle<'a> {
+    /// Protocol 2.
     fn new() -> Self {
         Self {
-            bytes: b"\x80\x02}(".to_vec(),
+            bytes: b"\x80\x02".to_vec(),
+            storages: Vec::new(),
         }
     }
 
-    /// All entries into the dictionary, and the end.
-    fn finish(mut self) -> Vec<u8> {
-        self.bytes.extend(b"u.");
-        self.bytes
+    /// A value at a place, which may have others in it `depth` deep.
+    fn value(&mut self, value: &'a Value, place: Place<'_>, depth: usize) -> FileResult<()> {
+        let Some(depth) = depth.checked_sub(1) else {
+            let problem = format!("containers are nested more than {DEEPEST} deep");
+            return Err(unwritable(&place, problem, "save a flatter value"));
+        };
+        match value {
+            Value::None => self.bytes.push(b'N'),
+            Value::Bool(value) => self.bytes.push(if *value { 0x88 } else { 0x89 }),
+            Value::Int(number) => self.number(*number),
+            Value::Float(number) => {
+                self.bytes.push(b'G');
+                self.bytes.extend(number.to_be_bytes());
+            }
+            Value::Text(text) => self.text(text)?,
+            Value::Tensor(tensor) => self.tensor(tensor, &place)?,
+            Value::List(list) => {
+                self.bytes.extend(b"](");
+                self.parts(list, &place, depth)?;
+                self.bytes.push(b'e');
+            }
+            Value::Tuple(list) => {
+                self.bytes.push(b'(');
+                self.parts(list, &place, depth)?;
+                self.bytes.push(b't');
+            }
+            Value::Dict(entries) => {
+                self.bytes.extend(b"}(");
+                for (key, value) in entries {
+                    self.key(key, &place, depth)?;
+                    self.value(value, place.inside(key), depth)?;
+                }
+                self.bytes.push(b'u');
+            }
+        }
+        Ok(())
+    }
+
+    fn parts(&mut self, parts: &'a [Value], place: &Place<'_>, depth: usize) -> FileResult<()> {
+        let mut numbered = (0..).zip(parts);
+        numbered.try_for_each(|(at, part)| self.value(part, Place::At(place, at), depth))
+    }
+
+    /// A key of a dictionary, which Python can hash.
+    fn key(&mut self, key: &'a Value, place: &Place<'_>, depth: usize) -> FileResult<()> {
+        match is_key(key) {
+            true => self.value(key, Place::Other(place), depth),
+            false => {
+                let problem = format!("{} cannot be a key", key.kind());
+                let advice = "use a text, a number or a tuple of such";
+                Err(unwritable(place, problem, advice))
+            }
+        }
+    }
+
+    fn tensor(&mut self, tensor: &'a Tensor, place: &Place<'_>) -> FileResult<()> {
+        let name = place.to_string();
+        let storage = tensor.storage().map_err(FileError::tensor(&name))?;
+        let known = (self.storages.iter()).position(|(known, ..)| known.same_as(&storage));
+        let key = known.unwrap_or(self.storages.len());
+        self.entry(&name, key, tensor.dtype(), tensor.shape())?;
+        if known.is_none() {
+            self.storages.push((storage, name, tensor));
+        }
+        Ok(())
     }
 
     fn text(&mut self, text: &str) -> FileResult<()> {
@@ -109,7 +188,7 @@ impl Pickle {
     }
 
     /// A number by the shortest of the opcodes that can hold it.
-    fn number(&mut self, number: usize) {
+    fn number(&mut self, number: i128) {
         match (u8::try_from(number), i32::try_from(number)) {
             (Ok(small), _) => self.bytes.extend([b'K', small]),
             (_, Ok(number)) => {
@@ -117,21 +196,21 @@ impl Pickle {
                 self.bytes.extend(number.to_le_bytes());
             }
             _ => {
-                // No size has its highest bit set, so that this is positive.
-                self.bytes.extend([0x8a, 8]);
-                self.bytes.extend((number as u64).to_le_bytes());
+                let bytes = number.to_le_bytes();
+                self.bytes.extend([0x8a, bytes.len() as u8]);
+                self.bytes.extend(bytes);
             }
         }
     }
 
     fn tuple(&mut self, numbers: &[usize]) {
         self.bytes.push(b'(');
-        numbers.iter().for_each(|&n| self.number(n));
+        numbers.iter().for_each(|&n| self.number(n as i128));
         self.bytes.push(b't');
     }
 
-    /// A name, and `torch._utils._rebuild_tensor_v2`, or `…_v3` for dtypes that have no storages of their own, with
-    /// its arguments.
+    /// `torch._utils._rebuild_tensor_v2`, or `…_v3` for dtypes that have no storages of their own,
+    /// with its arguments.
     fn entry(&mut self, name: &str, key: usize, dtype: DType, shape: &[usize]) -> FileResult<()> {
         let known = DTYPES.iter().find(|&&(_, _, known)| known == dtype);
         let &(dtype_name, storage, _) = known.ok_or_else(|| {
@@ -143,7 +222,6 @@ impl Pickle {
             )
         })?;
         let count: usize = shape.iter().product();
-        self.text(name)?;
         let rebuild = match storage {
             Some(_) => "_rebuild_tensor_v2",
             None => "_rebuild_tensor_v3",
@@ -162,7 +240,7 @@ impl Pickle {
         } else {
             dtype.size().unwrap_or(1)
         };
-        self.number(count * unit);
+        self.number((count * unit) as i128);
         self.bytes.extend(b"tQ");
         self.number(0);
         self.tuple(shape);
@@ -176,5 +254,22 @@ impl Pickle {
         }
         self.bytes.extend(b"tR");
         Ok(())
+    }
+}
+
+/// Can Python hash it?
+fn is_key(value: &Value) -> bool {
+    match value {
+        Value::Tuple(parts) => parts.iter().all(is_key),
+        Value::List(_) | Value::Dict(_) | Value::Tensor(_) => false,
+        _ => true,
+    }
+}
+
+fn unwritable(place: &Place<'_>, problem: String, advice: &'static str) -> FileError {
+    FileError::UnwritableValue {
+        place: place.shown(),
+        problem,
+        advice,
     }
 }

@@ -15,7 +15,7 @@ use super::{
 use crate::error::{FileError, FileResult};
 use crate::source::Source;
 
-/// What deflated bytes can become at most: a repetition of 258 bytes takes two bits.
+/// The largest growth of deflated bytes: a repetition of 258 bytes takes two bits.
 const LARGEST_RATIO: u64 = 1032;
 
 /// Bytes that are decompressed at once.
@@ -29,19 +29,19 @@ pub(crate) struct Archive {
     limit: u64,
 }
 
-/// What the central directory says of an entry.
+/// An entry of the central directory.
 struct Entry {
     method: u16,
     crc: u32,
     compressed: u64,
     size: u64,
-    /// Where its local header begins.
+    /// The offset of its local header.
     header: u64,
-    /// Where its data begins.
+    /// The offset of its data.
     data: u64,
 }
 
-/// The directory, as the end of the archive tells of it.
+/// The directory, as the archive's end describes it.
 struct Directory {
     begin: u64,
     bytes: u64,
@@ -49,7 +49,7 @@ struct Directory {
 }
 
 impl Archive {
-    /// Reads the directory of an archive of which no entry may decompress to more than `limit` bytes.
+    /// Reads the directory of an archive. No entry may decompress to more than `limit` bytes.
     pub(crate) fn read(source: &Source, limit: u64) -> FileResult<Self> {
         let directory = Directory::find(source)?;
         let place = "the zip archive's directory";
@@ -89,8 +89,8 @@ impl Archive {
         self.entries.keys().map(String::as_str)
     }
 
-    /// The data of an entry, where it is stored, or decompressed. The checksum is only compared with what is
-    /// decompressed, since what is stored need not be read at all.
+    /// The data of an entry, where it is stored, or decompressed. Checksums are compared only for
+    /// decompressed data, since stored data need not be read at all.
     pub(crate) fn data(&self, name: &str) -> Option<FileResult<Source>> {
         self.data_within(name, self.limit)
     }
@@ -105,7 +105,7 @@ impl Archive {
         }))
     }
 
-    /// How large the data of an entry is, and what it begins with.
+    /// Size of an entry's data, and its first bytes.
     pub(crate) fn begin(&self, name: &str) -> Option<FileResult<(u64, Source)>> {
         let entry = self.entries.get(name)?;
         let stored = (self.source).part(place(name), entry.data, entry.compressed);
@@ -251,7 +251,7 @@ impl Entry {
         Ok((name.to_owned(), entry))
     }
 
-    /// Fails on what is not supported, and on sizes that cannot be.
+    /// Fails on unsupported entries, and on impossible sizes.
     fn check(&self, name: &str, flags: u16) -> FileResult<()> {
         let advice = "write the archive with NumPy or PyTorch";
         if flags & 1 != 0 {
@@ -281,7 +281,7 @@ impl Entry {
         }
     }
 
-    /// Where the data begins: behind the local header, which has to be before the directory.
+    /// The offset of the data: behind the local header, which has to be before the directory.
     fn find_data(&self, name: &str, source: &Source, directory: u64) -> FileResult<u64> {
         let local = place(name);
         let header = source.part(&local, self.header, LOCAL_BYTES)?;
@@ -353,7 +353,7 @@ impl Entry {
         }
         match crc.sum() == self.crc {
             true => Ok(data.into()),
-            false => Err(wrong("its checksum is another one".to_owned())),
+            false => Err(wrong("its checksum differs".to_owned())),
         }
     }
 }
@@ -438,7 +438,7 @@ impl<'a> Fields<'a> {
         match left >= bytes && self.u32()? == signature {
             true => Ok(()),
             false => {
-                let problem = "something else is where an entry should begin";
+                let problem = "no entry begins there";
                 Err(FileError::damaged(self.place, problem))
             }
         }

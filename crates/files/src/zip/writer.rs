@@ -8,10 +8,11 @@ use flate2::write::DeflateEncoder;
 use super::{CENTRAL, DEFLATED, END, END64, LOCAL, LOCAL_BYTES, LOCATOR64, STORED, ZIP64};
 use crate::error::{FileError, FileResult};
 
-/// Entries that may become as large as this get numbers of 64 bits: what does not compress grows by less than the rest.
+/// Entries that may become as large as this get numbers of 64 bits. Data that does not compress grows by less than the
+/// rest.
 const ZIP64_FROM: u64 = 0xf000_0000;
 
-/// What is needed to read the archive: zip64.
+/// The version needed to read the archive: zip64.
 const VERSION: u16 = 45;
 
 /// Names are UTF-8.
@@ -23,13 +24,13 @@ const DATE: u16 = 1 << 5 | 1;
 /// The extra field that fills up to an alignment, PyTorch's "FB".
 const PADDING: u16 = 0x4246;
 
-/// How an entry is written.
+/// Compression of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Compression {
-    /// As it is: what is written so can be mapped.
+    /// No compression: such data can be mapped.
     #[default]
     Stored,
-    /// By deflate: smaller, and to be decompressed.
+    /// Deflate: smaller, but must be decompressed.
     Deflated,
 }
 
@@ -56,7 +57,7 @@ struct Written {
     sizes: Sizes,
 }
 
-/// What is known of an entry when it is written.
+/// The facts of an entry when it is written.
 #[derive(Clone, Copy, Default)]
 struct Sizes {
     crc: u32,
@@ -273,7 +274,7 @@ fn padding(before: u64, alignment: u64) -> u64 {
     }
 }
 
-/// Passes on what is written, with its checksum.
+/// Passes written data on, with its checksum.
 struct Summed<W> {
     out: W,
     crc: Crc,

@@ -1,9 +1,10 @@
-//! What NumPy, PyTorch and safetensors wrote.
+//! Files that NumPy, PyTorch and safetensors wrote.
 
 use rustorch_files::{Tensors, load, npy, npz, pt, safetensors};
 use rustorch_ir::DType;
+use rustorch_tensor::Tensor;
 
-use crate::{bytes, check, golden, of, on_cpu, values};
+use crate::{bytes, check, error, golden, of, on_cpu, values};
 
 fn of_safetensors() -> impl Iterator<Item = DType> {
     (DType::SCALARS.into_iter()).filter(|dtype| *dtype != DType::Complex128)
@@ -78,7 +79,7 @@ fn pytorchs_files_are_read() {
     });
 }
 
-/// What the script's `views` has, in a file of either format.
+/// Checks the tensors of the script's `views`, in a file of either format.
 fn check_views(tensors: &Tensors) {
     let get = |name: &str| tensors.get(name).unwrap();
     let numbers = |name: &str| get(name).to_vec::<f32>().unwrap();
@@ -158,6 +159,138 @@ fn values_that_are_no_tensors_are_kept_where_they_are() {
             matches!(get("size"), Value::Tuple(sizes) if matches!(sizes[..], [Value::Int(2), Value::Int(3)]))
         );
     });
+}
+
+#[test]
+fn a_checkpoint_of_pytorchs_is_read_by_its_keys() {
+    on_cpu(|_| {
+        let checkpoint = pt::load_value(golden("checkpoint.pt")).unwrap();
+        assert_eq!(checkpoint["epoch"].as_int().unwrap(), 3);
+        assert_eq!(checkpoint["epoch"].as_float().unwrap(), 3.0);
+        assert_eq!(checkpoint["loss"].as_float().unwrap(), 0.125);
+        assert_eq!(checkpoint["name"].as_text().unwrap(), "net ä");
+        assert!(!checkpoint["is_best"].as_bool().unwrap());
+        assert!(checkpoint.get("scheduler").unwrap().is_none());
+        let history = checkpoint["history"].as_list().unwrap();
+        assert_eq!(history.len(), 2);
+        assert_eq!(history[1][1].as_float().unwrap(), 0.25);
+        assert_eq!(checkpoint["history"][-2][0].as_int().unwrap(), 1);
+
+        // What is there besides is read as near as there is something like it.
+        assert_eq!(checkpoint["dtype"].as_text().unwrap(), "torch.bfloat16");
+        assert_eq!(checkpoint["devices"][0].as_text().unwrap(), "cpu");
+        assert_eq!(checkpoint["devices"][1].as_text().unwrap(), "cuda:1");
+        assert_eq!(checkpoint["tags"][0].as_text().unwrap(), "best");
+        assert_eq!(checkpoint["counts"]["a"].as_int().unwrap(), 2);
+        assert_eq!(checkpoint["size"].as_list().unwrap().len(), 2);
+        assert_eq!(checkpoint["parameter"].as_tensor().unwrap().shape(), [2]);
+
+        let model = checkpoint["model"].tensors().unwrap();
+        let names: Vec<&str> = model.names().collect();
+        assert_eq!(names, ["module.0.weight", "module.0.bias"]);
+        let optimizer = &checkpoint["optimizer"];
+        let state = &optimizer["state"][0];
+        assert_eq!(state["step"].as_tensor().unwrap().item().unwrap(), 1.0);
+        let moments = state["exp_avg"].as_tensor().unwrap();
+        assert_eq!(moments.shape(), [1, 2]);
+        let group = &optimizer["param_groups"][0];
+        assert_eq!(group["lr"].as_float().unwrap(), 0.25);
+        assert_eq!(group["params"].as_list().unwrap().len(), 2);
+        let options = group.as_dict().unwrap();
+        assert!(
+            options
+                .iter()
+                .any(|(key, _)| key.as_text().unwrap() == "betas")
+        );
+
+        // All tensors at once, by the keys that lead to them.
+        let all = load(golden("checkpoint.pt")).unwrap();
+        assert_eq!(all.get("model.module.0.bias").unwrap().shape(), [1]);
+        assert_eq!(all.under("model.module.").len(), 2);
+
+        let mistakes = [
+            (
+                error(checkpoint.get("modle")),
+                "there is no `modle` in a dictionary, which has `model`, `optimizer`, `epoch`, `loss`, `name`, `is_best`, `scheduler`, `history`, 6 more",
+            ),
+            (
+                error(checkpoint["history"].get(2)),
+                "there is no 2 in a list, which has 2 values",
+            ),
+            (
+                error(checkpoint["history"].get(-3)),
+                "there is no -3 in a list, which has 2 values",
+            ),
+            (
+                error(checkpoint["epoch"].get("x")),
+                "there is no `x` in an integer, which has no keys",
+            ),
+            (
+                error(checkpoint["modle"].as_int()),
+                "expected an integer, got None",
+            ),
+            (
+                error(checkpoint["loss"].as_int()),
+                "expected an integer, got a number",
+            ),
+            (
+                error(checkpoint["epoch"].as_text()),
+                "expected a text, got an integer",
+            ),
+            (
+                error(checkpoint["model"].as_tensor()),
+                "expected a tensor, got a dictionary",
+            ),
+            (
+                error(checkpoint["name"].as_float()),
+                "expected a number, got a text",
+            ),
+            (
+                error(checkpoint["epoch"].as_bool()),
+                "expected a truth value, got an integer",
+            ),
+            (
+                error(checkpoint["model"].as_list()),
+                "expected a list or a tuple, got a dictionary",
+            ),
+            (
+                error(checkpoint["history"].as_dict()),
+                "expected a dictionary, got a list",
+            ),
+            (
+                error(pt::Value::Int(1 << 70).as_int()),
+                "expected an integer of 64 bits, got 1180591620717411303424",
+            ),
+        ];
+        for (found, expected) in mistakes {
+            assert_eq!(found, expected);
+        }
+    });
+}
+
+#[test]
+fn names_are_changed_and_stay_apart() {
+    let tensor = Tensor::zeros([1], DType::F32).unwrap();
+    let mut state: Tensors = ["module.a", "module.b", "c"]
+        .map(|name| (name, tensor.clone()))
+        .into_iter()
+        .collect();
+    state.metadata.insert("format".into(), "pt".into());
+    let names = |state: &Tensors| state.names().map(str::to_owned).collect::<Vec<_>>();
+    let stripped = state.strip_prefix("module.").unwrap();
+    assert_eq!(names(&stripped), ["a", "b", "c"]);
+    assert_eq!(stripped.metadata, state.metadata);
+    assert_eq!(
+        names(&stripped.add_prefix("net.")),
+        ["net.a", "net.b", "net.c"]
+    );
+    assert_eq!(names(&state.under("module.")), ["a", "b"]);
+    let some = state.rename(|name| (name != "c").then(|| name.replace("module", "m")));
+    assert_eq!(names(&some.unwrap()), ["m.a", "m.b"]);
+    assert_eq!(
+        error(state.rename(|name| Some(name.replace("module.a", "c")))),
+        "the tensors `module.a` and `c` both get the name `c`; give each one of its own"
+    );
 }
 
 #[test]

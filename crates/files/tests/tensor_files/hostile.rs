@@ -31,7 +31,7 @@ fn wrong_safetensors_files_are_refused() {
         ),
         (
             format!("{{{},{}}}", f32("a", 0), f32("b", 0)),
-            "tensor `b`: its elements are said to lie from byte 0 to 4",
+            "tensor `b`: its elements are declared from byte 0 to 4",
         ),
         (
             format!("{{{},{}}}", f32("a", 0), f32("b", 2)),
@@ -40,7 +40,7 @@ fn wrong_safetensors_files_are_refused() {
         (format!("{{{}}}", f32("a", 4)), "should begin at 0"),
         (
             format!("{{{}}}", f32("a", 0)),
-            "of 8 bytes, only 4 are tensors'",
+            "only 4 of 8 bytes belong to tensors",
         ),
         (
             format!("{{{}}}", entry("a", "F32", "[3]", 0, 12)),
@@ -88,7 +88,7 @@ fn wrong_safetensors_files_are_refused() {
             text.contains("the header, at byte 8, needs 9 bytes but 0 are left"),
             "{text}"
         );
-        assert!(error(safetensors::read(&size(u64::MAX))).contains("of at most 100000000"));
+        assert!(error(safetensors::read(&size(u64::MAX))).contains("at most 100000000"));
         assert!(error(safetensors::read(&vec![1; 7].into())).contains("needs 8 bytes but 7"));
     });
 }
@@ -112,7 +112,7 @@ fn wrong_arrays_are_refused() {
         (plain("'<f2'", "(1,)"), "2 bytes are behind the array"),
         (
             plain("'<f4'", "(18446744073709551615, 2)"),
-            "does not fit any memory",
+            "is too large for memory",
         ),
         (plain("'<f4'", "(18446744073709551616,)"), "expected a size"),
         (plain("'<f4'", "(-1,)"), "expected a size"),
@@ -162,7 +162,7 @@ fn code_in_pickles_is_an_error_that_names_it() {
     });
 }
 
-/// A file of the format before zip archives with this pickle, and the storage of four zeros that it may name.
+/// A file of the format before zip archives, with this pickle. The pickle may name its storage of four zeros.
 fn with_pickle(pickle: &[u8]) -> Source {
     let mut file = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.".to_vec();
     file.extend(b"\x80\x02M\xe9\x03.\x80\x02}.");
@@ -224,7 +224,7 @@ fn wrong_pickles_are_refused() {
         ),
         (
             &tensor(b"J\xff\xff\xff\xffK\x02\x85K\x01\x85"),
-            "-1 is no size",
+            "-1 is no valid size",
         ),
         (&tensor(b"K\x00K\x02\x85)"), "one stride for each size"),
         (&tensor(expanded), "shows more than the 1073741824 bytes"),
@@ -236,7 +236,7 @@ fn wrong_pickles_are_refused() {
         (b"\x80\x02ctorch\nload\n.", "`torch.load`"),
         (b"\x80\x02ctorch\nSize\n.", "Size alone"),
         (b"\x80\x02ios\nsystem\n.", "opcode 0x69"),
-        (b"\x80\x02]q\x00h\x00a.", "one is in itself"),
+        (b"\x80\x02]q\x00h\x00a.", "one contains itself"),
         (&deep, "too deep"),
         (&often, "too often"),
         (&copied, "the same arguments are used too often"),
@@ -369,7 +369,7 @@ fn what_a_small_file_has_often_takes_no_memory() {
         for pickle in cases {
             let file = with_pickle(&pickle);
             let text = small(file.len(), || pt::read(&file));
-            assert!(text.contains("are there too often"), "{text}");
+            assert!(text.contains("occur too often"), "{text}");
         }
         // Nobody asks for the name of what is no tensor.
         let file = with_pickle(&with(&[b"}h\x00](", &b"N".repeat(TEXT), b"es"]));

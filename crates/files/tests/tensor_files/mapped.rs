@@ -77,7 +77,7 @@ fn raw_files_are_not_copied() {
     });
 }
 
-/// Where a tensor's first element is.
+/// Address of a tensor's first element.
 fn address(tensor: &Tensor) -> usize {
     let begin = tensor.storage_in_memory().unwrap().host_address().unwrap();
     begin + tensor.storage_offset() * tensor.dtype().size().unwrap()

@@ -1,5 +1,5 @@
-//! What is written here is read here, by the package `safetensors`, and, by `scripts/file-goldens.py check`, by NumPy
-//! and PyTorch.
+//! Files written here are read here, and by the package `safetensors`. `scripts/file-goldens.py check` reads them
+//! with NumPy and PyTorch.
 
 use std::fs;
 use std::io::Cursor;
@@ -7,6 +7,7 @@ use std::path::Path;
 
 use ::safetensors::SafeTensors;
 use rustorch_files::npz::Compression;
+use rustorch_files::pt::Value;
 use rustorch_files::{
     FileError, Source, Tensors, gguf, load, npy, npz, pt, raw, safetensors, save,
 };
@@ -38,6 +39,16 @@ fn what_is_written_is_read() {
         let read = load(at("all.safetensors")).unwrap();
         check(&read, of_safetensors());
         assert_eq!(read.metadata, all.metadata);
+        let parts = safetensors::parts(at("all.safetensors")).unwrap();
+        assert_eq!(parts.len(), read.len());
+        for (name, tensor) in read.iter() {
+            let part = &parts[name];
+            assert_eq!(
+                (part.dtype, &part.shape[..]),
+                (tensor.dtype(), tensor.shape())
+            );
+            assert_eq!(part.data[..], bytes(tensor), "{name}");
+        }
 
         let arrays = tensors(of_numpy());
         save(at("all.npz"), &arrays).unwrap();
@@ -62,6 +73,69 @@ fn what_is_written_is_read() {
         let tied = load(at("tied.pt")).unwrap();
         let [a, b] = ["a", "b"].map(|name| tied.get(name).unwrap().storage_in_memory().unwrap());
         assert!(a.same_as(&b));
+
+        let value = checkpoint();
+        pt::save_value(at("checkpoint.pt"), &value).unwrap();
+        let read = pt::load_value(at("checkpoint.pt")).unwrap();
+        assert_eq!(format!("{read:?}"), format!("{value:?}"));
+        let [a, b] = [&read["model"]["fc.weight"], &read["again"]];
+        let [a, b] = [a, b].map(|value| value.as_tensor().unwrap().storage_in_memory().unwrap());
+        assert!(a.same_as(&b));
+    });
+}
+
+/// A checkpoint, as a training program saves it.
+fn checkpoint() -> Value {
+    let weight = Tensor::from_slice(&[1.0f32, 2.0], [1, 2]).unwrap();
+    let pair = |epoch: i32, loss: f64| Value::Tuple(vec![epoch.into(), loss.into()]);
+    let large = [1 << 40, -(1 << 40), 1 << 70, -(1 << 70), -1, 255, 256];
+    let Value::Dict(mut entries) = Value::dict::<_, Value>([
+        ("model", Value::dict([("fc.weight", weight.clone())])),
+        ("again", weight.into()),
+        ("epoch", 3.into()),
+        ("loss", 0.125.into()),
+        ("name", "net ä".into()),
+        ("is_best", false.into()),
+        ("scheduler", None::<f64>.into()),
+        ("history", vec![pair(1, 0.5), pair(2, 0.25)].into()),
+        ("large", large.map(Value::Int).to_vec().into()),
+    ]) else {
+        unreachable!("a dictionary");
+    };
+    let key = Value::Tuple(vec![1.into(), "a".into()]);
+    let inner = Value::Dict(vec![(key, Value::List(Vec::new()))]);
+    entries.push((5.into(), inner));
+    Value::Dict(entries)
+}
+
+#[test]
+fn values_that_python_cannot_have_are_refused() {
+    on_cpu(|_| {
+        let write = |value: &Value| error(pt::write_value(&mut Cursor::new(Vec::new()), value));
+        let tensor = Tensor::from_slice(&[1.0f32], [1]).unwrap();
+        let with_key = |key: Value| Value::dict([("inner", Value::Dict(vec![(key, 1.into())]))]);
+        let advice = "cannot be a key; use a text, a number or a tuple of such";
+        for (key, kind) in [
+            (Value::List(Vec::new()), "a list"),
+            (Value::dict::<&str, Value>([]), "a dictionary"),
+            (tensor.into(), "a tensor"),
+            (Value::Tuple(vec![Value::List(Vec::new())]), "a tuple"),
+        ] {
+            let expected = format!("the value at `inner`: {kind} {advice}");
+            assert_eq!(write(&with_key(key)), expected);
+        }
+        let deep = |depth: usize| (0..depth).fold(Value::None, |value, _| Value::List(vec![value]));
+        assert!(write(&deep(100)).contains("more than 100 deep; save a flatter value"));
+        let mut file = Vec::new();
+        pt::write_value(&mut Cursor::new(&mut file), &deep(99)).unwrap();
+        let read = pt::read_value(&Source::from(file)).unwrap();
+        assert_eq!(format!("{read:?}"), format!("{:?}", deep(99)));
+        let block = Value::dict([("layer", Value::dict([("weight", blocks().0)]))]);
+        let refused = write(&block);
+        assert!(
+            refused.starts_with("tensor `layer.weight`: PyTorch has no"),
+            "{refused}"
+        );
     });
 }
 

@@ -6,13 +6,13 @@ use rustorch_tensor::{RusTorchResult, Tensor};
 use super::layers::layers;
 use super::{Forward, Module, Training, parameter};
 
-/// How [`GELU`] is computed.
+/// Variant of [`GELU`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum GeluApproximate {
-    /// By the error function.
+    /// The exact form, with the error function.
     #[default]
     None,
-    /// By the hyperbolic tangent.
+    /// The approximation with the hyperbolic tangent.
     Tanh,
 }
 
@@ -54,17 +54,17 @@ layers! {
 layers! {
     /// `x`, or `alpha · (eˣ - 1)` below 0.
     ELU {
-        /// What negative values go to, negated.
+        /// The negated limit of negative values.
         alpha: f64 = 1.0,
     } => |x| x.elu(alpha);
     /// `x`, or `alpha · (exp(x / alpha) - 1)` below 0.
     CELU {
-        /// What negative values go to, negated.
+        /// The negated limit of negative values.
         alpha: f64 = 1.0,
     } => |x| x.celu(alpha);
     /// `x · Φ(x)`.
     GELU {
-        /// How it is computed.
+        /// Formula of the function.
         approximate: GeluApproximate = GeluApproximate::None,
     } => |x| match approximate {
         GeluApproximate::None => x.gelu(),
@@ -80,7 +80,7 @@ layers! {
         /// The bound.
         lambda: f64 = 0.5,
     } => |x| x.hardshrink(lambda);
-    /// 0 from `-lambda` to `lambda`, outside `x` nearer to 0 by `lambda`.
+    /// 0 from `-lambda` to `lambda`; outside, `x` moved towards 0 by `lambda`.
     Softshrink {
         /// The bound.
         lambda: f64 = 0.5,
@@ -99,7 +99,7 @@ layers! {
     } => |x| x.leaky_relu(negative_slope);
     /// `ln(1 + exp(beta x)) / beta`, or `x` where `beta x` is above `threshold`.
     Softplus {
-        /// How sharp the bend is.
+        /// Sharpness of the bend.
         beta: f64 = 1.0,
         /// From where on it is the identity.
         threshold: f64 = 20.0,
@@ -107,11 +107,11 @@ layers! {
 }
 
 layers! {
-    /// `value` where `x` is no larger than `threshold`, else `x`.
+    /// `value` if `x` is at most `threshold`, else `x`.
     Threshold(
         /// The bound.
         threshold: f64,
-        /// What is put there.
+        /// The value put there.
         value: f64,
     ) => |x| x.threshold(threshold, value);
     /// `exp(x) / Σ exp(x)` along a dimension.
@@ -131,16 +131,17 @@ layers! {
     ) => |x| x.log_softmax(dim);
 }
 
-/// `x`, or `slope · x` below 0, where the slope is drawn from `[lower, upper)` in training, and their mean else.
+/// `x`, or `slope · x` below 0. In training the slope is drawn from `[lower, upper)`, else it is
+/// their mean.
 #[derive(Clone, Debug, Module)]
 pub struct RReLU {
-    /// The least slope.
+    /// The smallest slope.
     #[module(skip)]
     pub lower: f64,
     /// The largest slope.
     #[module(skip)]
     pub upper: f64,
-    /// Are slopes drawn?
+    /// Is the module in training, so that slopes are drawn?
     pub training: Training,
 }
 
@@ -161,7 +162,7 @@ impl Forward for RReLU {
     }
 }
 
-/// `x`, or `weight · x` below 0, with one weight, or one for each channel.
+/// `x`, or `weight · x` below 0, with one weight for all, or one for each channel.
 #[derive(Clone, Module)]
 pub struct PReLU {
     /// `[1]` or `[c]`.
@@ -170,10 +171,10 @@ pub struct PReLU {
 
 #[track_calls(PReLU)]
 impl PReLU {
-    /// With so many weights, of 0.25.
+    /// A layer with this number of weights, which begin as 0.25.
     ///
     /// # Errors
-    /// More than memory could hold.
+    /// Fails for sizes too large for memory.
     pub fn new(num_parameters: usize) -> RusTorchResult<Self> {
         let weight = Tensor::full(num_parameters, 0.25, rustorch_ir::DType::F32)?;
         Ok(Self {

@@ -1,4 +1,4 @@
-//! A softmax of many classes, of which few are frequent:
+//! A softmax of many classes with few frequent ones:
 //! [Grave et al. 2017](https://arxiv.org/abs/1609.04309).
 
 use rustorch_ir::DType;
@@ -10,30 +10,32 @@ use crate::error::require;
 
 const NAME: &str = "AdaptiveLogSoftmaxWithLoss";
 
-/// The logarithms of classes' probabilities, and the loss of targets: of classes in the order of their frequencies,
-/// the most frequent one first. The head knows those below the first cutoff, and a cluster for each range of the
-/// others, which has narrower layers the rarer its classes are.
+/// Log-probabilities of classes, and the loss of targets. Classes are numbered by frequency, the
+/// most frequent one first. The head has the classes below the first cutoff, and one cluster for
+/// each range of the others. Clusters of rarer classes have narrower layers.
 ///
-/// Which clusters a batch needs is not known before it is computed: all of them are computed for all rows.
+/// The clusters that a batch needs are unknown in advance, so all clusters are computed for all
+/// rows.
 #[derive(Clone, Module)]
 pub struct AdaptiveLogSoftmaxWithLoss {
-    /// Of the frequent classes and the clusters.
+    /// The layer of the frequent classes and the clusters.
     pub head: Linear,
-    /// Two products for each cluster, without biases.
+    /// Two linear layers for each cluster, without biases.
     pub tail: ModuleList<ModuleList<Linear>>,
-    /// Where clusters begin; the number of classes.
+    /// The first class of each cluster; the number of classes.
     #[module(skip)]
     cutoffs: Vec<usize>,
 }
 
 #[track_calls(AdaptiveLogSoftmaxWithLoss)]
 impl AdaptiveLogSoftmaxWithLoss {
-    /// Of `n_classes` classes, with clusters from each of the `cutoffs` to the next. The layers of the cluster `i` are
-    /// `in_features / div_valueⁱ⁺¹` wide; the head has no bias, unless `head` gets another layer. PyTorch's `div_value` is 4.
+    /// A layer of `n_classes` classes, with a cluster from each of the `cutoffs` to the next. The
+    /// layers of cluster `i` are `in_features / div_valueⁱ⁺¹` wide. The head has no bias, unless
+    /// `head` sets another layer. PyTorch's `div_value` is 4.
     ///
     /// # Errors
-    /// Cutoffs that do not rise from above 0 to below the number of classes; a `div_value` that leaves a layer without
-    /// width; more than memory could hold.
+    /// Fails for cutoffs that do not rise from above 0 to below the number of classes. Also fails
+    /// for a `div_value` that leaves a layer without width, or sizes too large for memory.
     pub fn new(
         in_features: usize,
         n_classes: usize,
@@ -76,11 +78,11 @@ impl AdaptiveLogSoftmaxWithLoss {
         })
     }
 
-    /// The logarithms of the probabilities of the classes that `target` names, `[n]`, and their mean with the sign
-    /// changed, for `x` `[n, in_features]` and `target` `[n]`; or `[]` for `[in_features]` and `[]`. Targets are integers.
+    /// The log-probabilities of the classes in `target`, `[n]`, and their negated mean, for `x`
+    /// `[n, in_features]` and `target` `[n]`. The batch dimension is optional. Targets are integers.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these; when computed, a target that is no class.
+    /// Fails for unsupported shapes or dtypes. Evaluation fails for a target that is no class.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
         let fits = matches!(x.rank(), 1 | 2) && target.shape() == &x.shape()[..x.rank() - 1];
         let got = format_args!(
@@ -123,10 +125,10 @@ impl AdaptiveLogSoftmaxWithLoss {
         Ok((logs, loss))
     }
 
-    /// The logarithms of the probabilities of all classes, `[n, n_classes]`, for `x` `[n, in_features]`.
+    /// The log-probabilities of all classes, `[n, n_classes]`, for `x` `[n, in_features]`.
     ///
     /// # Errors
-    /// Another shape or dtype.
+    /// Fails for an unsupported shape or dtype.
     pub fn log_prob(&self, x: &Tensor) -> RusTorchResult<Tensor> {
         let head = self.head.forward(x)?.log_softmax(1)?;
         let mut parts = vec![head.narrow(1, 0, self.cutoffs[0])?];
@@ -137,10 +139,10 @@ impl AdaptiveLogSoftmaxWithLoss {
         Tensor::cat(&parts, 1)
     }
 
-    /// The class of the largest probability, `i64` `[n]`, for `x` `[n, in_features]`.
+    /// The most probable class, `i64` `[n]`, for `x` `[n, in_features]`.
     ///
     /// # Errors
-    /// Another shape or dtype.
+    /// Fails for an unsupported shape or dtype.
     pub fn predict(&self, x: &Tensor) -> RusTorchResult<Tensor> {
         self.log_prob(x)?.argmax(1, false)
     }

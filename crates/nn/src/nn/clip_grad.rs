@@ -1,14 +1,16 @@
-//! Gradients kept small: `torch.nn.utils.clip_grad`.
+//! Gradient clipping: `torch.nn.utils.clip_grad`.
 
 use rustorch_macros::track_calls;
 use rustorch_tensor::{RusTorchResult, Tensor};
 
 use crate::error::require;
 
-/// The `norm_type`-norm of all tensors together, of rank 0, in the first one's dtype or that of its parts.
+/// The `norm_type`-norm of all tensors together, of rank 0. It is real, in the precision of the
+/// first tensor.
 ///
 /// # Errors
-/// Dtypes other than floats and complex numbers; if asked for, a norm that is infinite or no number.
+/// Fails for dtypes other than floats and complex numbers. If requested, also fails for a norm that
+/// is infinite or NaN.
 #[track_calls]
 pub fn get_total_norm(
     tensors: &[Tensor],
@@ -38,11 +40,11 @@ fn gradients(parameters: &[Tensor]) -> Vec<(&Tensor, Tensor)> {
     parameters.iter().filter_map(gradient).collect()
 }
 
-/// Scales the gradients of parameters so that their norm, taken together, is at most `max_norm`; and gives what it was. Nothing
-/// is computed before it is needed.
+/// Scales the gradients of parameters so that their norm, taken together, is at most `max_norm`. Returns the norm
+/// before scaling.
 ///
 /// # Errors
-/// As [`get_total_norm`].
+/// The same errors as [`get_total_norm`].
 #[track_calls]
 pub fn clip_grad_norm_(
     parameters: &[Tensor],
@@ -77,10 +79,10 @@ pub(crate) fn scaled(
     gradients.iter().map(scaled).collect()
 }
 
-/// Bounds each number of the gradients of parameters by `±clip_value`.
+/// Clamps each gradient element to `±clip_value`.
 ///
 /// # Errors
-/// A negative bound.
+/// Fails for a negative bound.
 #[track_calls]
 pub fn clip_grad_value_(parameters: &[Tensor], clip_value: f64) -> RusTorchResult<()> {
     const NAME: &str = "clip_grad_value_";

@@ -41,18 +41,19 @@ macro_rules! convolutions {
                 /// Stride, padding, dilation, groups.
                 #[module(skip)]
                 pub options: ConvOptions<$n>,
-                /// What is put around `x`: zeros, or what `x` has.
+                /// Padding mode of `x`.
                 #[module(skip)]
                 pub padding_mode: PadMode,
             }
 
             #[track_calls($Conv)]
             impl $Conv {
-                /// With a bias and zeros around; weights and biases are drawn evenly from `±1 / √n`, by the
-                /// number of connections into a result.
+                /// A layer with a bias and zero padding. Weights and biases are uniform in
+                /// `±1 / √n`, by the number `n` of inputs of a result.
                 ///
                 /// # Errors
-                /// Channels that the number of groups does not divide; more than memory could hold.
+                /// Fails for channels that the number of groups does not divide, or sizes too large
+                /// for memory.
                 pub fn new(
                     in_channels: usize,
                     out_channels: usize,
@@ -78,7 +79,7 @@ macro_rules! convolutions {
                     self
                 }
 
-                /// The same with something else around `x`.
+                /// Sets the padding mode.
                 #[must_use]
                 pub fn padding_mode(mut self, padding_mode: impl Into<PadMode>) -> Self {
                     self.padding_mode = padding_mode.into();
@@ -117,7 +118,8 @@ macro_rules! convolutions {
                 #[doc = concat!("Drawn as [`", stringify!($Conv), "`]'s, by the weight's second dimension.")]
                 ///
                 /// # Errors
-                /// Channels that the number of groups does not divide; more than memory could hold.
+                /// Fails for channels that the number of groups does not divide, or sizes too large
+                /// for memory.
                 pub fn new(
                     in_channels: usize,
                     out_channels: usize,
@@ -159,7 +161,7 @@ convolutions! {
     Conv3d ConvTranspose3d = 3, conv3d, conv_transpose3d;
 }
 
-/// Before and behind each dimension, the last one first.
+/// Before and after each dimension, the last one first.
 fn paddings<const N: usize>(
     padding: ConvPadding<N>,
     kernel: &[usize],

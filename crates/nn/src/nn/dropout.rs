@@ -1,4 +1,4 @@
-//! Elements left out by chance, in training.
+//! Dropout modules.
 
 use rustorch_macros::track_calls;
 use rustorch_tensor::{RusTorchResult, Tensor};
@@ -13,19 +13,19 @@ macro_rules! dropouts {
             $(#[$about])*
             #[derive(Clone, Debug, Module)]
             pub struct $Dropout {
-                /// The probability of being left out.
+                /// The dropout probability.
                 #[module(skip)]
                 pub p: f64,
-                /// Is anything left out?
+                /// Is the module in training, so that it drops elements?
                 pub training: Training,
             }
 
             #[track_calls($Dropout)]
             impl $Dropout {
-                /// With this probability.
+                /// A layer with this probability.
                 ///
                 /// # Errors
-                /// A number outside `0..=1`.
+                /// Fails for a number outside `0..=1`.
                 pub fn new(p: f64) -> RusTorchResult<Self> {
                     let fits = (0.0..=1.0).contains(&p);
                     require(stringify!($Dropout), fits, "a probability of 0 to 1", p)?;
@@ -33,7 +33,7 @@ macro_rules! dropouts {
                 }
             }
 
-            /// With the probability 0.5.
+            /// A layer with the probability 0.5.
             impl Default for $Dropout {
                 fn default() -> Self {
                     Self { p: 0.5, training: Training::default() }
@@ -51,16 +51,16 @@ macro_rules! dropouts {
 }
 
 dropouts! {
-    /// Elements set to 0, the others multiplied by `1 / (1 - p)`.
+    /// Sets elements to 0, and multiplies the others by `1 / (1 - p)`.
     Dropout = dropout;
-    /// Whole channels of `[n, c, l]` or `[c, l]` set to 0.
+    /// Sets whole channels of `[n, c, l]` or `[c, l]` to 0.
     Dropout1d = dropout1d;
-    /// Whole channels of `[n, c, h, w]` set to 0.
+    /// Sets whole channels of `[n, c, h, w]` to 0.
     Dropout2d = dropout2d;
-    /// Whole channels of `[n, c, d, h, w]` or `[c, d, h, w]` set to 0.
+    /// Sets whole channels of `[n, c, d, h, w]` or `[c, d, h, w]` to 0.
     Dropout3d = dropout3d;
-    /// Elements left out so that mean and variance stay, for SELU networks.
+    /// Drops elements so that mean and variance stay, for SELU networks.
     AlphaDropout = alpha_dropout;
-    /// Whole channels left out, as by [`AlphaDropout`].
+    /// Drops whole channels, as [`AlphaDropout`].
     FeatureAlphaDropout = feature_alpha_dropout;
 }

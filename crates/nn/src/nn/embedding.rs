@@ -1,4 +1,4 @@
-//! Rows of tables, and bags of them.
+//! Embeddings and bags of them.
 
 use rustorch_ir::DType;
 use rustorch_macros::track_calls;
@@ -33,28 +33,28 @@ fn table(
     parameter(Tensor::where_(&is_padding.unsqueeze(1)?, 0.0, &table)?)
 }
 
-/// The rows of a table that ids name.
+/// The embedding: rows of a table by their ids.
 #[derive(Clone, Module)]
 pub struct Embedding {
     /// `[num_embeddings, embedding_dim]`.
     pub weight: Tensor,
-    /// The row of padding, which is not trained; negative ones count from the end.
+    /// The padding row, which is not trained; negative ones count from the end.
     #[module(skip)]
     pub padding_idx: Option<isize>,
-    /// Rows that are named are first scaled to this norm, if theirs is larger.
+    /// Selected rows with a larger norm are first scaled to this norm.
     #[module(skip)]
     pub max_norm: Option<f64>,
-    /// Which norm.
+    /// The order of the norm.
     #[module(skip)]
     pub norm_type: f64,
 }
 
 #[track_calls(Embedding)]
 impl Embedding {
-    /// With normal numbers.
+    /// A table of normal numbers.
     ///
     /// # Errors
-    /// More than memory could hold.
+    /// Fails for sizes too large for memory.
     pub fn new(num_embeddings: usize, embedding_dim: usize) -> RusTorchResult<Self> {
         Ok(Self {
             weight: table("Embedding", [num_embeddings, embedding_dim], None)?,
@@ -64,10 +64,10 @@ impl Embedding {
         })
     }
 
-    /// The same with another table, whose row `padding_idx` is zeros.
+    /// Uses another table, and sets its row `padding_idx` to zeros.
     ///
     /// # Errors
-    /// There is no such row.
+    /// Fails if the row does not exist.
     pub fn padding_idx(self, padding_idx: isize) -> RusTorchResult<Self> {
         let shape = [self.weight.size(0)?, self.weight.size(1)?];
         Ok(Self {
@@ -82,7 +82,7 @@ impl Embedding {
 
 #[track_calls(Embedding)]
 impl Forward for Embedding {
-    /// Of ids of any shape, `i64` or `i32`, their rows, in one more dimension.
+    /// The rows of ids of any shape, `i64` or `i32`, in one more dimension.
     fn forward(&self, ids: &Tensor) -> RusTorchResult<Tensor> {
         if let Some(max_norm) = self.max_norm {
             renormalise(&self.weight, ids, max_norm, self.norm_type)?;
@@ -114,34 +114,34 @@ fn renormalise(table: &Tensor, ids: &Tensor, max_norm: f64, norm_type: f64) -> R
     })
 }
 
-/// Sums, means or maxima of the rows of a table that bags of ids name.
+/// Sums, means or maxima of bags of rows of a table.
 #[derive(Clone, Module)]
 pub struct EmbeddingBag {
     /// `[num_embeddings, embedding_dim]`.
     pub weight: Tensor,
-    /// What becomes of a bag's rows.
+    /// The reduction of a bag's rows.
     #[module(skip)]
     pub mode: EmbeddingBagMode,
     /// Is the last offset the end of the last bag?
     #[module(skip)]
     pub include_last_offset: bool,
-    /// The id that does not count.
+    /// The id that is left out.
     #[module(skip)]
     pub padding_idx: Option<isize>,
-    /// Rows that are named are first scaled to this norm, if theirs is larger.
+    /// Selected rows with a larger norm are first scaled to this norm.
     #[module(skip)]
     pub max_norm: Option<f64>,
-    /// Which norm.
+    /// The order of the norm.
     #[module(skip)]
     pub norm_type: f64,
 }
 
 #[track_calls(EmbeddingBag)]
 impl EmbeddingBag {
-    /// With normal numbers; of means.
+    /// A table of normal numbers, with means as the reduction.
     ///
     /// # Errors
-    /// More than memory could hold.
+    /// Fails for sizes too large for memory.
     pub fn new(num_embeddings: usize, embedding_dim: usize) -> RusTorchResult<Self> {
         Ok(Self {
             weight: table("EmbeddingBag", [num_embeddings, embedding_dim], None)?,
@@ -158,11 +158,11 @@ impl EmbeddingBag {
         max_norm: Option<f64>; norm_type: f64;
     );
 
-    /// `[bags, embedding_dim]` of ids `[bags, n]`, or of ids `[n]` and the `offsets` at which bags begin; each row of a
-    /// sum may have a weight.
+    /// `[bags, embedding_dim]` from ids `[bags, n]`, or from ids `[n]` and the `offsets` at which
+    /// bags begin. Each row of a sum may have a weight.
     ///
     /// # Errors
-    /// As [`Tensor::embedding_bag`].
+    /// The same errors as [`Tensor::embedding_bag`].
     pub fn forward(
         &self,
         ids: &Tensor,

@@ -1,4 +1,4 @@
-//! Initialisers: `torch.nn.init`. They write over a tensor's memory at once.
+//! Initialisers: `torch.nn.init`. They overwrite a tensor's memory at once.
 
 use rustorch_macros::track_calls;
 use rustorch_tensor::linalg::QrMode;
@@ -6,10 +6,10 @@ use rustorch_tensor::{RusTorchResult, Tensor, no_grad};
 
 use crate::error::{require, unexpected};
 
-/// The function behind a layer, by which weights are scaled.
+/// The nonlinearity after a layer, which decides the gain of its weights.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Nonlinearity {
-    /// None, or a convolution: gain 1.
+    /// Linear, or a convolution: gain 1.
     #[default]
     Linear,
     /// Gain 1.
@@ -18,23 +18,23 @@ pub enum Nonlinearity {
     Tanh,
     /// Gain √2.
     Relu,
-    /// By its slope below 0: gain √(2 / (1 + slope²)).
+    /// Leaky ReLU with this slope below 0: gain √(2 / (1 + slope²)).
     LeakyRelu(f64),
     /// Gain 3/4.
     Selu,
 }
 
-/// Of which number of connections variances keep the same: of those into a unit, or out of it.
+/// The fan whose variance stays the same: inputs or outputs of a unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FanMode {
-    /// Into it: values keep their variance.
+    /// The inputs: values keep their variance.
     #[default]
     FanIn,
-    /// Out of it: gradients do.
+    /// The outputs: gradients keep their variance.
     FanOut,
 }
 
-/// What the standard deviation of weights before a function is multiplied by.
+/// The recommended gain for a nonlinearity: `torch.nn.init.calculate_gain`.
 pub fn calculate_gain(nonlinearity: Nonlinearity) -> f64 {
     match nonlinearity {
         Nonlinearity::Linear | Nonlinearity::Sigmoid => 1.0,
@@ -65,10 +65,10 @@ fn fill(tensor: &mut Tensor, drawn: &Tensor) -> RusTorchResult<()> {
     no_grad(|| tensor.copy_(&drawn.detach())?.eval().map(|_| ()))
 }
 
-/// Numbers drawn evenly from `[low, high)`.
+/// Uniform numbers from `[low, high)`.
 ///
 /// # Errors
-/// A dtype of other than floats and complex numbers.
+/// Fails for a dtype other than floats and complex numbers.
 #[track_calls]
 pub fn uniform_(tensor: &mut Tensor, low: f64, high: f64) -> RusTorchResult<()> {
     let drawn = Tensor::uniform(low, high, tensor.shape(), tensor.dtype())?;
@@ -78,7 +78,7 @@ pub fn uniform_(tensor: &mut Tensor, low: f64, high: f64) -> RusTorchResult<()> 
 /// Normal numbers.
 ///
 /// # Errors
-/// A dtype of other than floats and complex numbers; a negative deviation.
+/// Fails for a dtype other than floats and complex numbers, or a negative deviation.
 #[track_calls]
 pub fn normal_(tensor: &mut Tensor, mean: f64, std: f64) -> RusTorchResult<()> {
     require(
@@ -91,10 +91,10 @@ pub fn normal_(tensor: &mut Tensor, mean: f64, std: f64) -> RusTorchResult<()> {
     fill(tensor, &drawn.mul(std)?.add(mean)?)
 }
 
-/// Normal numbers, drawn again where they are outside `[low, high]`.
+/// Normal numbers, drawn again while they are outside `[low, high]`.
 ///
 /// # Errors
-/// A dtype of other than floats; those of [`Tensor::truncated_normal`].
+/// Fails for a dtype other than floats. Also the errors of [`Tensor::truncated_normal`].
 #[track_calls]
 pub fn trunc_normal_(
     tensor: &mut Tensor,
@@ -107,10 +107,10 @@ pub fn trunc_normal_(
     fill(tensor, &drawn)
 }
 
-/// One number everywhere.
+/// Sets all elements to one number.
 ///
 /// # Errors
-/// A number that the dtype does not hold.
+/// Fails for a number that the dtype does not hold.
 #[track_calls]
 pub fn constant_(tensor: &mut Tensor, value: f64) -> RusTorchResult<()> {
     let filled = tensor.detach().full_like(value)?;
@@ -120,7 +120,7 @@ pub fn constant_(tensor: &mut Tensor, value: f64) -> RusTorchResult<()> {
 /// Ones.
 ///
 /// # Errors
-/// A block format.
+/// Fails for a block format.
 #[track_calls]
 pub fn ones_(tensor: &mut Tensor) -> RusTorchResult<()> {
     constant_(tensor, 1.0)
@@ -129,16 +129,16 @@ pub fn ones_(tensor: &mut Tensor) -> RusTorchResult<()> {
 /// Zeros.
 ///
 /// # Errors
-/// A block format.
+/// Fails for a block format.
 #[track_calls]
 pub fn zeros_(tensor: &mut Tensor) -> RusTorchResult<()> {
     constant_(tensor, 0.0)
 }
 
-/// The identity, as far as a matrix `[n, m]` is one.
+/// Sets a matrix to the identity, as far as it reaches.
 ///
 /// # Errors
-/// A tensor that is no matrix.
+/// Fails for a tensor that is no matrix.
 #[track_calls]
 pub fn eye_(tensor: &mut Tensor) -> RusTorchResult<()> {
     let &[n, m] = tensor.shape() else {
@@ -148,11 +148,11 @@ pub fn eye_(tensor: &mut Tensor) -> RusTorchResult<()> {
     fill(tensor, &eye)
 }
 
-/// The identity of as many channels as there are, of a convolution's weight `[out, in, …]` of rank 3 to 5, group by
-/// group: 1 in the middle of the windows.
+/// Sets a convolution's weight `[out, in, …]` to the identity of as many channels as possible in
+/// each group: 1 in the middle of the windows.
 ///
 /// # Errors
-/// Another rank; channels that the groups do not divide.
+/// Fails for an unsupported rank, or channels that the groups do not divide.
 #[track_calls]
 pub fn dirac_(tensor: &mut Tensor, groups: usize) -> RusTorchResult<()> {
     const NAME: &str = "dirac_";
@@ -184,21 +184,21 @@ pub fn dirac_(tensor: &mut Tensor, groups: usize) -> RusTorchResult<()> {
     fill(tensor, &dirac)
 }
 
-/// Numbers drawn evenly so that values and gradients keep about their variance
+/// Uniform numbers, in a range that nearly keeps the variance of values and gradients
 /// ([Glorot and Bengio](https://proceedings.mlr.press/v9/glorot10a.html)).
 ///
 /// # Errors
-/// Fewer than 2 dimensions.
+/// Fails for fewer than 2 dimensions.
 #[track_calls]
 pub fn xavier_uniform_(tensor: &mut Tensor, gain: f64) -> RusTorchResult<()> {
     let bound = 3f64.sqrt() * xavier_std("xavier_uniform_", tensor, gain)?;
     uniform_(tensor, -bound, bound)
 }
 
-/// Normal numbers of the variance of [`xavier_uniform_`].
+/// Normal numbers with the variance of [`xavier_uniform_`].
 ///
 /// # Errors
-/// Fewer than 2 dimensions.
+/// Fails for fewer than 2 dimensions.
 #[track_calls]
 pub fn xavier_normal_(tensor: &mut Tensor, gain: f64) -> RusTorchResult<()> {
     let std = xavier_std("xavier_normal_", tensor, gain)?;
@@ -210,11 +210,11 @@ fn xavier_std(name: &'static str, tensor: &Tensor, gain: f64) -> RusTorchResult<
     Ok(gain * (2.0 / (fan_in + fan_out) as f64).sqrt())
 }
 
-/// Numbers drawn evenly so that what goes through a function keeps its variance
-/// ([He et al.](https://arxiv.org/abs/1502.01852)).
+/// Uniform numbers, in a range that keeps the variance of values through a layer ([He et
+/// al.](https://arxiv.org/abs/1502.01852)).
 ///
 /// # Errors
-/// Fewer than 2 dimensions.
+/// Fails for fewer than 2 dimensions.
 #[track_calls]
 pub fn kaiming_uniform_(
     tensor: &mut Tensor,
@@ -225,10 +225,10 @@ pub fn kaiming_uniform_(
     uniform_(tensor, -bound, bound)
 }
 
-/// Normal numbers of the variance of [`kaiming_uniform_`].
+/// Normal numbers with the variance of [`kaiming_uniform_`].
 ///
 /// # Errors
-/// Fewer than 2 dimensions.
+/// Fails for fewer than 2 dimensions.
 #[track_calls]
 pub fn kaiming_normal_(
     tensor: &mut Tensor,
@@ -253,11 +253,11 @@ fn kaiming_std(
     Ok(calculate_gain(nonlinearity) / (fan as f64).sqrt())
 }
 
-/// A matrix with orthogonal rows or columns, whichever are fewer, times `gain`; dimensions behind the first
-/// count as one ([Saxe et al.](https://arxiv.org/abs/1312.6120)).
+/// A matrix with orthogonal rows or columns, whichever are fewer, times `gain`; dimensions after
+/// the first count as one ([Saxe et al.](https://arxiv.org/abs/1312.6120)).
 ///
 /// # Errors
-/// Fewer than 2 dimensions.
+/// Fails for fewer than 2 dimensions.
 #[track_calls]
 pub fn orthogonal_(tensor: &mut Tensor, gain: f64) -> RusTorchResult<()> {
     const NAME: &str = "orthogonal_";
@@ -280,10 +280,11 @@ pub fn orthogonal_(tensor: &mut Tensor, gain: f64) -> RusTorchResult<()> {
     fill(tensor, &q.reshape(tensor.shape())?.mul(gain)?)
 }
 
-/// Normal numbers, but zeros as a part `sparsity` of each column ([Martens](https://icml.cc/Conferences/2010/papers/458.pdf)).
+/// Normal numbers, and zeros in the fraction `sparsity` of each column
+/// ([Martens](https://icml.cc/Conferences/2010/papers/458.pdf)).
 ///
 /// # Errors
-/// A tensor that is no matrix; a part outside `0..=1`.
+/// Fails for a tensor that is no matrix, or for a fraction outside `0..=1`.
 #[track_calls]
 pub fn sparse_(tensor: &mut Tensor, sparsity: f64, std: f64) -> RusTorchResult<()> {
     const NAME: &str = "sparse_";

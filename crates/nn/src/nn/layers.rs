@@ -1,8 +1,7 @@
-//! A macro for modules that have no tensors of their own, so that each is a few lines.
+//! A macro for modules without tensors, so that each is a few lines.
 
-/// Modules of a kind, by documentation, name, fields, and what becomes of `x`. There are those without fields,
-/// those whose fields in braces have defaults, and those that need what is in parentheses. Each function body sees
-/// the fields as variables.
+/// Modules of a kind, by documentation, name, fields, and the formula for `x`. Some have no fields. Fields in
+/// braces have defaults, and fields in parentheses are required. Each function body sees the fields as variables.
 macro_rules! layers {
     ($($(#[$about:meta])* $Layer:ident => |$x:ident| $made:expr;)*) => {
         $(
@@ -82,7 +81,7 @@ macro_rules! setters {
     };
 }
 
-/// What becomes of `x`, by the fields.
+/// The function of `x`, with the fields as parameters.
 macro_rules! forward {
     ($Layer:ident { $($field:ident,)* } |$x:ident| $made:expr) => {
         #[rustorch_macros::track_calls($Layer)]

@@ -1,4 +1,4 @@
-//! Modules that are made when they are first called: `torch.nn.LazyLinear` and its kin.
+//! Lazy modules, which are made at their first call: `torch.nn.LazyLinear` and others.
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,12 +16,12 @@ use crate::error::{require, unexpected};
 
 type Make<M> = dyn Fn(&Tensor) -> RusTorchResult<M> + Send + Sync;
 
-/// A module that is made when it is first called, as its shape follows from what it is called with:
-/// [`LazyLinear`], [`LazyConv2d`] and others are such, and [`Lazy::of`] makes more.
+/// A module that is made at its first call, since its shape depends on the input. [`LazyLinear`],
+/// [`LazyConv2d`] and others are such, and [`Lazy::of`] makes more.
 ///
-/// Until then it has no tensors: it is to be called once before an optimiser takes its parameters, before
-/// a state is loaded, and before a step is recorded. From then on it is the module, with its names, in
-/// the dtype of what it was called with.
+/// Before that it has no tensors. Call it once before an optimiser gets its parameters, before
+/// loading a state, and before recording a step. Afterwards it acts as the module, with the same
+/// names, in the dtype of that input.
 ///
 /// ```
 /// use rustorch_ir::DType;
@@ -41,12 +41,12 @@ type Make<M> = dyn Fn(&Tensor) -> RusTorchResult<M> + Send + Sync;
 pub struct Lazy<M> {
     made: OnceLock<M>,
     make: Arc<Make<M>>,
-    /// Of the module when it is made.
+    /// The mode of the module when it is made.
     training: Training,
 }
 
 impl<M: Forward + 'static> Lazy<M> {
-    /// A module that `make` makes of what it is first called with.
+    /// A module that `make` creates from the input of the first call.
     pub fn of(make: impl Fn(&Tensor) -> RusTorchResult<M> + Send + Sync + 'static) -> Self {
         Self {
             made: OnceLock::new(),
@@ -55,7 +55,8 @@ impl<M: Forward + 'static> Lazy<M> {
         }
     }
 
-    /// One that is changed as soon as it is made: `LazyLinear::new(4).and_then(|linear| Ok(linear.without_bias()))`.
+    /// Changes the module after its creation:
+    /// `LazyLinear::new(4).and_then(|linear| Ok(linear.without_bias()))`.
     #[must_use]
     pub fn and_then(self, change: impl Fn(M) -> RusTorchResult<M> + Send + Sync + 'static) -> Self {
         let (make, training) = (self.make, self.training);
@@ -66,7 +67,7 @@ impl<M: Forward + 'static> Lazy<M> {
         }
     }
 
-    /// The module, once it was made.
+    /// The module, if it exists already.
     pub fn get(&self) -> Option<&M> {
         self.made.get()
     }
@@ -114,11 +115,11 @@ impl<M: Forward> Forward for Lazy<M> {
     }
 }
 
-/// A [`Linear`] that finds how many features it gets: the last dimension.
+/// A [`Linear`] whose number of features is the input's last dimension.
 pub type LazyLinear = Lazy<Linear>;
 
 impl LazyLinear {
-    /// With a bias.
+    /// A layer with a bias.
     pub fn new(out_features: usize) -> Self {
         Self::of(move |x| match x.shape().last() {
             Some(&in_features) => Linear::new(in_features, out_features),
@@ -143,7 +144,7 @@ macro_rules! lazy_convolutions {
             pub type $Lazy = Lazy<$Conv>;
 
             impl $Lazy {
-                /// With a bias.
+                /// A layer with a bias.
                 pub fn new(
                     out_channels: usize,
                     kernel_size: impl PerDim<$n>,
@@ -169,7 +170,7 @@ lazy_convolutions! {
     LazyConvTranspose3d = ConvTranspose3d, ConvTransposeOptions, 3;
 }
 
-/// How a norm finds the number of its channels.
+/// Norms whose number of channels comes from the input.
 macro_rules! lazy_norms {
     ($($Lazy:ident = $Norm:ident, |$x:ident| $channels:expr;)*) => {
         $(

@@ -1,4 +1,4 @@
-//! Products with weights.
+//! Products of inputs and weights.
 
 use rustorch_ir::DType;
 use rustorch_macros::track_calls;
@@ -21,11 +21,11 @@ pub(super) fn bound_of(connections: usize) -> f64 {
 }
 
 layers! {
-    /// What it gets.
+    /// The input, unchanged.
     Identity => |x| Ok(x.clone());
 }
 
-/// `x · weightᵀ + bias`: of `[…, in_features]` it makes `[…, out_features]`.
+/// `x · weightᵀ + bias`: from `[…, in_features]` to `[…, out_features]`.
 #[derive(Clone, Module)]
 pub struct Linear {
     /// `[out_features, in_features]`.
@@ -36,10 +36,10 @@ pub struct Linear {
 
 #[track_calls(Linear)]
 impl Linear {
-    /// With a bias; weights and biases are drawn evenly from `±1 / √in_features`.
+    /// A layer with a bias. Weights and biases are uniform in `±1 / √in_features`.
     ///
     /// # Errors
-    /// More than memory could hold.
+    /// Fails for sizes too large for memory.
     pub fn new(in_features: usize, out_features: usize) -> RusTorchResult<Self> {
         let bound = bound_of(in_features);
         Ok(Self {
@@ -74,10 +74,10 @@ pub struct Bilinear {
 
 #[track_calls(Bilinear)]
 impl Bilinear {
-    /// With a bias; weights and biases are drawn evenly from `±1 / √in1_features`.
+    /// A layer with a bias. Weights and biases are uniform in `±1 / √in1_features`.
     ///
     /// # Errors
-    /// More than memory could hold.
+    /// Fails for sizes too large for memory.
     pub fn new(
         in1_features: usize,
         in2_features: usize,
@@ -97,10 +97,10 @@ impl Bilinear {
         self
     }
 
-    /// `[…, out_features]` of `[…, in1_features]` and `[…, in2_features]`.
+    /// `[…, out_features]` from `[…, in1_features]` and `[…, in2_features]`.
     ///
     /// # Errors
-    /// As [`Tensor::bilinear`].
+    /// The same errors as [`Tensor::bilinear`].
     pub fn forward(&self, x1: &Tensor, x2: &Tensor) -> RusTorchResult<Tensor> {
         x1.bilinear(x2, &self.weight, self.bias.as_ref())
     }

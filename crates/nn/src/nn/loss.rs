@@ -1,4 +1,4 @@
-//! Losses: how far predictions are from what was wanted.
+//! Losses: distances of predictions from their targets.
 
 use rustorch_macros::track_calls;
 use rustorch_tensor::nn::{CrossEntropyOptions, CtcOptions, Reduction, TripletOptions};
@@ -7,8 +7,8 @@ use rustorch_tensor::{IntoShape, RusTorchResult, Tensor};
 use super::layers::setters;
 use super::{Buffer, Linear, Module};
 
-/// Losses of predictions and targets, one for each entry: documentation, name, options with their defaults, of which
-/// tensors are buffers, and the call.
+/// Losses of predictions and targets, one for each entry. An entry has documentation, name, options with their
+/// defaults, and the call. Options that are tensors are buffers.
 macro_rules! losses {
     ($($(#[$about:meta])* $Loss:ident {
         $($(#[$may:meta])* $option:ident: $Option:ty = $default:expr,)*
@@ -40,10 +40,10 @@ macro_rules! losses {
                     }
                 )*)?
 
-                /// The loss, by its reduction.
+                /// The reduced loss.
                 ///
                 /// # Errors
-                /// Those of the tensor's method that it calls.
+                /// The errors of the tensor's method that it calls.
                 pub fn forward(&self, $x: &Tensor $(, $more: &Tensor)*) -> RusTorchResult<Tensor> {
                     let $this = self;
                     $made
@@ -53,17 +53,17 @@ macro_rules! losses {
     };
 }
 
-/// What a buffer holds, if there is one.
+/// The value of a buffer, if there is one.
 fn held(buffer: &Option<Buffer>) -> Option<Tensor> {
     buffer.as_ref().map(Buffer::get)
 }
 
-/// How [`KLDivLoss`] puts the losses of elements together.
+/// Reductions of [`KLDivLoss`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KLDivReduction {
-    /// As the other losses.
+    /// The same reductions as for the other losses.
     Each(Reduction),
-    /// Their sum divided by the size of the batch, which is what the divergence is.
+    /// Sum divided by the batch size, which is the mathematical divergence.
     BatchMean,
 }
 
@@ -78,38 +78,38 @@ impl From<Reduction> for KLDivReduction {
 losses! {
     /// `|x - y|`.
     L1Loss {
-        /// How the losses of elements are put together.
+        /// Reduction of the losses.
         reduction: Reduction = Reduction::Mean,
     } => |l, x, y| x.l1_loss(y, None, l.reduction);
     /// `(x - y)²`.
     MSELoss {
-        /// How the losses of elements are put together.
+        /// Reduction of the losses.
         reduction: Reduction = Reduction::Mean,
     } => |l, x, y| x.mse_loss(y, None, l.reduction);
     /// `(x - y)² / 2 beta`, or `|x - y| - beta / 2` from `beta` on.
     SmoothL1Loss {
-        /// How the losses of elements are put together.
+        /// Reduction of the losses.
         reduction: Reduction = Reduction::Mean,
-        /// Where the parabola ends.
+        /// The end of the parabola.
         beta: f64 = 1.0,
     } => |l, x, y| x.smooth_l1_loss(y, l.beta, l.reduction);
     /// `(x - y)² / 2`, or `delta · (|x - y| - delta / 2)` from `delta` on.
     HuberLoss {
-        /// How the losses of elements are put together.
+        /// Reduction of the losses.
         reduction: Reduction = Reduction::Mean,
-        /// Where the parabola ends.
+        /// The end of the parabola.
         delta: f64 = 1.0,
     } => |l, x, y| x.huber_loss(y, l.delta, None, l.reduction);
     /// Cross-entropy of logits `[n, c, …]` and classes, or their probabilities.
     CrossEntropyLoss {
-        /// The class that does not count.
+        /// The class that is left out.
         ignore_index: i64 = -100,
-        /// How the losses of elements are put together.
+        /// Reduction of the losses.
         reduction: Reduction = Reduction::Mean,
-        /// How much of each target is spread over all classes.
+        /// Label smoothing: the share of each target that is spread over all classes.
         label_smoothing: f64 = 0.0,
     } [
-        /// Of each class, `[c]`.
+        /// The weight of each class, `[c]`.
         weight
     ] => |l, x, y| {
         let weight = held(&l.weight);
@@ -121,17 +121,17 @@ losses! {
         };
         x.cross_entropy(y, &options)
     };
-    /// The negative of the logarithm of each class's probability, of logarithms `[n, c, …]` and classes.
+    /// The negative log-likelihood of classes, from log-probabilities `[n, c, …]`.
     NLLLoss {
-        /// The class that does not count.
+        /// The class that is left out.
         ignore_index: i64 = -100,
-        /// How the losses of elements are put together.
+        /// Reduction of the losses.
         reduction: Reduction = Reduction::Mean,
     } [
-        /// Of each class, `[c]`.
+        /// The weight of each class, `[c]`.
         weight
     ] => |l, x, y| x.nll_loss(y, held(&l.weight).as_ref(), l.ignore_index, l.reduction);
-    /// The negative logarithm of the likelihood of Poisson's distribution.
+    /// The negative log-likelihood of Poisson's distribution.
     PoissonNLLLoss {
         /// Are predictions logarithms?
         log_input: bool = true,
@@ -139,21 +139,21 @@ losses! {
         full: bool = false,
         /// Added before the logarithm.
         eps: f64 = 1e-8,
-        /// How the losses of elements are put together.
+        /// Reduction of the losses.
         reduction: Reduction = Reduction::Mean,
     } => |l, x, y| x.poisson_nll_loss(y, l.log_input, l.full, l.eps, l.reduction);
-    /// The negative logarithm of the likelihood of a normal distribution, with a variance.
+    /// The negative log-likelihood of a normal distribution with a variance.
     GaussianNLLLoss {
         /// Is the constant added?
         full: bool = false,
         /// The least variance.
         eps: f64 = 1e-6,
-        /// How the losses of elements are put together.
+        /// Reduction of the losses.
         reduction: Reduction = Reduction::Mean,
     } => |l, x, y, var| x.gaussian_nll_loss(y, var, l.full, l.eps, l.reduction);
-    /// `y (ln y - x)`, of predictions that are logarithms.
+    /// `y (ln y - x)`, where predictions `x` are logarithms.
     KLDivLoss {
-        /// How the losses of elements are put together.
+        /// Reduction of the losses.
         reduction: KLDivReduction = KLDivReduction::Each(Reduction::Mean),
         /// Are targets logarithms, too?
         log_target: bool = false,
@@ -161,22 +161,22 @@ losses! {
         KLDivReduction::Each(reduction) => x.kl_div(y, l.log_target, reduction),
         KLDivReduction::BatchMean => x.kl_div_batchmean(y, l.log_target),
     };
-    /// Cross-entropy of probabilities and targets of 0 to 1.
+    /// Binary cross entropy of probabilities and targets from 0 to 1.
     BCELoss {
-        /// How the losses of elements are put together.
+        /// Reduction of the losses.
         reduction: Reduction = Reduction::Mean,
     } [
-        /// Of each element, as it broadcasts.
+        /// The weight of each element; it broadcasts.
         weight
     ] => |l, x, y| x.binary_cross_entropy(y, held(&l.weight).as_ref(), l.reduction);
-    /// Cross-entropy of logits and targets of 0 to 1.
+    /// Binary cross entropy of logits and targets from 0 to 1.
     BCEWithLogitsLoss {
-        /// How the losses of elements are put together.
+        /// Reduction of the losses.
         reduction: Reduction = Reduction::Mean,
     } [
-        /// Of each element, as it broadcasts.
+        /// The weight of each element; it broadcasts.
         weight,
-        /// Of positive targets, of each class.
+        /// The weight of positive targets, for each class.
         pos_weight
     ] => |l, x, y| {
         let (weight, pos_weight) = (held(&l.weight), held(&l.pos_weight));
@@ -184,69 +184,70 @@ losses! {
     };
     /// `max(0, -y (x₁ - x₂) + margin)`.
     MarginRankingLoss {
-        /// How much larger is large enough.
+        /// Margin by which scores should differ.
         margin: f64 = 0.0,
-        /// How the losses of elements are put together.
+        /// Reduction of the losses.
         reduction: Reduction = Reduction::Mean,
     } => |l, x1, x2, y| x1.margin_ranking_loss(x2, y, l.margin, l.reduction);
     /// `x` where the target is 1, `max(0, margin - x)` where it is −1.
     HingeEmbeddingLoss {
-        /// How large is large enough.
+        /// Margin beyond which a distance is large enough.
         margin: f64 = 1.0,
-        /// How the losses of elements are put together.
+        /// Reduction of the losses.
         reduction: Reduction = Reduction::Mean,
     } => |l, x, y| x.hinge_embedding_loss(y, l.margin, l.reduction);
-    /// By the cosine between vectors, that are to be alike (1) or not (−1).
+    /// Loss of the cosine of vectors that should be alike (1) or not (−1).
     CosineEmbeddingLoss {
-        /// Which cosine is small enough.
+        /// The cosine below which a pair has no loss.
         margin: f64 = 0.0,
-        /// How the losses of elements are put together.
+        /// Reduction of the losses.
         reduction: Reduction = Reduction::Mean,
     } => |l, x1, x2, y| x1.cosine_embedding_loss(x2, y, l.margin, l.reduction);
     /// `ln(1 + exp(-y x))`.
     SoftMarginLoss {
-        /// How the losses of elements are put together.
+        /// Reduction of the losses.
         reduction: Reduction = Reduction::Mean,
     } => |l, x, y| x.soft_margin_loss(y, l.reduction);
-    /// By how much other classes come near the right one, or go beyond it.
+    /// Multi-class margin loss: penalises classes whose score is within the margin of the right one's, or above it.
     MultiMarginLoss {
         /// The exponent, 1 or 2.
         p: i64 = 1,
-        /// How much larger is large enough.
+        /// Margin by which distances should differ.
         margin: f64 = 1.0,
-        /// How the losses of elements are put together.
+        /// Reduction of the losses.
         reduction: Reduction = Reduction::Mean,
     } [
-        /// Of each class, `[c]`.
+        /// The weight of each class, `[c]`.
         weight
     ] => |l, x, y| {
         x.multi_margin_loss(y, l.p, l.margin, held(&l.weight).as_ref(), l.reduction)
     };
-    /// [`MultiMarginLoss`] of several right classes.
+    /// [`MultiMarginLoss`] with several right classes.
     MultiLabelMarginLoss {
-        /// How the losses of elements are put together.
+        /// Reduction of the losses.
         reduction: Reduction = Reduction::Mean,
     } => |l, x, y| x.multilabel_margin_loss(y, l.reduction);
-    /// [`BCEWithLogitsLoss`] of the classes of each, whose mean counts.
+    /// Mean over classes of [`BCEWithLogitsLoss`].
     MultiLabelSoftMarginLoss {
-        /// How the losses of elements are put together.
+        /// Reduction of the losses.
         reduction: Reduction = Reduction::Mean,
     } [
-        /// Of each class, `[c]`.
+        /// The weight of each class, `[c]`.
         weight
     ] => |l, x, y| x.multilabel_soft_margin_loss(y, held(&l.weight).as_ref(), l.reduction);
-    /// By how much nearer the negative is to the anchor than the positive.
+    /// Triplet loss: the positive should be nearer to the anchor than the negative, by a margin.
     TripletMarginLoss {
         /// Margin, norm, swapping, reduction.
         options: TripletOptions = TripletOptions::default(),
     } => |l, anchor, positive, negative| {
         anchor.triplet_margin_loss(positive, negative, &l.options)
     };
-    /// Connectionist temporal classification: logarithms of probabilities, targets, and the lengths of both.
+    /// Connectionist temporal classification, from log-probabilities, targets, and the lengths of
+    /// both.
     CTCLoss {
-        /// Which class is none.
+        /// The class of blanks.
         blank: usize = 0,
-        /// How the losses of elements are put together.
+        /// Reduction of the losses.
         reduction: Reduction = Reduction::Mean,
         /// Are infinite losses 0?
         zero_infinity: bool = false,
@@ -260,33 +261,33 @@ losses! {
     };
 }
 
-/// [`CrossEntropyLoss`] of a product with a weight of its own: [`Tensor::linear_cross_entropy`].
+/// [`CrossEntropyLoss`] of a product with the module's weight: [`Tensor::linear_cross_entropy`].
 #[derive(Clone, Module)]
 pub struct LinearCrossEntropyLoss {
-    /// The product, whose results are logits `[classes · sizes…]`.
+    /// The linear layer, whose results are logits `[classes · sizes…]`.
     pub linear: Linear,
-    /// Of each class, `[classes]`.
+    /// The weight of each class, `[classes]`.
     pub weight: Option<Buffer>,
-    /// Classes, and the sizes of what each sample has a class for.
+    /// Number of classes, and the sizes of the other dimensions of each sample.
     #[module(skip)]
     pub classes: Vec<usize>,
-    /// The class that does not count.
+    /// The class that is left out.
     #[module(skip)]
     pub ignore_index: i64,
-    /// How the losses of elements are put together.
+    /// Reduction of the losses.
     #[module(skip)]
     pub reduction: Reduction,
-    /// How much of each target is spread over all classes.
+    /// Label smoothing: the share of each target that is spread over all classes.
     #[module(skip)]
     pub label_smoothing: f64,
 }
 
 #[track_calls(LinearCrossEntropyLoss)]
 impl LinearCrossEntropyLoss {
-    /// Of vectors of `in_features`, and `classes` `[number, sizes…]`; without a bias.
+    /// A loss for vectors of `in_features` and `classes` `[number, sizes…]`, without a bias.
     ///
     /// # Errors
-    /// More than memory could hold.
+    /// Fails for sizes too large for memory.
     pub fn new(in_features: usize, classes: impl IntoShape) -> RusTorchResult<Self> {
         let classes = classes.into_shape().to_vec();
         Ok(Self {
@@ -301,17 +302,17 @@ impl LinearCrossEntropyLoss {
 
     setters!(ignore_index: i64; reduction: Reduction; label_smoothing: f64;);
 
-    /// The same with a weight of each class, which is a buffer.
+    /// Sets a weight for each class, which is a buffer.
     #[must_use]
     pub fn weight(mut self, weight: Tensor) -> Self {
         self.weight = Some(Buffer::new(weight));
         self
     }
 
-    /// The loss, by its reduction.
+    /// The reduced loss.
     ///
     /// # Errors
-    /// As [`Tensor::linear_cross_entropy`].
+    /// The same errors as [`Tensor::linear_cross_entropy`].
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> RusTorchResult<Tensor> {
         let inner = self.linear.weight.size(1)?;
         let linear = self
@@ -334,7 +335,7 @@ impl LinearCrossEntropyLoss {
     }
 }
 
-/// [`TripletMarginLoss`] by a distance of one's own.
+/// [`TripletMarginLoss`] with a custom distance.
 #[derive(Clone, Debug, Module)]
 pub struct TripletMarginWithDistanceLoss<F> {
     /// The distance of two tensors.
@@ -347,10 +348,11 @@ pub struct TripletMarginWithDistanceLoss<F> {
 
 #[track_calls(TripletMarginWithDistanceLoss)]
 impl<F: Fn(&Tensor, &Tensor) -> RusTorchResult<Tensor>> TripletMarginWithDistanceLoss<F> {
-    /// The loss, by its reduction.
+    /// The reduced loss.
     ///
     /// # Errors
-    /// As [`Tensor::triplet_margin_with_distance_loss`], and those of the distance.
+    /// The same errors as [`Tensor::triplet_margin_with_distance_loss`]. Also the errors of the
+    /// distance function.
     pub fn forward(
         &self,
         anchor: &Tensor,

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `module.rs` | the traits [`Visit`], [`Module`](trait@Module) and [`Forward`], state dictionaries |
 //! | `containers.rs` | [`Sequential`], lists and dictionaries |
+//! | `hooks.rs` | [`Hooked`]: functions called before and after `forward` |
 //! | `layers.rs` | macros of small modules |
 //! | `linear.rs`, `convolution.rs`, `embedding.rs` | layers with weights |
 //! | `lazy.rs` | layers that find their shapes |
@@ -13,7 +14,7 @@
 //! | `loss.rs`, `adaptive.rs` | losses |
 //! | `clip_grad.rs`, `parametrize.rs` | gradients kept small, weights that follow from others |
 //! | `init.rs` | initialisers |
-//! | `utils.rs`, `sequences.rs` | `torch.nn.utils` |
+//! | `utils.rs`, `vectors.rs`, `sequences.rs` | `torch.nn.utils` |
 
 mod activation;
 mod adaptive;
@@ -22,6 +23,7 @@ mod containers;
 mod convolution;
 mod dropout;
 mod embedding;
+mod hooks;
 pub mod init;
 mod layers;
 mod lazy;
@@ -37,6 +39,7 @@ mod sequences;
 mod shape;
 mod transformer;
 pub mod utils;
+mod vectors;
 
 pub use activation::{
     CELU, ELU, GELU, GLU, GeluApproximate, Hardshrink, Hardsigmoid, Hardswish, Hardtanh, LeakyReLU,
@@ -47,11 +50,13 @@ pub use adaptive::AdaptiveLogSoftmaxWithLoss;
 pub(crate) use clip_grad::scaled;
 pub use clip_grad::{clip_grad_norm_, clip_grad_value_, get_total_norm};
 pub use containers::{
-    ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential, sequential,
+    Layer, ModuleDict, ModuleList, ParameterDict, ParameterList, Part, Place, Sequential,
+    sequential,
 };
 pub use convolution::{Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d};
 pub use dropout::{AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout};
 pub use embedding::{Embedding, EmbeddingBag};
+pub use hooks::{Hooked, RemovableHandle};
 pub use lazy::{
     Lazy, LazyBatchNorm1d, LazyBatchNorm2d, LazyBatchNorm3d, LazyConv1d, LazyConv2d, LazyConv3d,
     LazyConvTranspose1d, LazyConvTranspose2d, LazyConvTranspose3d, LazyInstanceNorm1d,
@@ -87,7 +92,39 @@ pub use pooling::{
     MaxUnpool3d,
 };
 pub use recurrent::{GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell, RNNNonlinearity, RNNOptions};
-/// Derives [`Module`](trait@Module).
+/// Derives [`Module`](trait@Module). A name has no point, and two fields have different names. So
+/// these do not compile:
+///
+/// ```compile_fail
+/// # extern crate rustorch_nn as rustorch;
+/// #[derive(rustorch::nn::Module)]
+/// struct Net {
+///     #[module(rename = "encoder.layer")]
+///     layer: rustorch::nn::Linear,
+/// }
+/// ```
+///
+/// ```compile_fail
+/// # extern crate rustorch_nn as rustorch;
+/// #[derive(rustorch::nn::Module)]
+/// struct Net {
+///     #[module(rename = "head")]
+///     body: rustorch::nn::Linear,
+///     head: rustorch::nn::Linear,
+/// }
+/// ```
+///
+/// This compiles:
+///
+/// ```
+/// # extern crate rustorch_nn as rustorch;
+/// #[derive(rustorch::nn::Module)]
+/// struct Net {
+///     #[module(rename = "self")]
+///     body: rustorch::nn::Linear,
+///     head: rustorch::nn::Linear,
+/// }
+/// ```
 pub use rustorch_macros::Module;
 /// The options of `torch.nn.functional`'s functions, which are methods of tensors.
 pub use rustorch_tensor::nn::*;
@@ -100,3 +137,4 @@ pub use transformer::{
     TransformerActivation, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder,
     TransformerEncoderLayer, TransformerOptions,
 };
+pub use vectors::{parameters_to_vector, vector_to_parameters};

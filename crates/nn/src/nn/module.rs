@@ -1,7 +1,6 @@
-//! What a module is: a tree of named tensors.
+//! The trait of modules: a tree of named tensors.
 
 use std::collections::{HashMap, HashSet};
-use std::mem;
 use std::sync::{Mutex, PoisonError};
 
 use indexmap::IndexMap;
@@ -10,12 +9,13 @@ use rustorch_ir::DType;
 use rustorch_macros::track_calls;
 use rustorch_tensor::{IntoDevice, RusTorchResult, Tensor, eval_all, no_grad};
 
-use crate::error::require;
+use crate::call;
+use crate::error::{require, unexpected};
 
-/// A tree whose leaves are tensors with names: a module, or what may be in one.
+/// A tree whose leaves are tensors with names: a module, or a part of one.
 ///
 /// `#[derive(Module)]` makes a structure a [`Module`] whose fields are its parts, but for those that are marked
-/// `#[module(skip)]`.
+/// `#[module(skip)]`. `#[module(rename = "self")]` gives a field's part another name; that of `r#type` is `type`.
 ///
 /// | a field's type | what it is |
 /// | --- | --- |
@@ -27,21 +27,34 @@ use crate::error::require;
 /// | `Vec`, `IndexMap` | parts by number ([`ModuleList`](super::ModuleList)) and by name |
 ///
 /// Names are the fields' names with points between them, as PyTorch has them: `encoder.0.weight`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no part of a module",
+    label = "expected a tensor, a module, or a list of them",
+    note = "a field that holds no tensors is marked `#[module(skip)]`",
+    note = "a structure of tensors and modules becomes a module by `#[derive(Module)]`"
+)]
 pub trait Visit: Send + Sync {
-    /// Shows `visitor` the leaves, each with its name; this part is called `name`, the root by an empty one.
+    /// Visits the leaves with their names. This part is called `name`; the root has an empty name.
     fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Leaf));
 
-    /// [`Visit::visit`] of leaves that may be changed.
+    /// [`Visit::visit`] with mutable leaves.
     fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, LeafMut));
 }
 
-/// A layer, a model, or another part of one with tensors of its own, that computes something: `torch.nn.Module`.
-/// `#[derive(Module)]` makes one of a structure, see [`Visit`].
+/// A layer, a model, or another part of one with its own tensors, that computes something:
+/// `torch.nn.Module`. `#[derive(Module)]` makes one of a structure, see [`Visit`].
 ///
-/// Clones of a tensor are handles on one memory, so that what [`Module::parameters`] gives can be
-/// written to by an optimiser, and a tensor in two places of a tree is a shared weight.
+/// Clones of a tensor are handles on one memory. So an optimiser can write to the results of
+/// [`Module::parameters`]. A tensor in two places of a tree is a shared weight.
+/// [`Module::parameters`], and a tensor in two places of a tree is a shared weight.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no module",
+    label = "expected a module",
+    note = "`#[derive(Module)]` makes a structure of tensors and modules one"
+)]
 pub trait Module: Visit {
-    /// The parameters with their names, each memory once: of one in several places the first.
+    /// The parameters with their names. A parameter in several places is listed once, under its
+    /// first name.
     fn named_parameters(&self) -> Vec<(String, Tensor)> {
         let (mut named, mut seen) = (Vec::new(), HashSet::new());
         self.visit("", &mut |name, leaf| {
@@ -77,7 +90,7 @@ pub trait Module: Visit {
         named.map(|(_, tensor)| tensor).collect()
     }
 
-    /// Puts all modules of the tree into training, or out of it; new ones are in training.
+    /// Sets training mode for all modules of the tree; new ones are in training.
     fn train(&mut self, training: bool) {
         self.visit_mut("", &mut |_, leaf| {
             if let LeafMut::Training(mode) = leaf {
@@ -86,15 +99,15 @@ pub trait Module: Visit {
         });
     }
 
-    /// Puts all modules of the tree out of training.
+    /// Sets evaluation mode for all modules of the tree.
     fn eval(&mut self) {
         self.train(false);
     }
 
-    /// Says of every parameter whether a gradient is wanted.
+    /// Sets whether the parameters require gradients.
     ///
     /// # Errors
-    /// A parameter that can have none, such as one of integers.
+    /// Fails for a parameter that cannot have a gradient, such as one of integers.
     #[track_calls]
     fn requires_grad_(&mut self, requires_grad: bool) -> RusTorchResult<()> {
         self.change_parameters(&mut |tensor| {
@@ -103,30 +116,30 @@ pub trait Module: Visit {
         })
     }
 
-    /// Forgets the gradients of all parameters.
+    /// Removes the gradients of all parameters.
     fn zero_grad(&self) {
         self.parameters().iter().for_each(Tensor::zero_grad);
     }
 
-    /// Brings parameters and buffers to a device, as [`Tensor::to_device`]. An optimiser goes on with
-    /// the tensors it was made with, so this comes before it.
+    /// Moves parameters and buffers to a device, as [`Tensor::to_device`]. An existing optimiser
+    /// continues with them.
     ///
     /// # Errors
-    /// As [`Tensor::to_device`].
+    /// The same errors as [`Tensor::to_device`].
     #[track_calls]
     fn to_device(&mut self, device: impl IntoDevice) -> RusTorchResult<()>
     where
         Self: Sized,
     {
         let device = device.into_device("to_device")?;
-        replace_all(self, &|tensor| tensor.to_device(device))
+        replace_all(self, &|tensor| converted(tensor, &|x| x.to_device(device)))
     }
 
-    /// Converts parameters and buffers of floats to another float dtype. An optimiser goes on with the
-    /// tensors it was made with, so this comes before it.
+    /// Converts float parameters and buffers to another float dtype, with their gradients. Do this
+    /// before making an optimiser: the step of an existing one fails.
     ///
     /// # Errors
-    /// A dtype of other than floats.
+    /// Fails for a dtype other than floats.
     #[track_calls]
     fn to_dtype(&mut self, dtype: DType) -> RusTorchResult<()>
     where
@@ -139,7 +152,7 @@ pub trait Module: Visit {
             dtype,
         )?;
         replace_all(self, &|tensor| match tensor.dtype().is_float() {
-            true => tensor.to_dtype(dtype),
+            true => converted(tensor, &|x| x.to_dtype(dtype)),
             false => Ok(tensor.clone()),
         })
     }
@@ -147,7 +160,7 @@ pub trait Module: Visit {
     /// Calls `change` with every parameter.
     ///
     /// # Errors
-    /// The first of `change`'s.
+    /// The first error of `change`.
     fn change_parameters(
         &mut self,
         change: &mut dyn FnMut(&mut Tensor) -> RusTorchResult<()>,
@@ -161,8 +174,8 @@ pub trait Module: Visit {
         result
     }
 
-    /// Parameters and buffers by their names: what `files::save` writes as safetensors or for
-    /// `torch.load`. They are handles on the module's memory.
+    /// Parameters and buffers by name, as `files::save` writes them for safetensors or
+    /// `torch.load`.
     fn state_dict(&self) -> Tensors {
         let mut tensors = Tensors::new();
         self.visit("", &mut |name, leaf| {
@@ -176,13 +189,49 @@ pub trait Module: Visit {
         tensors
     }
 
-    /// Writes tensors over the parameters and buffers of their names, in the memory of those, converted
-    /// to their dtypes. Where `strict`, there has to be one for each, and no other. Returns the
-    /// names that one side lacks.
+    /// [`Module::load_state_dict`] of renamed tensors: `name` gives the new name for each. A tensor
+    /// for which it returns `None` is left out. [`Tensors::strip_prefix`], [`Tensors::add_prefix`]
+    /// and [`Tensors::under`] change prefixes of names.
+    ///
+    /// ```
+    /// # extern crate rustorch_nn as rustorch;
+    /// use rustorch::nn::{Linear, Module};
+    ///
+    /// # fn main() -> rustorch_tensor::RusTorchResult<()> {
+    /// let (old, mut new) = (Linear::new(2, 3)?, Linear::new(2, 3)?);
+    /// let state = old.state_dict().add_prefix("fc.gamma_");
+    /// new.load_state_dict_with(&state, true, |name| Some(name.replace("fc.gamma_", "")))?;
+    /// assert!(new.weight.equal(&old.weight)?);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// Before anything is written: all names that are missing or not in the module, if `strict`, and all
-    /// tensors of another shape.
+    /// The errors of [`Module::load_state_dict`]. Also fails if two tensors get one name.
+    #[track_calls]
+    fn load_state_dict_with(
+        &mut self,
+        state: &Tensors,
+        strict: bool,
+        name: impl Fn(&str) -> Option<String>,
+    ) -> RusTorchResult<Unmatched>
+    where
+        Self: Sized,
+    {
+        let name = |old: &str| call::user(|| name(old));
+        let renamed = state.rename(name);
+        let expected = "a name of its own for each tensor";
+        let renamed = renamed.map_err(|e| unexpected("load_state_dict_with", expected, e))?;
+        self.load_state_dict(&renamed, strict)
+    }
+
+    /// Overwrites the parameters and buffers with the tensors of their names, converted to their
+    /// dtypes. If `strict`, the names on both sides must match. Returns the names that one side
+    /// lacks.
+    ///
+    /// # Errors
+    /// Fails before anything is written. The error lists all tensors of another shape. If `strict`,
+    /// it also lists all names that are missing or not in the module.
     #[track_calls]
     fn load_state_dict(&mut self, state: &Tensors, strict: bool) -> RusTorchResult<Unmatched> {
         let mut own = IndexMap::new();
@@ -208,12 +257,12 @@ pub trait Module: Visit {
     }
 }
 
-/// Names of tensors that a module, or what is loaded into it, does not have.
+/// Names that a module or a loaded state lacks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Unmatched {
-    /// Those of the module that were not there to be loaded.
+    /// Names of the module that the state lacks.
     pub missing: Vec<String>,
-    /// Those that were there and are not in the module.
+    /// Names of the state that the module lacks.
     pub unexpected: Vec<String>,
 }
 
@@ -227,7 +276,7 @@ impl Unmatched {
         }
     }
 
-    /// Fails for all that does not fit, in one error.
+    /// Fails for everything that does not match, in one error.
     fn check(
         &self,
         own: &IndexMap<String, Tensor>,
@@ -250,6 +299,9 @@ impl Unmatched {
                 problems.push(format!("{name} {shape:?} in place of {own:?}"));
             }
         }
+        if strict {
+            problems.extend(self.advice());
+        }
         let expected = "a tensor for each of the module's parameters and buffers";
         require(
             "load_state_dict",
@@ -260,12 +312,33 @@ impl Unmatched {
     }
 }
 
-/// What two handles on one parameter have in common, and no other parameter.
+impl Unmatched {
+    /// Suggests a prefix that would make all missing names match.
+    fn advice(&self) -> Option<String> {
+        let (first, last) = (self.missing.first()?, self.missing.last()?);
+        let beginning = |long: &str, short: &str| {
+            let beginning = long.strip_suffix(short)?;
+            (beginning.ends_with('.')).then(|| beginning.to_owned())
+        };
+        self.unexpected.iter().find_map(|other| {
+            if let Some(prefix) = beginning(other, first) {
+                let is_there = self.unexpected.contains(&format!("{prefix}{last}"));
+                return is_there.then(|| format!("strip_prefix({prefix:?}) of them would fit"));
+            }
+            let prefix = beginning(first, other)?;
+            let is_there = (last.strip_prefix(&prefix))
+                .is_some_and(|last| self.unexpected.iter().any(|name| name == last));
+            is_there.then(|| format!("add_prefix({prefix:?}) to them would fit"))
+        })
+    }
+}
+
+/// Identity of a parameter: the same for two handles on it, different for other parameters.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) enum ParameterId {
     /// The part of memory: the memory's id, sizes, strides, and where it begins.
     Memory(usize, [Vec<usize>; 2], usize),
-    /// Of what is not computed yet: what they are clones of.
+    /// The identity of a pending tensor: its base.
     Value(usize),
 }
 
@@ -279,42 +352,51 @@ impl ParameterId {
     }
 }
 
-/// Puts another tensor into the place of each parameter and buffer, one into all places of a parameter. Parameters
-/// stay leaves for gradients.
+/// Puts another tensor into the place of each parameter and buffer, one into all places of one.
 fn replace_all(
     module: &mut impl Module,
     replacement: &dyn Fn(&Tensor) -> RusTorchResult<Tensor>,
 ) -> RusTorchResult<()> {
     // Whose memory is known is known for one in all its places; it stays with what was replaced meanwhile.
-    eval_all(&module.parameters().iter().collect::<Vec<_>>())?;
+    let old: Vec<Tensor> = [module.parameters(), module.buffers()].concat();
+    eval_all(&old.iter().collect::<Vec<_>>())?;
     let mut result = Ok(());
     let mut replaced: HashMap<ParameterId, (Tensor, Tensor)> = HashMap::new();
-    let mut replace = |leaf: LeafMut| match leaf {
-        LeafMut::Parameter(tensor) => {
-            let id = ParameterId::of(tensor);
-            if let Some((_, new)) = replaced.get(&id) {
-                *tensor = new.clone();
-                return Ok(());
-            }
-            let wanted = tensor.requires_grad();
-            let mut new = replacement(&tensor.detach())?;
-            new.requires_grad_(wanted)?;
-            let old = mem::replace(tensor, new.clone());
-            replaced.insert(id, (old, new));
-            Ok(())
+    let mut replace = |tensor: &Tensor| {
+        let id = ParameterId::of(tensor);
+        if let Some((_, new)) = replaced.get(&id) {
+            return Ok(new.clone());
         }
-        LeafMut::Buffer(buffer) => {
-            buffer.set(replacement(&buffer.get())?);
-            Ok(())
-        }
-        LeafMut::Training(_) | LeafMut::Momentum(_) => Ok(()),
+        let new = replacement(tensor)?;
+        replaced.insert(id, (tensor.clone(), new.clone()));
+        RusTorchResult::Ok(new)
     };
     module.visit_mut("", &mut |_, leaf| {
         if result.is_ok() {
-            result = replace(leaf);
+            result = match leaf {
+                LeafMut::Parameter(tensor) => replace(tensor).map(|new| *tensor = new),
+                LeafMut::Buffer(buffer) => replace(&buffer.get()).map(|new| buffer.set(new)),
+                LeafMut::Training(_) | LeafMut::Momentum(_) => Ok(()),
+            };
         }
     });
     result
+}
+
+/// Converts a tensor. A parameter stays the leaf that it is, with its gradient converted, too: an
+/// optimiser that was made before sees the gradients that come.
+fn converted(
+    tensor: &Tensor,
+    convert: &dyn Fn(&Tensor) -> RusTorchResult<Tensor>,
+) -> RusTorchResult<Tensor> {
+    let gradient = tensor.grad().map(|gradient| convert(&gradient.detach()));
+    let gradient = gradient.transpose()?;
+    let mut new = tensor.clone();
+    new.set_data(&convert(&tensor.detach())?)?;
+    if gradient.is_some() {
+        new.set_grad(gradient.as_ref())?;
+    }
+    Ok(new)
 }
 
 /// Memory of its own with the same elements; a gradient is wanted as of the original.
@@ -326,10 +408,25 @@ pub(crate) fn copied(tensor: &Tensor) -> RusTorchResult<Tensor> {
     Ok(copy)
 }
 
-/// The same module with memory of its own: `copy.deepcopy`.
+/// A copy of the module with separate memory: `copy.deepcopy`. Tensors that occur in several places
+/// stay shared in the copy. A clone shares the memory, as clones of tensors do.
+///
+/// ```
+/// use rustorch_nn::nn::{self, Forward, Linear, Module, ReLU};
+/// use rustorch_tensor::no_grad;
+///
+/// # fn main() -> rustorch_tensor::RusTorchResult<()> {
+/// let online = nn::sequential![Linear::new(2, 3)?, ReLU];
+/// let (target, same) = (nn::deep_copy(&online)?, online.clone());
+/// no_grad(|| online.parameters()[0].fill_(0.0).map(drop))?;
+/// assert!(same.parameters()[0].equal(&online.parameters()[0])?);
+/// assert!(!target.parameters()[0].equal(&online.parameters()[0])?);
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
-/// A tensor of it cannot be computed.
+/// Fails if one of its tensors cannot be computed.
 #[track_calls]
 pub fn deep_copy<M: Module + Clone>(module: &M) -> RusTorchResult<M> {
     let mut copy = module.clone();
@@ -340,41 +437,47 @@ pub fn deep_copy<M: Module + Clone>(module: &M) -> RusTorchResult<M> {
 /// A leaf of a module's tree.
 #[derive(Clone, Copy)]
 pub enum Leaf<'a> {
-    /// A tensor that is trained.
+    /// A trained tensor.
     Parameter(&'a Tensor),
-    /// A tensor that is not.
+    /// A tensor that is not trained.
     Buffer(&'a Buffer),
-    /// Whether the module is in training.
+    /// Is the module in training?
     Training(&'a Training),
-    /// How much of a batch norm's next statistics is the batch's; `None`: all batches count the same.
+    /// Weight of the batch in a batch norm's next statistics; `None`: all batches count the same.
     Momentum(Option<f64>),
 }
 
-/// A leaf of a module's tree that may be changed.
+/// A mutable leaf of a module's tree.
 pub enum LeafMut<'a> {
-    /// A tensor that is trained.
+    /// A trained tensor.
     Parameter(&'a mut Tensor),
-    /// A tensor that is not.
+    /// A tensor that is not trained.
     Buffer(&'a mut Buffer),
-    /// Whether the module is in training.
+    /// Is the module in training?
     Training(&'a mut Training),
-    /// How much of a batch norm's next statistics is the batch's; `None`: all batches count the same.
+    /// Weight of the batch in a batch norm's next statistics; `None`: all batches count the same.
     Momentum(&'a mut Option<f64>),
 }
 
-/// A module of which a tensor follows from one other.
+/// A module whose `forward` takes one tensor and returns one.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no `forward` of one tensor",
+    label = "expected a module with `Forward`",
+    note = "a layer of your own has `impl Forward for {Self}`, with `fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor>`",
+    note = "functions such as `relu` are layers, too: `nn::ReLU`"
+)]
 pub trait Forward: Module {
-    /// What the module makes of `x`.
+    /// The module's result for `x`.
     ///
     /// # Errors
-    /// A shape or dtype that it is not for.
+    /// Fails for an unsupported shape or dtype.
     fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor>;
 }
 
-/// A tensor as a parameter: one that a gradient is wanted of.
+/// A tensor as a parameter: it requires a gradient.
 ///
 /// # Errors
-/// A dtype that is neither a float nor complex.
+/// Fails for a dtype that is neither a float nor complex.
 #[track_calls]
 pub fn parameter(tensor: Tensor) -> RusTorchResult<Tensor> {
     let mut tensor = tensor.detach();
@@ -386,7 +489,7 @@ pub fn parameter(tensor: Tensor) -> RusTorchResult<Tensor> {
 pub struct Buffer(Mutex<Tensor>);
 
 impl Buffer {
-    /// With this tensor at first.
+    /// A buffer that begins as this tensor.
     pub fn new(tensor: Tensor) -> Self {
         Self(Mutex::new(tensor))
     }
@@ -399,7 +502,7 @@ impl Buffer {
             .clone()
     }
 
-    /// Another tensor in its place.
+    /// Replaces the tensor.
     pub fn set(&self, tensor: Tensor) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = tensor;
     }
@@ -412,7 +515,7 @@ impl Clone for Buffer {
     }
 }
 
-/// Whether a module is in training, as it is at first; [`Module::train`] changes it.
+/// The training mode of a module, which begins as training; [`Module::train`] changes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Training(pub bool);
 

@@ -25,7 +25,7 @@ pub struct RunningStats {
     pub running_mean: Buffer,
     /// Variance of each channel, `[c]`.
     pub running_var: Buffer,
-    /// How many batches there were, `i64`.
+    /// Number of batches so far, `i64`.
     pub num_batches_tracked: Buffer,
 }
 
@@ -38,7 +38,7 @@ impl RunningStats {
         })
     }
 
-    /// How much of the next statistics is the batch's; without a momentum all batches count the same.
+    /// Share of the batch in the next statistics; without a momentum all batches count the same.
     fn factor(&self, momentum: Option<f64>) -> RusTorchResult<f64> {
         match momentum {
             Some(momentum) => Ok(momentum),
@@ -51,8 +51,8 @@ impl RunningStats {
         }
     }
 
-    /// Writes statistics over the old ones, and computes `output` with them, so that nothing of the batch is kept for
-    /// later. `batches` are counted. What is recorded to be run often writes them when it runs.
+    /// Overwrites the statistics, and computes `output` with them, so that nothing of the batch is kept for
+    /// later. `batches` are counted. A recorded step often writes them when it runs.
     fn update(
         &self,
         [mean, var]: [&Tensor; 2],
@@ -78,9 +78,9 @@ impl RunningStats {
     }
 }
 
-/// Normalisation of channels, with running statistics by PyTorch's names: `running_mean`, `running_var`,
-/// `num_batches_tracked`. One line for each module: documentation, name, ranks, whether it is of batches, which has weights and
-/// statistics by default, and what is done.
+/// Normalisation of channels, with running statistics under PyTorch's names: `running_mean`,
+/// `running_var`, `num_batches_tracked`. One line for each module: documentation, name, ranks,
+/// whether it is of batches, which has weights and statistics by default, and what is done.
 macro_rules! channel_norms {
     ($($(#[$about:meta])* $Norm:ident = $ranks:pat, $shapes:literal, $is_of_batches:literal, $normed:ident;)*) => {
         $(
@@ -91,23 +91,24 @@ macro_rules! channel_norms {
                 pub weight: Option<Tensor>,
                 /// `[c]`.
                 pub bias: Option<Tensor>,
-                /// Statistics for when it is not in training.
+                /// Statistics for evaluation.
                 pub running: Option<RunningStats>,
                 /// Added to the variance.
                 pub eps: f64,
-                /// How much of new statistics is the batch's; `None`: all batches count the same.
+                /// Weight of the batch in new statistics (momentum); `None`: all batches count the
+                /// same.
                 pub momentum: Option<f64>,
-                /// Are the statistics the batch's own?
+                /// Uses the batch's own statistics.
                 pub training: Training,
                 channels: usize,
             }
 
             #[track_calls($Norm)]
             impl $Norm {
-                /// Of so many channels.
+                /// A norm of `num_features` channels.
                 ///
                 /// # Errors
-                /// More than memory could hold.
+                /// Fails for sizes too large for memory.
                 pub fn new(num_features: usize) -> RusTorchResult<Self> {
                     let norm = Self {
                         weight: None,
@@ -124,25 +125,25 @@ macro_rules! channel_norms {
                     }
                 }
 
-                /// The same with weights of 1 and biases of 0.
+                /// Adds weights of 1 and biases of 0.
                 ///
                 /// # Errors
-                /// More than memory could hold.
+                /// Fails for sizes too large for memory.
                 pub fn with_affine(mut self) -> RusTorchResult<Self> {
                     [self.weight, self.bias] = affine(self.channels)?;
                     Ok(self)
                 }
 
-                /// The same with running statistics, at first of mean 0 and variance 1.
+                /// Adds running statistics, which begin with mean 0 and variance 1.
                 ///
                 /// # Errors
-                /// More than memory could hold.
+                /// Fails for sizes too large for memory.
                 pub fn with_running_stats(mut self) -> RusTorchResult<Self> {
                     self.running = Some(RunningStats::new(self.channels)?);
                     Ok(self)
                 }
 
-                /// The same without weight and bias.
+                /// Removes weight and bias.
                 #[must_use]
                 pub fn without_affine(mut self) -> Self {
                     (self.weight, self.bias) = (None, None);
@@ -156,7 +157,7 @@ macro_rules! channel_norms {
                     self
                 }
 
-                /// The same without running statistics: those of what it gets count, also outside training.
+                /// Removes the running statistics: the input's own are used, also in evaluation.
                 #[must_use]
                 pub fn without_running_stats(mut self) -> Self {
                     self.running = None;
@@ -208,21 +209,21 @@ macro_rules! channel_norms {
 }
 
 channel_norms! {
-    /// Each channel by the batch's mean and variance, of `[n, c]` or `[n, c, l]`.
+    /// Normalises each channel by the batch's mean and variance, in `[n, c]` or `[n, c, l]`.
     BatchNorm1d = 2 | 3, "[n, c] or [n, c, l]", true, batch_normed;
-    /// Each channel by the batch's mean and variance, of `[n, c, h, w]`.
+    /// Normalises each channel by the batch's mean and variance, in `[n, c, h, w]`.
     BatchNorm2d = 4, "[n, c, h, w]", true, batch_normed;
-    /// Each channel by the batch's mean and variance, of `[n, c, d, h, w]`.
+    /// Normalises each channel by the batch's mean and variance, in `[n, c, d, h, w]`.
     BatchNorm3d = 5, "[n, c, d, h, w]", true, batch_normed;
-    /// Each channel of each instance by its own mean and variance, of `[n, c, l]` or `[c, l]`.
+    /// Normalises each channel of each instance by its own mean and variance, in `[n, c, l]` or `[c, l]`.
     InstanceNorm1d = 2 | 3, "[n, c, l] or [c, l]", false, instances_normed;
-    /// Each channel of each instance by its own mean and variance, of `[n, c, h, w]` or `[c, h, w]`.
+    /// Normalises each channel of each instance by its own mean and variance, in `[n, c, h, w]` or `[c, h, w]`.
     InstanceNorm2d = 3 | 4, "[n, c, h, w] or [c, h, w]", false, instances_normed;
-    /// Each channel of each instance by its own mean and variance, of `[n, c, d, h, w]` or `[c, d, h, w]`.
+    /// Normalises each channel of each instance by its own mean and variance, in `[n, c, d, h, w]` or `[c, d, h, w]`.
     InstanceNorm3d = 4 | 5, "[n, c, d, h, w] or [c, d, h, w]", false, instances_normed;
 }
 
-/// What the norms of batches do, and those of instances.
+/// The common part of batch and instance norms.
 macro_rules! batch_norms {
     ($($Norm:ident)*) => {
         $(impl $Norm {
@@ -304,7 +305,7 @@ instance_norms! {
     InstanceNorm3d = 3;
 }
 
-/// Groups of channels by their own mean and variance.
+/// Normalises groups of channels by their own mean and variance.
 #[derive(Clone, Module)]
 pub struct GroupNorm {
     /// `[c]`.
@@ -321,10 +322,10 @@ pub struct GroupNorm {
 
 #[track_calls(GroupNorm)]
 impl GroupNorm {
-    /// With weights of 1 and biases of 0.
+    /// A norm with weights of 1 and biases of 0.
     ///
     /// # Errors
-    /// Channels that the number of groups does not divide.
+    /// Fails for channels that the number of groups does not divide.
     pub fn new(num_groups: usize, num_channels: usize) -> RusTorchResult<Self> {
         let divides = num_groups > 0 && num_channels.is_multiple_of(num_groups);
         let got = format_args!("{num_channels} channels in {num_groups} groups");
@@ -343,7 +344,7 @@ impl GroupNorm {
         })
     }
 
-    /// The same without weight and bias.
+    /// Removes weight and bias.
     #[must_use]
     pub fn without_affine(mut self) -> Self {
         (self.weight, self.bias) = (None, None);
@@ -372,14 +373,14 @@ impl Forward for GroupNorm {
     }
 }
 
-/// The last dimensions by their own mean and variance.
+/// Normalises the last dimensions by their own mean and variance.
 #[derive(Clone, Module)]
 pub struct LayerNorm {
-    /// Of the normalised shape.
+    /// The weight, of the normalised shape.
     pub weight: Option<Tensor>,
-    /// Of the normalised shape.
+    /// The bias, of the normalised shape.
     pub bias: Option<Tensor>,
-    /// The last dimensions of what it gets.
+    /// Sizes of the normalised last dimensions.
     #[module(skip)]
     pub normalized_shape: Vec<usize>,
     /// Added to the variance.
@@ -389,10 +390,10 @@ pub struct LayerNorm {
 
 #[track_calls(LayerNorm)]
 impl LayerNorm {
-    /// With weights of 1 and biases of 0.
+    /// A norm with weights of 1 and biases of 0.
     ///
     /// # Errors
-    /// More than memory could hold.
+    /// Fails for sizes too large for memory.
     pub fn new(normalized_shape: impl IntoShape) -> RusTorchResult<Self> {
         let shape = normalized_shape.into_shape();
         let [weight, bias] = affine(&shape)?;
@@ -404,7 +405,7 @@ impl LayerNorm {
         })
     }
 
-    /// The same without weight and bias.
+    /// Removes weight and bias.
     #[must_use]
     pub fn without_affine(mut self) -> Self {
         (self.weight, self.bias) = (None, None);
@@ -429,25 +430,25 @@ impl Forward for LayerNorm {
     }
 }
 
-/// The last dimensions by their root mean square.
+/// Normalises the last dimensions by their root mean square.
 #[derive(Clone, Module)]
 pub struct RMSNorm {
-    /// Of the normalised shape.
+    /// The weight, of the normalised shape.
     pub weight: Option<Tensor>,
-    /// The last dimensions of what it gets.
+    /// Sizes of the normalised last dimensions.
     #[module(skip)]
     pub normalized_shape: Vec<usize>,
-    /// Added to the mean square; `None`: the dtype's distance from 1 to the next number.
+    /// Added to the mean square; `None`: the dtype's epsilon.
     #[module(skip)]
     pub eps: Option<f64>,
 }
 
 #[track_calls(RMSNorm)]
 impl RMSNorm {
-    /// With weights of 1.
+    /// A norm with weights of 1.
     ///
     /// # Errors
-    /// More than memory could hold.
+    /// Fails for sizes too large for memory.
     pub fn new(normalized_shape: impl IntoShape) -> RusTorchResult<Self> {
         let shape = normalized_shape.into_shape();
         let [weight, _] = affine(&shape)?;
@@ -458,7 +459,7 @@ impl RMSNorm {
         })
     }
 
-    /// The same without a weight.
+    /// Removes the weight.
     #[must_use]
     pub fn without_affine(mut self) -> Self {
         self.weight = None;
@@ -476,12 +477,12 @@ impl Forward for RMSNorm {
 }
 
 layers! {
-    /// Each element by those of the channels around it: [`Tensor::local_response_norm`].
+    /// Normalises each element by the channels around it: [`Tensor::local_response_norm`].
     LocalResponseNorm(
         /// Number of channels.
         size: usize,
     ) {
-        /// What the mean of squares is multiplied by.
+        /// The factor of the mean of squares.
         alpha: f64 = 1e-4,
         /// The exponent.
         beta: f64 = 0.75,

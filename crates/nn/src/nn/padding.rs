@@ -1,4 +1,4 @@
-//! What is put around tensors.
+//! Layers that pad tensors.
 
 use rustorch_macros::track_calls;
 use rustorch_tensor::{PadMode, RusTorchResult, Tensor};
@@ -6,10 +6,10 @@ use rustorch_tensor::{PadMode, RusTorchResult, Tensor};
 use super::{Forward, Module};
 use crate::error::require;
 
-/// How much is put around each of `N` dimensions: one number for all sides, or one before and one behind each, the
-/// last dimension first.
+/// Padding of `N` dimensions: one number for all sides, or one before and one after each. The last
+/// dimension comes first.
 pub trait Paddings<const N: usize> {
-    /// Before and behind each dimension, the last one first.
+    /// Padding before and after each dimension, the last one first.
     fn paddings(self) -> Vec<isize>;
 }
 
@@ -43,13 +43,13 @@ macro_rules! pads {
             $(#[$about])*
             #[derive(Clone, Debug, Module)]
             pub struct $Pad {
-                /// Before and behind each dimension, the last one first.
+                /// Before and after each dimension, the last one first.
                 #[module(skip)]
                 pub padding: Vec<isize>,
             }
 
             impl $Pad {
-                /// By a number for all sides, or one for each.
+                /// A padding with one number for all sides, or one for each.
                 pub fn new(padding: impl Paddings<$n>) -> Self {
                     Self { padding: padding.paddings() }
                 }
@@ -66,23 +66,25 @@ macro_rules! pads {
 }
 
 pads! {
-    /// `[n, c, l]` or `[c, l]`, mirrored at the first and last element, without those.
+    /// `[n, c, l]` or `[c, l]`, mirrored at the first and last element, which are not repeated.
     ReflectionPad1d = 1, PadMode::Reflect;
-    /// `[n, c, h, w]` or `[c, h, w]`, mirrored at the first and last element, without those.
+    /// `[n, c, h, w]` or `[c, h, w]`, mirrored at the first and last element, which are not
+    /// repeated.
     ReflectionPad2d = 2, PadMode::Reflect;
-    /// `[n, c, d, h, w]` or `[c, d, h, w]`, mirrored at the first and last element, without those.
+    /// `[n, c, d, h, w]` or `[c, d, h, w]`, mirrored at the first and last element, which are not
+    /// repeated.
     ReflectionPad3d = 3, PadMode::Reflect;
-    /// `[n, c, l]` or `[c, l]`, continued by the first and last element.
+    /// `[n, c, l]` or `[c, l]`, with the first and last element repeated.
     ReplicationPad1d = 1, PadMode::Replicate;
-    /// `[n, c, h, w]` or `[c, h, w]`, continued by the first and last element.
+    /// `[n, c, h, w]` or `[c, h, w]`, with the first and last element repeated.
     ReplicationPad2d = 2, PadMode::Replicate;
-    /// `[n, c, d, h, w]` or `[c, d, h, w]`, continued by the first and last element.
+    /// `[n, c, d, h, w]` or `[c, d, h, w]`, with the first and last element repeated.
     ReplicationPad3d = 3, PadMode::Replicate;
-    /// `[n, c, l]` or `[c, l]`, as if it went on from the beginning.
+    /// `[n, c, l]` or `[c, l]`, continued from the other end.
     CircularPad1d = 1, PadMode::Circular;
-    /// `[n, c, h, w]` or `[c, h, w]`, as if it went on from the beginning.
+    /// `[n, c, h, w]` or `[c, h, w]`, continued from the other end.
     CircularPad2d = 2, PadMode::Circular;
-    /// `[n, c, d, h, w]` or `[c, d, h, w]`, as if it went on from the beginning.
+    /// `[n, c, d, h, w]` or `[c, d, h, w]`, continued from the other end.
     CircularPad3d = 3, PadMode::Circular;
     /// Zeros around the last dimension.
     ZeroPad1d = 1, PadMode::from(0);
@@ -99,7 +101,7 @@ macro_rules! constant_pads {
             $(#[$about])*
             #[derive(Clone, Debug, Module)]
             pub struct $Pad {
-                /// Before and behind each dimension, the last one first.
+                /// Before and after each dimension, the last one first.
                 #[module(skip)]
                 pub padding: Vec<isize>,
                 /// The number.
@@ -108,7 +110,7 @@ macro_rules! constant_pads {
             }
 
             impl $Pad {
-                /// By a number for all sides, or one for each.
+                /// A padding with one number for all sides, or one for each.
                 pub fn new(padding: impl Paddings<$n>, value: f64) -> Self {
                     Self { padding: padding.paddings(), value }
                 }

@@ -1,4 +1,4 @@
-//! Weights that follow from others: `torch.nn.utils.parametrizations`.
+//! Reparametrised weights: `torch.nn.utils.parametrizations`.
 
 use rustorch_macros::track_calls;
 use rustorch_tensor::replay::is_recording;
@@ -10,9 +10,9 @@ use super::{
 };
 use crate::error::require;
 
-/// A layer with a weight that can be another one.
+/// A layer whose weight can be replaced.
 pub trait Weighted: Forward + Clone {
-    /// Of the weight's dimensions the one of outputs.
+    /// The weight's dimension of outputs.
     const OUTPUTS: usize;
 
     /// The weight.
@@ -69,8 +69,9 @@ fn visit_others_mut(layer: &mut impl Module, name: &str, visitor: &mut dyn FnMut
     });
 }
 
-/// A layer whose weight is `g · v / ‖v‖`, by a length `g` for each index of a dimension
-/// ([Salimans and Kingma](https://arxiv.org/abs/1602.07868)). Its parameters are `parametrizations.weight.original0` and `…1`.
+/// A layer whose weight is `g · v / ‖v‖`, with a length `g` for each index of a dimension
+/// ([Salimans and Kingma](https://arxiv.org/abs/1602.07868)). Its parameters are
+/// `parametrizations.weight.original0` and `…1`.
 #[derive(Clone)]
 pub struct WeightNorm<L> {
     layer: L,
@@ -79,10 +80,10 @@ pub struct WeightNorm<L> {
     dim: usize,
 }
 
-/// A layer as [`WeightNorm`], with the weight that it has.
+/// Wraps a layer in [`WeightNorm`] and keeps its weight.
 ///
 /// # Errors
-/// There is no such dimension.
+/// Fails if the dimension does not exist.
 #[track_calls]
 pub fn weight_norm<L: Weighted>(layer: L, dim: usize) -> RusTorchResult<WeightNorm<L>> {
     let v = layer.weight().detach();
@@ -101,7 +102,7 @@ pub fn weight_norm<L: Weighted>(layer: L, dim: usize) -> RusTorchResult<WeightNo
     })
 }
 
-/// Lengths of what has each index of a dimension.
+/// Norms of the slices along a dimension.
 fn length(v: &Tensor, dim: usize) -> RusTorchResult<Tensor> {
     let others: Vec<usize> = (0..v.rank()).filter(|&d| d != dim).collect();
     v.norm(2.0, &others[..], true)
@@ -137,8 +138,8 @@ impl<L: Weighted> Forward for WeightNorm<L> {
     }
 }
 
-/// A layer whose weight, as a matrix, is divided by its largest singular value, which a power iteration in each
-/// `forward` of training follows ([Miyato et al.](https://arxiv.org/abs/1802.05957)).
+/// A layer whose weight, as a matrix, is divided by its largest singular value. Each `forward` in
+/// training makes one power iteration ([Miyato et al.](https://arxiv.org/abs/1802.05957)).
 #[derive(Clone)]
 pub struct SpectralNorm<L> {
     layer: L,
@@ -150,10 +151,10 @@ pub struct SpectralNorm<L> {
     eps: f64,
 }
 
-/// A layer as [`SpectralNorm`], with the weight that it has, after 15 iterations.
+/// Wraps a layer in [`SpectralNorm`], keeps its weight, and makes 15 iterations.
 ///
 /// # Errors
-/// A weight of fewer than 2 dimensions.
+/// Fails for a weight of fewer than 2 dimensions.
 #[track_calls]
 pub fn spectral_norm<L: Weighted>(
     layer: L,
@@ -195,7 +196,7 @@ fn matrix<L: Weighted>(weight: &Tensor) -> RusTorchResult<Tensor> {
 }
 
 impl<L: Weighted> SpectralNorm<L> {
-    /// Brings the vectors nearer to the singular ones, in their memory.
+    /// Makes a power iteration, in the vectors' memory.
     fn iterate(&self, matrix: &Tensor, times: usize) -> RusTorchResult<()> {
         no_grad(|| {
             let (mut u, mut v) = (self.u.get(), self.v.get());

@@ -6,7 +6,7 @@ use rustorch_tensor::{OutputSize, PerDim, RusTorchResult, Tensor};
 
 use super::{Buffer, Forward, Module};
 
-/// The modules of a number of dimensions: what they are called, and the tensor's methods.
+/// The modules for a number of dimensions: their names, and the tensor's methods.
 macro_rules! pools {
     ($($n:literal: $MaxPool:ident $max:ident $max_indices:ident, $MaxUnpool:ident $unpool:ident,
         $AvgPool:ident $avg:ident, $LPPool:ident $norm:ident,
@@ -26,12 +26,13 @@ macro_rules! pools {
 
             #[track_calls($MaxPool)]
             impl $MaxPool {
-                /// Of windows of a size.
+                /// A pool with windows of a size.
                 pub fn new(kernel_size: impl PerDim<$n>, options: MaxPoolOptions<$n>) -> Self {
                     Self { kernel_size: kernel_size.per_dim(), options }
                 }
 
-                /// What [`Forward::forward`] gives, and where each element was, for the unpooling.
+                /// The result of [`Forward::forward`], and the index of each element, for
+                /// unpooling.
                 ///
                 /// # Errors
                 #[doc = concat!("As [`Tensor::", stringify!($max), "`].")]
@@ -58,14 +59,15 @@ macro_rules! pools {
                 pub options: MaxPoolOptions<$n>,
             }
 
+            #[track_calls($MaxUnpool)]
             impl $MaxUnpool {
-                /// Of windows of a size.
+                /// A pool with windows of a size.
                 pub fn new(kernel_size: impl PerDim<$n>, options: MaxPoolOptions<$n>) -> Self {
                     Self { kernel_size: kernel_size.per_dim(), options }
                 }
 
-                /// Elements at the places that the pooling gave, in a tensor of `output_size`, or of the least that
-                /// fits.
+                /// Elements at the indices from the pooling, in a tensor of `output_size`, or of
+                /// the smallest size that fits.
                 ///
                 /// # Errors
                 #[doc = concat!("As [`Tensor::", stringify!($unpool), "`].")]
@@ -85,13 +87,13 @@ macro_rules! pools {
                 /// Sizes of the windows.
                 #[module(skip)]
                 pub kernel_size: [usize; $n],
-                /// Stride, padding, what counts.
+                /// Stride, padding, and whether padding counts.
                 #[module(skip)]
                 pub options: AvgPoolOptions<$n>,
             }
 
             impl $AvgPool {
-                /// Of windows of a size.
+                /// A pool with windows of a size.
                 pub fn new(kernel_size: impl PerDim<$n>, options: AvgPoolOptions<$n>) -> Self {
                     Self { kernel_size: kernel_size.per_dim(), options }
                 }
@@ -107,7 +109,7 @@ macro_rules! pools {
             #[doc = concat!("[`Tensor::", stringify!($norm), "`].")]
             #[derive(Clone, Debug, Module)]
             pub struct $LPPool {
-                /// Which norm.
+                /// The order of the norm.
                 #[module(skip)]
                 pub norm_type: f64,
                 /// Sizes of the windows.
@@ -116,19 +118,19 @@ macro_rules! pools {
                 /// Distance between windows; `None`: their size.
                 #[module(skip)]
                 pub stride: Option<[usize; $n]>,
-                /// May the last window go beyond the end?
+                /// Allows the last window to exceed the end.
                 #[module(skip)]
                 pub ceil_mode: bool,
             }
 
             impl $LPPool {
-                /// The norm of windows of a size, side by side.
+                /// A norm over windows of this size, without overlap.
                 pub fn new(norm_type: f64, kernel_size: impl PerDim<$n>) -> Self {
                     let kernel_size = kernel_size.per_dim();
                     Self { norm_type, kernel_size, stride: None, ceil_mode: false }
                 }
 
-                /// The same with windows so far apart.
+                /// Sets the distance between windows.
                 #[must_use]
                 pub fn stride(mut self, stride: impl PerDim<$n>) -> Self {
                     self.stride = Some(stride.per_dim());
@@ -155,12 +157,12 @@ macro_rules! pools {
 
             #[track_calls($AdaptiveMaxPool)]
             impl $AdaptiveMaxPool {
-                /// To so many windows.
+                /// A pool with this number of windows.
                 pub fn new(output_size: impl OutputSize<$n>) -> Self {
                     Self { output_size: output_size.output_size() }
                 }
 
-                /// What [`Forward::forward`] gives, and where each element was.
+                /// The result of [`Forward::forward`], and the index of each element.
                 ///
                 /// # Errors
                 #[doc = concat!("As [`Tensor::", stringify!($adaptive_max), "`].")]
@@ -185,7 +187,7 @@ macro_rules! pools {
             }
 
             impl $AdaptiveAvgPool {
-                /// To so many windows.
+                /// A pool with this number of windows.
                 pub fn new(output_size: impl OutputSize<$n>) -> Self {
                     Self { output_size: output_size.output_size() }
                 }
@@ -220,29 +222,28 @@ macro_rules! fractional_pools {
                 /// Sizes of the windows.
                 #[module(skip)]
                 pub kernel_size: [usize; $n],
-                /// How many windows there are.
+                /// Number of windows.
                 #[module(skip)]
                 pub size: FractionalSize<$n>,
-                /// By PyTorch's name.
+                /// PyTorch's name for the buffer.
                 _random_samples: Option<Buffer>,
             }
 
             #[track_calls($FractionalMaxPool)]
             impl $FractionalMaxPool {
-                /// Of windows of a size.
+                /// A pool with windows of a size.
                 pub fn new(kernel_size: impl PerDim<$n>, size: FractionalSize<$n>) -> Self {
                     Self { kernel_size: kernel_size.per_dim(), size, _random_samples: None }
                 }
 
-                /// The same whose windows begin where a tensor says, as the method tells; it is a buffer. Without one
-                /// they are drawn each time.
+                /// Sets random samples for the windows, as in the method; the tensor is a buffer.
                 #[must_use]
                 pub fn random_samples(mut self, random_samples: impl Into<Option<Tensor>>) -> Self {
                     self._random_samples = random_samples.into().map(Buffer::new);
                     self
                 }
 
-                /// What [`Forward::forward`] gives, and where each element was.
+                /// The result of [`Forward::forward`], and the index of each element.
                 ///
                 /// # Errors
                 #[doc = concat!("As [`Tensor::", stringify!($method), "`].")]

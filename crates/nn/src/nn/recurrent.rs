@@ -1,9 +1,11 @@
-//! Recurrent networks: RNN, LSTM, GRU, and a step of each.
+//! Recurrent networks: RNN, LSTM, GRU, and their cells.
 //!
-//! What a layer makes of its whole input is one product; steps are unrolled.
+//! The products of a layer with its whole input are one product. All time steps of an LSTM layer
+//! are one operation; those of the others are unrolled.
 
 use indexmap::IndexMap;
 use rustorch_macros::track_calls;
+use rustorch_tensor::amp::autocast_dtype;
 use rustorch_tensor::{RusTorchResult, Tensor};
 
 use super::linear::{bound_of, uniform};
@@ -11,7 +13,7 @@ use super::utils::rnn::PackedSequence;
 use super::{Leaf, LeafMut, Module, Training, Visit};
 use crate::error::{require, unexpected};
 
-/// The function of [`RNN`].
+/// The nonlinearity of [`RNN`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RNNNonlinearity {
     /// The hyperbolic tangent.
@@ -23,7 +25,7 @@ pub enum RNNNonlinearity {
 
 impl rustorch_tensor::Converted for RNNNonlinearity {}
 
-/// How a state follows from the one before.
+/// Rule by which a state follows from the one before.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Cell {
     Rnn(RNNNonlinearity),
@@ -32,7 +34,7 @@ enum Cell {
 }
 
 impl Cell {
-    /// How many products of the hidden size there are.
+    /// Number of products of the hidden size.
     fn gates(self) -> usize {
         match self {
             Self::Rnn(_) => 1,
@@ -75,22 +77,22 @@ impl Cell {
     }
 }
 
-/// What recurrent networks of several layers have in common; each kind sets some.
+/// The common options of recurrent networks of several layers.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RNNOptions {
-    /// Layers, of which each gets what the one before made.
+    /// Number of layers; each gets the output of the one before.
     pub num_layers: usize,
-    /// Have products biases?
+    /// Adds biases to the products.
     pub bias: bool,
-    /// Is the batch the first dimension, and time the second?
+    /// Puts the batch dimension first, and time second.
     pub batch_first: bool,
-    /// With which probability elements between layers are left out, in training.
+    /// Dropout probability between layers, in training.
     pub dropout: f64,
-    /// Does another one go from the end to the beginning?
+    /// Adds a second direction, from the end to the beginning (bidirectional).
     pub bidirectional: bool,
-    /// The function of [`RNN`].
+    /// The nonlinearity of [`RNN`].
     pub nonlinearity: RNNNonlinearity,
-    /// The size that hidden states of [`LSTM`] are projected to; 0: they are not.
+    /// The size that hidden states of [`LSTM`] are projected to; 0 for no projection.
     pub proj_size: usize,
 }
 
@@ -154,6 +156,8 @@ impl Layers {
             ..
         } = options;
         require(name, num_layers > 0, "at least one layer", num_layers)?;
+        let expected = "a hidden_size above 0";
+        require(name, hidden_size > 0, expected, hidden_size)?;
         require(
             name,
             (0.0..=1.0).contains(&dropout),
@@ -206,7 +210,7 @@ impl Layers {
         })
     }
 
-    /// What it makes of each time, and the last hidden states and cell states of all layers and directions.
+    /// The output of each time step, and the last hidden states and cell states of all layers and directions.
     fn forward(
         &self,
         name: &'static str,
@@ -261,6 +265,16 @@ impl Layers {
         Ok((x.with_data(y), [x.unsorted(&h, 1)?, x.unsorted(&c, 1)?]))
     }
 
+    /// Fails unless there are as many features as the first layer has weights for.
+    fn require_features(&self, name: &'static str, x: &Tensor) -> RusTorchResult<()> {
+        let weight = self.weights.get(&weight_name("weight_ih", 0, 0));
+        let own = weight.and_then(|weight| weight.shape().last());
+        let (shape, own) = (x.shape(), own.copied().unwrap_or(0));
+        let expected = format_args!("{own} features");
+        let got = format_args!("{shape:?}");
+        require(name, shape.last() == Some(&own), expected, got)
+    }
+
     /// All layers over the elements of sequences, and the last states of all layers and directions.
     fn sequences(
         &self,
@@ -269,6 +283,7 @@ impl Layers {
         times: &Times,
         first: [Option<Tensor>; 2],
     ) -> RusTorchResult<[Tensor; 3]> {
+        self.require_features(name, x)?;
         let hidden = match self.options.proj_size {
             0 => self.hidden_size,
             size => size,
@@ -301,8 +316,8 @@ impl Layers {
             for direction in 0..directions {
                 let at = layer * directions + direction;
                 let states = [first_h.select(0, at)?, first_c.select(0, at)?];
-                let (steps, [h, c]) = self.direction(&y, times, [layer, direction], states)?;
-                made.push(times.join(&steps)?);
+                let [part, h, c] = self.direction(&y, times, [layer, direction], states)?;
+                made.push(part);
                 last_h.push(h);
                 last_c.push(c);
             }
@@ -314,18 +329,31 @@ impl Layers {
         Ok([y, Tensor::stack(&last_h, 0)?, Tensor::stack(&last_c, 0)?])
     }
 
-    /// One layer in one direction: what it makes of each time, and the last states.
+    /// One layer in one direction: its result for each time, and the last states.
     fn direction(
         &self,
         x: &Tensor,
         times: &Times,
         [layer, direction]: [usize; 2],
         first: [Tensor; 2],
-    ) -> RusTorchResult<(Vec<Tensor>, [Tensor; 2])> {
+    ) -> RusTorchResult<[Tensor; 3]> {
         let weight = |what| self.weights.get(&weight_name(what, layer, direction));
         let (Some(of_input), Some(of_state)) = (weight("weight_ih"), weight("weight_hh")) else {
             return Err(unexpected("forward", "weights of each layer", "none"));
         };
+        let is_lstm = self.cell == Cell::Lstm && self.options.proj_size == 0;
+        // A single time is not worth packing the weight.
+        if is_lstm
+            && times.len() > 1
+            && are_of_one_dtype(&[x, of_input, of_state, &first[0], &first[1]])
+        {
+            let bias = match (weight("bias_ih"), weight("bias_hh")) {
+                (Some(a), Some(b)) => Some(a.add(b)?),
+                (a, b) => a.or(b).cloned(),
+            };
+            let products = x.linear(of_input, bias.as_ref())?;
+            return times.lstm(&products, of_state, &first, direction == 1);
+        }
         let products = x.linear(of_input, weight("bias_ih"))?;
         let own = [weight("bias_hh"), weight("weight_hr")];
         let mut order: Vec<usize> = (0..times.len()).collect();
@@ -358,15 +386,16 @@ impl Layers {
             ended.reverse();
             states = joined(&ended)?;
         }
-        Ok((steps, states))
+        let [h, c] = states;
+        Ok([times.join(&steps)?, h, c])
     }
 }
 
-/// How the elements of sequences lie in a tensor.
+/// Layout of sequences' elements in a tensor.
 enum Times<'a> {
     /// `[times, n, features]`.
     Full { times: usize, n: usize },
-    /// `[elements, features]`, by how many sequences have each time.
+    /// `[elements, features]`, with the number of sequences at each time step.
     Packed(&'a [usize]),
 }
 
@@ -378,7 +407,7 @@ impl Times<'_> {
         }
     }
 
-    /// How many sequences have a time.
+    /// Number of sequences that have a time.
     fn rows(&self, at: usize) -> usize {
         match self {
             Self::Full { n, .. } => *n,
@@ -397,6 +426,24 @@ impl Times<'_> {
         }
     }
 
+    /// All steps of long short-term memory, by the products of the input: the hidden states, and the last `h` and `c`.
+    fn lstm(
+        &self,
+        products: &Tensor,
+        weight: &Tensor,
+        [h, c]: &[Tensor; 2],
+        reverse: bool,
+    ) -> RusTorchResult<[Tensor; 3]> {
+        match *self {
+            Self::Packed(sizes) => products.lstm(weight, [h, c], sizes, reverse),
+            Self::Full { times, n } => {
+                let products = products.flatten(0, 1)?;
+                let [y, h, c] = products.lstm(weight, [h, c], &vec![n; times], reverse)?;
+                Ok([y.unflatten(0, [times, n])?, h, c])
+            }
+        }
+    }
+
     /// The tensor of the elements of each time.
     fn join(&self, steps: &[Tensor]) -> RusTorchResult<Tensor> {
         match self {
@@ -406,7 +453,15 @@ impl Times<'_> {
     }
 }
 
-/// Some rows of states.
+/// Are tensors of one dtype, which products keep?
+fn are_of_one_dtype(tensors: &[&Tensor]) -> bool {
+    autocast_dtype().is_none()
+        && tensors
+            .windows(2)
+            .all(|pair| pair[0].dtype() == pair[1].dtype())
+}
+
+/// A range of rows of the states.
 fn part_of(states: &[Tensor; 2], begin: usize, rows: usize) -> RusTorchResult<[Tensor; 2]> {
     let [h, c] = states;
     match begin == 0 && rows == h.size(0)? {
@@ -433,7 +488,7 @@ macro_rules! networks {
             $(#[$about])*
             ///
             /// Parameters are `weight_ih_l0` `[gates · hidden, input]`, `weight_hh_l0` `[gates · hidden, hidden]`,
-            /// `bias_ih_l0` and `bias_hh_l0`; those of further layers, and `…_reverse`, likewise.
+            /// `bias_ih_l0` and `bias_hh_l0`. Further layers and `…_reverse` have the same.
             #[derive(Clone)]
             pub struct $Network {
                 layers: Layers,
@@ -453,10 +508,10 @@ macro_rules! networks {
 
             #[track_calls($Network)]
             impl $Network {
-                /// Weights and biases are drawn evenly from `±1 / √hidden_size`.
+                /// Weights and biases are uniform in `±1 / √hidden_size`.
                 ///
                 /// # Errors
-                /// Options that it does not have; more than memory could hold.
+                /// Fails for unsupported options, or for sizes too large for memory.
                 pub fn new(
                     input_size: usize,
                     hidden_size: usize,
@@ -472,11 +527,12 @@ macro_rules! networks {
 }
 
 networks! {
-    /// `hₜ = tanh(W xₜ + b + U hₜ₋₁ + d)`, or with `max(·, 0)`.
+    /// `hₜ = tanh(W xₜ + b + U hₜ₋₁ + d)`, or with ReLU.
     RNN = |options| Cell::Rnn(options.nonlinearity);
     /// Long short-term memory
-    /// ([Hochreiter and Schmidhuber](https://www.bioinf.jku.at/publications/older/2604.pdf)), if wanted with hidden
-    /// states that are projected (`weight_hr_l0`, [Sak et al.](https://arxiv.org/abs/1402.1128)).
+    /// ([Hochreiter and Schmidhuber](https://www.bioinf.jku.at/publications/older/2604.pdf)).
+    /// Hidden states may be projected (`weight_hr_l0`,
+    /// [Sak et al.](https://arxiv.org/abs/1402.1128)).
     LSTM = |_options| Cell::Lstm;
     /// Gated recurrent units ([Cho et al.](https://arxiv.org/abs/1406.1078)).
     GRU = |_options| Cell::Gru;
@@ -486,21 +542,21 @@ macro_rules! forward_of_one_state {
     ($($Network:ident)*) => {
         $(#[track_calls($Network)]
         impl $Network {
-            /// What it makes of each time of `x` `[time, n, input]` (`[n, time, input]` if the batch is first, or
-            /// without a batch), `[time, n, directions · hidden]`, and the last states `[layers · directions, n, hidden]`. It
-            /// begins with `h`, or with zeros.
+            /// The output of each time step `[time, n, directions · hidden]`, and the last states
+            /// `[layers · directions, n, hidden]`. `x` is `[time, n, input]`, or `[n, time, input]` if the
+            /// batch is first. The batch dimension is optional. The first state is `h`, or zeros.
             ///
             /// # Errors
-            /// Other shapes.
+            /// Fails for unsupported shapes.
             pub fn forward(&self, x: &Tensor, h: Option<&Tensor>) -> RusTorchResult<(Tensor, Tensor)> {
                 let [output, h, _] = self.layers.forward(stringify!($Network), x, [h, None])?;
                 Ok((output, h))
             }
 
-            /// The same of sequences of several lengths, each of which ends at its own.
+            /// The same for packed sequences of several lengths; each ends at its own length.
             ///
             /// # Errors
-            /// Other shapes.
+            /// Fails for unsupported shapes.
             pub fn forward_packed(
                 &self,
                 x: &PackedSequence,
@@ -518,12 +574,12 @@ forward_of_one_state!(RNN GRU);
 
 #[track_calls(LSTM)]
 impl LSTM {
-    /// What it makes of each time of `x` `[time, n, input]` (`[n, time, input]` if the batch is first, or without
-    /// a batch), `[time, n, directions · hidden]`, and the last hidden and cell states
-    /// `[layers · directions, n, hidden]`. It begins with those of `states`, or with zeros.
+    /// The output of each time step `[time, n, directions · hidden]`, and the last hidden and cell states
+    /// `[layers · directions, n, hidden]`. `x` is `[time, n, input]`, or `[n, time, input]` if the batch is
+    /// first. The batch dimension is optional. The first states are `states`, or zeros.
     ///
     /// # Errors
-    /// Other shapes.
+    /// Fails for unsupported shapes.
     pub fn forward(
         &self,
         x: &Tensor,
@@ -534,10 +590,10 @@ impl LSTM {
         Ok((output, (h, c)))
     }
 
-    /// The same of sequences of several lengths, each of which ends at its own.
+    /// The same for packed sequences of several lengths; each ends at its own length.
     ///
     /// # Errors
-    /// Other shapes.
+    /// Fails for unsupported shapes.
     pub fn forward_packed(
         &self,
         x: &PackedSequence,
@@ -573,10 +629,10 @@ macro_rules! cells {
 
             #[track_calls($Step)]
             impl $Step {
-                /// With biases; all is drawn evenly from `±1 / √hidden_size`.
+                /// A cell with biases. All weights are uniform in `±1 / √hidden_size`.
                 ///
                 /// # Errors
-                /// More than memory could hold.
+                /// Fails for sizes too large for memory.
                 pub fn new(
                     input_size: usize,
                     hidden_size: usize,
@@ -593,7 +649,7 @@ macro_rules! cells {
                     })
                 }
 
-                /// The same without biases.
+                /// Removes the biases.
                 #[must_use]
                 pub fn without_bias(mut self) -> Self {
                     (self.bias_ih, self.bias_hh) = (None, None);
@@ -629,20 +685,20 @@ macro_rules! cells {
 }
 
 cells! {
-    /// A step of [`RNN`].
+    /// One step of [`RNN`].
     RNNCell(nonlinearity: RNNNonlinearity) = Cell::Rnn(nonlinearity);
-    /// A step of [`LSTM`].
+    /// One step of [`LSTM`].
     LSTMCell() = Cell::Lstm;
-    /// A step of [`GRU`].
+    /// One step of [`GRU`].
     GRUCell() = Cell::Gru;
 }
 
 #[track_calls(RNNCell)]
 impl RNNCell {
-    /// The next state of `x` `[n, input]` and `h` `[n, hidden]`, or both without a batch.
+    /// The next state from `x` `[n, input]` and `h` `[n, hidden]`. The batch dimension is optional.
     ///
     /// # Errors
-    /// Other shapes.
+    /// Fails for unsupported shapes.
     pub fn forward(&self, x: &Tensor, h: Option<&Tensor>) -> RusTorchResult<Tensor> {
         let [h, _] = self.step(x, h, None)?;
         Ok(h)
@@ -651,10 +707,10 @@ impl RNNCell {
 
 #[track_calls(GRUCell)]
 impl GRUCell {
-    /// The next state of `x` `[n, input]` and `h` `[n, hidden]`, or both without a batch.
+    /// The next state from `x` `[n, input]` and `h` `[n, hidden]`. The batch dimension is optional.
     ///
     /// # Errors
-    /// Other shapes.
+    /// Fails for unsupported shapes.
     pub fn forward(&self, x: &Tensor, h: Option<&Tensor>) -> RusTorchResult<Tensor> {
         let [h, _] = self.step(x, h, None)?;
         Ok(h)
@@ -663,10 +719,11 @@ impl GRUCell {
 
 #[track_calls(LSTMCell)]
 impl LSTMCell {
-    /// The next hidden and cell state of `x` `[n, input]` and states `[n, hidden]`, or all without a batch.
+    /// The next hidden and cell state from `x` `[n, input]` and states `[n, hidden]`. The batch
+    /// dimension is optional.
     ///
     /// # Errors
-    /// Other shapes.
+    /// Fails for unsupported shapes.
     pub fn forward(
         &self,
         x: &Tensor,

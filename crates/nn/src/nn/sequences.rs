@@ -6,10 +6,10 @@ use rustorch_tensor::{Number, RusTorchResult, Tensor};
 
 use crate::error::require;
 
-/// Sequences of several lengths without what pads them: the elements of each time, one time behind the other. Sequences
-/// are sorted by their lengths, the longest first, so that those of a time are the first ones.
+/// Packed sequences: the elements of each time step, one time step after the other.
 ///
-/// [`RNN`](crate::nn::RNN), [`LSTM`](crate::nn::LSTM) and [`GRU`](crate::nn::GRU) take them by `forward_packed`.
+/// [`RNN`](crate::nn::RNN), [`LSTM`](crate::nn::LSTM) and [`GRU`](crate::nn::GRU) read them with
+/// `forward_packed`.
 ///
 /// ```
 /// use rustorch_nn::nn::utils::rnn::{pack_padded_sequence, pad_packed_sequence, pad_sequence};
@@ -33,7 +33,7 @@ use crate::error::require;
 pub struct PackedSequence {
     data: Tensor,
     batch_sizes: Vec<usize>,
-    /// Which sequence is in which place.
+    /// The original index of each sorted sequence.
     order: Vec<usize>,
 }
 
@@ -43,17 +43,17 @@ impl PackedSequence {
         &self.data
     }
 
-    /// How many sequences have each time.
+    /// Number of sequences at each time step.
     pub fn batch_sizes(&self) -> &[usize] {
         &self.batch_sizes
     }
 
-    /// Which sequence is in which place.
+    /// The original index of each sorted sequence.
     pub fn sorted_indices(&self) -> &[usize] {
         &self.order
     }
 
-    /// The place of each sequence.
+    /// The sorted index of each original sequence.
     pub fn unsorted_indices(&self) -> Vec<usize> {
         let mut places = vec![0; self.order.len()];
         for (place, &sequence) in self.order.iter().enumerate() {
@@ -70,7 +70,7 @@ impl PackedSequence {
         }
     }
 
-    /// What there is for each sequence along `dim`, in the order of this.
+    /// The parts of each sequence along `dim`, in this order.
     pub(crate) fn sorted(&self, x: &Tensor, dim: usize) -> RusTorchResult<Tensor> {
         taken(x, dim, &self.order)
     }
@@ -102,10 +102,11 @@ fn indices(numbers: &[usize]) -> RusTorchResult<Tensor> {
     Tensor::from_slice(&numbers, numbers.len())
 }
 
-/// Sequences `[length, …]`, padded to the longest: `[longest, n, …]`, or `[n, longest, …]` if the batch is first.
+/// Pads sequences `[length, …]` to the longest: `[longest, n, …]`, or `[n, longest, …]` if the
+/// batch is first.
 ///
 /// # Errors
-/// No sequence; other sizes behind the first, or other dtypes.
+/// Fails for no sequences, or for different sizes or dtypes.
 #[track_calls]
 pub fn pad_sequence(
     sequences: &[Tensor],
@@ -160,10 +161,10 @@ fn padded(
     rows.reshape(&[&sizes, rest].concat()[..])
 }
 
-/// Sequences without what pads them, of `x` `[time, n, …]`, or `[n, time, …]` if the batch is first. They need not be sorted.
+/// Packs padded sequences `x` `[time, n, …]`, or `[n, time, …]` if the batch is first.
 ///
 /// # Errors
-/// A length for each sequence, from 1 to the number of times, is not there.
+/// Fails unless each sequence has a length from 1 to the number of time steps.
 #[track_calls]
 pub fn pack_padded_sequence(
     x: &Tensor,
@@ -180,10 +181,10 @@ pub fn pack_padded_sequence(
     packed(&x.flatten(0, 1)?, lengths, number)
 }
 
-/// Sequences `[length, …]`, packed.
+/// Packs sequences `[length, …]`.
 ///
 /// # Errors
-/// As [`pad_sequence`]; an empty sequence.
+/// The same errors as [`pad_sequence`]. Also fails for an empty sequence.
 #[track_calls]
 pub fn pack_sequence(sequences: &[Tensor]) -> RusTorchResult<PackedSequence> {
     const NAME: &str = "pack_sequence";
@@ -247,11 +248,11 @@ fn sizes_of(
     Ok([times, n])
 }
 
-/// The sequences in the order that they had, padded to the longest, or to `total_length`: `[time, n, …]`, or `[n, time, …]` if
-/// the batch is first; and their lengths.
+/// Pads packed sequences to the longest, or to `total_length`, in their original order. Returns
+/// `[time, n, …]`, or `[n, time, …]` if the batch is first, and their lengths.
 ///
 /// # Errors
-/// A `total_length` that is shorter than the longest.
+/// Fails for a `total_length` that is shorter than the longest sequence.
 #[track_calls]
 pub fn pad_packed_sequence(
     sequences: &PackedSequence,
@@ -281,10 +282,11 @@ pub fn pad_packed_sequence(
     Ok((x, lengths))
 }
 
-/// The sequences `[length, …]` of `x` `[time, n, …]`, or `[n, time, …]` if the batch is first.
+/// Splits `x` `[time, n, …]`, or `[n, time, …]` if the batch is first, into sequences
+/// `[length, …]`.
 ///
 /// # Errors
-/// Lengths of other sequences.
+/// Fails for lengths that do not match the sequences.
 #[track_calls]
 pub fn unpad_sequence(
     x: &Tensor,

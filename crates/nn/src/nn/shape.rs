@@ -1,4 +1,4 @@
-//! The same elements in other shapes, other sizes, and distances.
+//! Modules for shapes, sizes, and distances.
 
 use rustorch_macros::track_calls;
 use rustorch_tensor::nn::{InterpolateMode, InterpolateOptions, InterpolateSize};
@@ -8,7 +8,7 @@ use super::layers::layers;
 use super::{Forward, Module};
 
 layers! {
-    /// Dimensions as one.
+    /// Flattens dimensions into one.
     Flatten {
         /// The first.
         start_dim: isize = 1,
@@ -18,11 +18,11 @@ layers! {
 }
 
 layers! {
-    /// A dimension as several.
+    /// Splits a dimension into several.
     Unflatten(
         /// Which.
         dim: isize,
-        /// Their sizes, of which one may be −1.
+        /// Their sizes; one may be −1.
         unflattened_size: Vec<isize>,
     ) => |x| x.unflatten(dim, unflattened_size);
     /// Channels moved to space: `[…, c · r², h, w]` becomes `[…, c, h · r, w · r]`.
@@ -35,19 +35,19 @@ layers! {
         /// The factor `r`.
         downscale_factor: usize,
     ) => |x| x.pixel_unshuffle(downscale_factor);
-    /// Channels of groups put beside each other.
+    /// Shuffles the channels of groups.
     ChannelShuffle(
         /// Number of groups.
         groups: usize,
     ) => |x| x.channel_shuffle(groups);
-    /// `[n, c, …]` in another size.
+    /// Resizes `[n, c, …]`.
     Upsample(
-        /// The size, or what the operand's is multiplied by.
+        /// The size, or the factor to the operand's.
         size: InterpolateSize,
     ) {
-        /// How elements between others are found.
+        /// Interpolation between elements.
         mode: InterpolateMode = InterpolateMode::Nearest,
-        /// Are the outer elements at the same place, not the outer edges of all?
+        /// Aligns the centres of the corner elements, not their outer edges.
         align_corners: bool = false,
     } => |x| {
         let options = InterpolateOptions { mode, align_corners, ..Default::default() };
@@ -70,7 +70,7 @@ impl Forward for Unfold {
     }
 }
 
-/// Columns added up to images: [`Tensor::col2im`].
+/// Columns added up into images: [`Tensor::col2im`].
 #[derive(Clone, Debug, Module)]
 pub struct Fold {
     /// Height and width of the images.
@@ -94,7 +94,7 @@ pub struct CosineSimilarity {
     /// The dimension.
     #[module(skip)]
     pub dim: isize,
-    /// The least length that counts.
+    /// A lower bound of the lengths.
     #[module(skip)]
     pub eps: f64,
 }
@@ -109,10 +109,10 @@ impl Default for CosineSimilarity {
 impl CosineSimilarity {
     super::layers::setters!(dim: isize; eps: f64;);
 
-    /// Of these vectors.
+    /// The similarity of these vectors.
     ///
     /// # Errors
-    /// As [`Tensor::cosine_similarity`].
+    /// The same errors as [`Tensor::cosine_similarity`].
     pub fn forward(&self, x1: &Tensor, x2: &Tensor) -> RusTorchResult<Tensor> {
         x1.cosine_similarity(x2, self.dim, self.eps)
     }
@@ -121,13 +121,13 @@ impl CosineSimilarity {
 /// The distance between vectors along the last dimension.
 #[derive(Clone, Debug, Module)]
 pub struct PairwiseDistance {
-    /// Which norm.
+    /// The order of the norm.
     #[module(skip)]
     pub p: f64,
-    /// Added to differences.
+    /// A small number added to differences.
     #[module(skip)]
     pub eps: f64,
-    /// Does the last dimension stay, with size 1?
+    /// Keeps the last dimension, with size 1.
     #[module(skip)]
     pub keepdim: bool,
 }
@@ -146,10 +146,10 @@ impl Default for PairwiseDistance {
 impl PairwiseDistance {
     super::layers::setters!(p: f64; eps: f64; keepdim: bool;);
 
-    /// Of these vectors.
+    /// The distance of these vectors.
     ///
     /// # Errors
-    /// As [`Tensor::pairwise_distance`].
+    /// The same errors as [`Tensor::pairwise_distance`].
     pub fn forward(&self, x1: &Tensor, x2: &Tensor) -> RusTorchResult<Tensor> {
         x1.pairwise_distance(x2, self.p, self.eps, self.keepdim)
     }

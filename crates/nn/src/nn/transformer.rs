@@ -1,4 +1,4 @@
-//! Attention of several heads, and transformers: [Vaswani et al.](https://arxiv.org/abs/1706.03762)
+//! Multi-head attention, and transformers: [Vaswani et al.](https://arxiv.org/abs/1706.03762)
 
 use rustorch_ir::DType;
 use rustorch_macros::track_calls;
@@ -11,19 +11,19 @@ use crate::error::require;
 /// The options of [`MultiheadAttention::new`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct MultiheadAttentionOptions {
-    /// With which probability weights are left out, in training.
+    /// Dropout probability of the weights, in training.
     pub dropout: f64,
-    /// Have projections biases?
+    /// Adds biases to the projections.
     pub bias: bool,
-    /// Is a trained key and value put behind the others?
+    /// Appends a trained key and value.
     pub add_bias_kv: bool,
-    /// Is a key and value of zeros put behind the others?
+    /// Appends a key and a value of zeros.
     pub add_zero_attn: bool,
-    /// Size of keys; `None`: that of queries.
+    /// Size of keys; `None`: the same as queries.
     pub kdim: Option<usize>,
-    /// Size of values; `None`: that of queries.
+    /// Size of values; `None`: the same as queries.
     pub vdim: Option<usize>,
-    /// Is the batch the first dimension?
+    /// Puts the batch dimension first.
     pub batch_first: bool,
 }
 
@@ -51,14 +51,15 @@ impl MultiheadAttentionOptions {
 /// The optional arguments of [`MultiheadAttention::forward`].
 #[derive(Clone, Copy)]
 pub struct AttentionMasks<'a> {
-    /// Keys that are not seen, `[n, s]` or `[s]`: `bool`, true where not, or floats that are added.
+    /// Padding mask of keys, `[n, s]` or `[s]`. A `bool` mask is true where a key is hidden; floats
+    /// are added to the scores.
     pub key_padding_mask: Option<&'a Tensor>,
-    /// Which keys a query does not see, `[t, s]` or `[n · heads, t, s]`: `bool`, true where not, or floats that are
-    /// added.
+    /// Attention mask, `[t, s]` or `[n · heads, t, s]`. A `bool` mask is true where a key is
+    /// hidden; floats are added to the scores.
     pub attn_mask: Option<&'a Tensor>,
-    /// Are the weights wanted, too?
+    /// Returns the weights, too.
     pub need_weights: bool,
-    /// Is it their mean over the heads?
+    /// Averages the weights over the heads.
     pub average_attn_weights: bool,
 }
 
@@ -73,26 +74,26 @@ impl Default for AttentionMasks<'_> {
     }
 }
 
-/// Attention of several heads, with its projections.
+/// Multi-head attention with projections.
 #[derive(Clone, Module)]
 pub struct MultiheadAttention {
-    /// Of queries, keys and values, `[3 e, e]`, if all have the size `e`.
+    /// The weight of queries, keys and values, `[3 e, e]`, if all have the size `e`.
     pub in_proj_weight: Option<Tensor>,
-    /// Of queries, else, `[e, e]`.
+    /// Otherwise the weight of queries, `[e, e]`.
     pub q_proj_weight: Option<Tensor>,
-    /// Of keys, else, `[e, ek]`.
+    /// Otherwise the weight of keys, `[e, ek]`.
     pub k_proj_weight: Option<Tensor>,
-    /// Of values, else, `[e, ev]`.
+    /// Otherwise the weight of values, `[e, ev]`.
     pub v_proj_weight: Option<Tensor>,
     /// `[3 e]`.
     pub in_proj_bias: Option<Tensor>,
-    /// A key behind the others, `[1, 1, e]`.
+    /// The trained key, `[1, 1, e]`.
     pub bias_k: Option<Tensor>,
-    /// Its value, `[1, 1, e]`.
+    /// The trained value, `[1, 1, e]`.
     pub bias_v: Option<Tensor>,
-    /// What results are multiplied by.
+    /// The output projection.
     pub out_proj: Linear,
-    /// Are weights left out?
+    /// Enables dropout of the weights.
     pub training: Training,
     #[module(skip)]
     num_heads: usize,
@@ -102,10 +103,12 @@ pub struct MultiheadAttention {
 
 #[track_calls(MultiheadAttention)]
 impl MultiheadAttention {
-    /// Of `num_heads` heads that share `embed_dim`. Projections are drawn by [`init::xavier_uniform_`], biases are 0.
+    /// Multi-head attention with `num_heads` heads that share `embed_dim`. Projections begin with
+    /// [`init::xavier_uniform_`], biases with 0.
     ///
     /// # Errors
-    /// Heads that do not divide the size; more than memory could hold.
+    /// Fails for a number of heads that does not divide the size, or for sizes too large for
+    /// memory.
     pub fn new(
         embed_dim: usize,
         num_heads: usize,
@@ -164,12 +167,12 @@ impl MultiheadAttention {
         })
     }
 
-    /// Attention of queries `[t, n, e]` to keys `[s, n, ek]` and values `[s, n, ev]` (`[n, t, e]` and so on if the
-    /// batch is first, or without a batch), and, where they are wanted, the weights `[n, t, s]`, or
-    /// `[n, heads, t, s]` of each head.
+    /// Attention of queries `[t, n, e]` to keys `[s, n, ek]` and values `[s, n, ev]`. If the batch
+    /// is first, the shapes are `[n, t, e]` and so on. The batch dimension is optional. On request
+    /// it also returns the weights, `[n, t, s]`, or `[n, heads, t, s]` for each head.
     ///
     /// # Errors
-    /// Other shapes or dtypes.
+    /// Fails for unsupported shapes or dtypes.
     pub fn forward(
         &self,
         query: &Tensor,
@@ -177,6 +180,11 @@ impl MultiheadAttention {
         value: &Tensor,
         masks: AttentionMasks,
     ) -> RusTorchResult<(Tensor, Option<Tensor>)> {
+        let embed_dim = self.out_proj.weight.shape()[0];
+        let expected = format_args!("queries of {embed_dim} features");
+        let got = format_args!("{:?}", query.shape());
+        let fits = query.shape().last() == Some(&embed_dim);
+        require("MultiheadAttention", fits, expected, got)?;
         let swaps = self.options.batch_first && query.rank() == 3;
         let placed = |x: &Tensor| {
             if swaps {
@@ -223,7 +231,7 @@ impl MultiheadAttention {
     }
 }
 
-/// The function between the two products of a transformer's layer.
+/// The activation in a transformer layer's feed-forward part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TransformerActivation {
     /// `max(x, 0)`.
@@ -238,19 +246,19 @@ impl rustorch_tensor::Converted for TransformerActivation {}
 /// The options of transformers and their layers.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TransformerOptions {
-    /// Size between the two products.
+    /// Size of the feed-forward part.
     pub dim_feedforward: usize,
-    /// With which probability elements are left out, in training.
+    /// Dropout probability, in training.
     pub dropout: f64,
-    /// The function between the two products.
+    /// The activation of the feed-forward part.
     pub activation: TransformerActivation,
-    /// Added to variances.
+    /// Added to the variances of norms.
     pub layer_norm_eps: f64,
-    /// Is the batch the first dimension?
+    /// Puts the batch dimension first.
     pub batch_first: bool,
-    /// Do norms come before attention and products, not behind them?
+    /// Puts norms before attention and feed-forward parts, not after them.
     pub norm_first: bool,
-    /// Have products and norms biases?
+    /// Adds biases to linear layers and norms.
     pub bias: bool,
 }
 
@@ -297,12 +305,12 @@ impl TransformerOptions {
     }
 }
 
-/// Masks of a sequence that attends to itself.
+/// Masks of self-attention.
 #[derive(Clone, Copy, Default)]
 pub struct SequenceMasks<'a> {
-    /// Which keys a query does not see, as [`AttentionMasks::attn_mask`].
+    /// An attention mask, see [`AttentionMasks::attn_mask`].
     pub mask: Option<&'a Tensor>,
-    /// Keys that are not seen, as [`AttentionMasks::key_padding_mask`].
+    /// A padding mask of keys, see [`AttentionMasks::key_padding_mask`].
     pub key_padding_mask: Option<&'a Tensor>,
 }
 
@@ -317,7 +325,7 @@ impl<'a> SequenceMasks<'a> {
     }
 }
 
-/// `x` and what a sublayer makes of it, with the norm before or behind.
+/// `x` and the result of a sublayer for it, with the norm before or behind.
 fn residual(
     x: &Tensor,
     norm: &LayerNorm,
@@ -337,24 +345,24 @@ fn activated(x: &Tensor, activation: TransformerActivation) -> RusTorchResult<Te
     }
 }
 
-/// Attention of a sequence to itself, and two products.
+/// Self-attention and a feed-forward part.
 #[derive(Clone, Module)]
 pub struct TransformerEncoderLayer {
     /// Attention.
     pub self_attn: MultiheadAttention,
-    /// The first product.
+    /// The first linear layer.
     pub linear1: Linear,
-    /// Between the products.
+    /// The dropout between the linear layers.
     pub dropout: Dropout,
-    /// The second product.
+    /// The second linear layer.
     pub linear2: Linear,
-    /// Of the attention.
+    /// The norm of the attention.
     pub norm1: LayerNorm,
-    /// Of the products.
+    /// The norm of the feed-forward part.
     pub norm2: LayerNorm,
-    /// Of the attention.
+    /// The dropout of the attention.
     pub dropout1: Dropout,
-    /// Of the products.
+    /// The dropout of the feed-forward part.
     pub dropout2: Dropout,
     #[module(skip)]
     options: TransformerOptions,
@@ -362,10 +370,11 @@ pub struct TransformerEncoderLayer {
 
 #[track_calls(TransformerEncoderLayer)]
 impl TransformerEncoderLayer {
-    /// Of size `d_model`, whose attention has `nhead` heads.
+    /// A layer of size `d_model`, with `nhead` heads of attention.
     ///
     /// # Errors
-    /// Heads that do not divide the size; more than memory could hold.
+    /// Fails for a number of heads that does not divide the size, or for sizes too large for
+    /// memory.
     pub fn new(d_model: usize, nhead: usize, options: TransformerOptions) -> RusTorchResult<Self> {
         let dropout = || Dropout::new(options.dropout);
         Ok(Self {
@@ -381,10 +390,10 @@ impl TransformerEncoderLayer {
         })
     }
 
-    /// Of a sequence `[s, n, d]`, `[n, s, d]` if the batch is first, or `[s, d]`.
+    /// The output for a sequence `[s, n, d]`, `[n, s, d]` if the batch is first, or `[s, d]`.
     ///
     /// # Errors
-    /// Other shapes.
+    /// Fails for unsupported shapes.
     pub fn forward(&self, src: &Tensor, masks: SequenceMasks) -> RusTorchResult<Tensor> {
         let TransformerOptions {
             norm_first,
@@ -403,30 +412,30 @@ impl TransformerEncoderLayer {
     }
 }
 
-/// Attention of a sequence to itself and to another, and two products.
+/// Self-attention, cross-attention and a feed-forward part.
 #[derive(Clone, Module)]
 pub struct TransformerDecoderLayer {
-    /// Attention to itself.
+    /// The self-attention.
     pub self_attn: MultiheadAttention,
-    /// Attention to the other.
+    /// The cross-attention.
     pub multihead_attn: MultiheadAttention,
-    /// The first product.
+    /// The first linear layer.
     pub linear1: Linear,
-    /// Between the products.
+    /// The dropout between the linear layers.
     pub dropout: Dropout,
-    /// The second product.
+    /// The second linear layer.
     pub linear2: Linear,
-    /// Of the attention to itself.
+    /// The norm of the self-attention.
     pub norm1: LayerNorm,
-    /// Of the attention to the other.
+    /// The norm of the cross-attention.
     pub norm2: LayerNorm,
-    /// Of the products.
+    /// The norm of the feed-forward part.
     pub norm3: LayerNorm,
-    /// Of the attention to itself.
+    /// The dropout of the self-attention.
     pub dropout1: Dropout,
-    /// Of the attention to the other.
+    /// The dropout of the cross-attention.
     pub dropout2: Dropout,
-    /// Of the products.
+    /// The dropout of the feed-forward part.
     pub dropout3: Dropout,
     #[module(skip)]
     options: TransformerOptions,
@@ -434,10 +443,11 @@ pub struct TransformerDecoderLayer {
 
 #[track_calls(TransformerDecoderLayer)]
 impl TransformerDecoderLayer {
-    /// Of size `d_model`, whose attentions have `nhead` heads.
+    /// A layer of size `d_model`, with `nhead` heads in each attention.
     ///
     /// # Errors
-    /// Heads that do not divide the size; more than memory could hold.
+    /// Fails for a number of heads that does not divide the size, or for sizes too large for
+    /// memory.
     pub fn new(d_model: usize, nhead: usize, options: TransformerOptions) -> RusTorchResult<Self> {
         let dropout = || Dropout::new(options.dropout);
         Ok(Self {
@@ -456,11 +466,11 @@ impl TransformerDecoderLayer {
         })
     }
 
-    /// Of a sequence `[t, n, d]` and `memory` `[s, n, d]`, `[n, t, d]` and so on if the batch is first, or without a
-    /// batch.
+    /// The output for a sequence `[t, n, d]` and `memory` `[s, n, d]`. If the batch is first, the
+    /// shapes are `[n, t, d]` and so on. The batch dimension is optional.
     ///
     /// # Errors
-    /// Other shapes.
+    /// Fails for unsupported shapes.
     pub fn forward(
         &self,
         tgt: &Tensor,
@@ -499,16 +509,16 @@ macro_rules! stacks {
             pub struct $Stack {
                 /// The layers.
                 pub layers: Vec<$Layer>,
-                /// Behind them all.
+                /// The norm after all layers.
                 pub norm: Option<LayerNorm>,
             }
 
             #[track_calls($Stack)]
             impl $Stack {
-                /// So many layers like `layer`, which begin with its weights.
+                /// A stack of this many copies of `layer`, with its weights.
                 ///
                 /// # Errors
-                /// The weights cannot be copied.
+                /// Fails if the weights cannot be copied.
                 pub fn new(
                     layer: &$Layer,
                     num_layers: usize,
@@ -527,18 +537,18 @@ macro_rules! stacks {
 }
 
 stacks! {
-    /// Layers of [`TransformerEncoderLayer`].
+    /// A stack of [`TransformerEncoderLayer`].
     TransformerEncoder of TransformerEncoderLayer;
-    /// Layers of [`TransformerDecoderLayer`].
+    /// A stack of [`TransformerDecoderLayer`].
     TransformerDecoder of TransformerDecoderLayer;
 }
 
 #[track_calls(TransformerEncoder)]
 impl TransformerEncoder {
-    /// As [`TransformerEncoderLayer::forward`], layer by layer.
+    /// The same as [`TransformerEncoderLayer::forward`], layer by layer.
     ///
     /// # Errors
-    /// Other shapes.
+    /// Fails for unsupported shapes.
     pub fn forward(&self, src: &Tensor, masks: SequenceMasks) -> RusTorchResult<Tensor> {
         let mut layers = self.layers.iter();
         let x = layers.try_fold(src.clone(), |x, layer| layer.forward(&x, masks))?;
@@ -548,10 +558,10 @@ impl TransformerEncoder {
 
 #[track_calls(TransformerDecoder)]
 impl TransformerDecoder {
-    /// As [`TransformerDecoderLayer::forward`], layer by layer.
+    /// The same as [`TransformerDecoderLayer::forward`], layer by layer.
     ///
     /// # Errors
-    /// Other shapes.
+    /// Fails for unsupported shapes.
     pub fn forward(
         &self,
         tgt: &Tensor,
@@ -567,7 +577,7 @@ impl TransformerDecoder {
     }
 }
 
-/// An encoder, and a decoder that attends to what it makes.
+/// An encoder, and a decoder that attends to its output.
 #[derive(Clone, Module)]
 pub struct Transformer {
     /// The encoder.
@@ -578,11 +588,12 @@ pub struct Transformer {
 
 #[track_calls(Transformer)]
 impl Transformer {
-    /// Of size `d_model`, `nhead` heads, and so many layers in the encoder and the decoder. Matrices are drawn by
-    /// [`init::xavier_uniform_`].
+    /// A transformer of size `d_model` with `nhead` heads, and these numbers of encoder and decoder
+    /// layers. [`init::xavier_uniform_`].
     ///
     /// # Errors
-    /// Heads that do not divide the size; more than memory could hold.
+    /// Fails for a number of heads that does not divide the size, or for sizes too large for
+    /// memory.
     pub fn new(
         d_model: usize,
         nhead: usize,
@@ -603,10 +614,10 @@ impl Transformer {
         Ok(transformer)
     }
 
-    /// What the decoder makes of `tgt` and of what the encoder makes of `src`.
+    /// The decoder's output for `tgt` and the encoded `src`.
     ///
     /// # Errors
-    /// Other shapes.
+    /// Fails for unsupported shapes.
     pub fn forward(
         &self,
         src: &Tensor,
@@ -619,10 +630,10 @@ impl Transformer {
         self.decoder.forward(tgt, &memory, tgt_masks, memory_masks)
     }
 
-    /// A mask `[size, size]` by which each position sees none behind it: 0, and −∞ above the diagonal.
+    /// A causal mask `[size, size]`: 0, and −∞ above the diagonal.
     ///
     /// # Errors
-    /// More than memory could hold.
+    /// Fails for sizes too large for memory.
     pub fn generate_square_subsequent_mask(size: usize) -> RusTorchResult<Tensor> {
         Tensor::full([size, size], f64::NEG_INFINITY, DType::F32)?.triu(1)
     }

@@ -1,4 +1,4 @@
-//! Adam and its kin: means of gradients and of their squares.
+//! Adam and its variants: means of gradients and of their squares.
 
 use rustorch_ir::DType;
 use rustorch_tensor::{RusTorchResult, Tensor};
@@ -8,7 +8,7 @@ use super::sgd::{descent, lerp, mean_of_squares};
 use super::{Optimizer, Rule, State};
 use crate::error::require;
 
-/// The options that all of a kind have, besides their own.
+/// The common options of all variants.
 macro_rules! adams {
     ($($(#[$about:meta])* $Options:ident, lr $lr:literal, weight_decay $decay:literal {
         $($(#[$may:meta])* $option:ident: $Option:ty = $default:expr,)*
@@ -18,11 +18,11 @@ macro_rules! adams {
             $Options {
                 /// Learning rate.
                 lr: f64 = $lr,
-                /// How much of the means of gradients and of their squares stays.
+                /// Decay rates of the means of gradients and of their squares.
                 betas: [f64; 2] = [0.9, 0.999],
                 /// Added to the denominator.
                 eps: f64 = 1e-8,
-                /// How much the parameter decays.
+                /// Weight decay.
                 weight_decay: f64 = $decay,
                 /// Is the objective to become larger?
                 maximize: bool = false,
@@ -49,7 +49,7 @@ adams! {
     AdamaxOptions, lr 2e-3, weight_decay 0.0 {}
     /// Options of [`NAdam`].
     NAdamOptions, lr 2e-3, weight_decay 0.0 {
-        /// How fast the momentum grows.
+        /// Rate at which the momentum grows.
         momentum_decay: f64 = 4e-3,
         /// Does the parameter decay by itself, not by the gradient?
         decoupled_weight_decay: bool = false,
@@ -66,7 +66,7 @@ options! {
     SparseAdamOptions {
         /// Learning rate.
         lr: f64 = 1e-3,
-        /// How much of the means of gradients and of their squares stays.
+        /// Decay rates of the means of gradients and of their squares.
         betas: [f64; 2] = [0.9, 0.999],
         /// Added to the denominator.
         eps: f64 = 1e-8,
@@ -78,19 +78,21 @@ options! {
 /// [Kingma and Ba](https://arxiv.org/abs/1412.6980).
 pub type Adam = Optimizer<AdamOptions>;
 
-/// [`Adam`] whose parameters decay by themselves ([Loshchilov and Hutter](https://arxiv.org/abs/1711.05101)).
+/// [`Adam`] with decoupled weight decay
+/// ([Loshchilov and Hutter](https://arxiv.org/abs/1711.05101)).
 pub type AdamW = Optimizer<AdamWOptions>;
 
-/// [`Adam`] by the largest gradient ([Kingma and Ba](https://arxiv.org/abs/1412.6980)).
+/// [`Adam`] with the maximum norm ([Kingma and Ba](https://arxiv.org/abs/1412.6980)).
 pub type Adamax = Optimizer<AdamaxOptions>;
 
 /// [`Adam`] with Nesterov's momentum ([Dozat](https://openreview.net/forum?id=OM0jvwB8jIp57ZJjtNEZ)).
 pub type NAdam = Optimizer<NAdamOptions>;
 
-/// [`Adam`] whose first steps are rectified ([Liu et al.](https://arxiv.org/abs/1908.03265)).
+/// [`Adam`] with rectified first steps ([Liu et al.](https://arxiv.org/abs/1908.03265)).
 pub type RAdam = Optimizer<RAdamOptions>;
 
-/// [`Adam`] without decay, whose rows without a gradient stay as they are. Gradients are dense: a row of zeros is none.
+/// [`Adam`] without decay, which skips rows without a gradient. Gradients are dense: a row of zeros
+/// counts as no gradient.
 pub type SparseAdam = Optimizer<SparseAdamOptions>;
 
 /// A parameter and its gradient with decay, by itself or by the gradient.
@@ -123,7 +125,7 @@ fn moments(
     Ok([mean, square])
 }
 
-/// How much of the truth means that began with 0 are by now, for each beta.
+/// Bias corrections of means that began with 0, for each beta.
 fn bias_corrections(betas: [f64; 2], step: f64) -> [f64; 2] {
     betas.map(|beta| 1.0 - beta.powf(step))
 }

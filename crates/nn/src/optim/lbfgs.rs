@@ -3,11 +3,13 @@
 use std::collections::{HashSet, VecDeque};
 
 use rustorch_files::Tensors;
+use rustorch_files::pt::Value;
 use rustorch_ir::DType;
 use rustorch_macros::track_calls;
 use rustorch_tensor::{RusTorchResult, Tensor, eval_all, no_grad};
 
-use super::optimizer::{Scheduled, VERSION, number, other_version};
+use super::optimizer::pytorch::{self, Read, initial_lr, list};
+use super::optimizer::{Scheduled, VERSION, number, other_version, require_data, require_gradient};
 use super::options::{at_least_zero, options};
 use super::{IntoParameters, LearningRates, Options};
 use crate::call;
@@ -26,7 +28,7 @@ options! {
         tolerance_grad: f64 = 1e-7,
         /// The change of parameters or objective at which it ends.
         tolerance_change: f64 = 1e-9,
-        /// How many changes are remembered.
+        /// Number of remembered changes.
         history_size: usize = 100,
         /// Are steps searched that meet the strong Wolfe conditions?
         strong_wolfe: bool = false,
@@ -43,18 +45,20 @@ struct Change {
     rho: f64,
 }
 
-/// What the last step ended with.
+/// The results of the last step.
 struct Last {
     direction: Tensor,
     step: f64,
     gradient: Tensor,
 }
 
-/// A quasi-Newton method that remembers some changes. A step evaluates the objective several times.
+/// A quasi-Newton method with limited history. A step evaluates the objective several times.
 pub struct LBFGS {
     names: Vec<String>,
     parameters: Vec<Tensor>,
-    /// They may be changed between steps.
+    /// The parameters', when they were taken.
+    data_changes: Vec<u32>,
+    /// Options may be changed between steps.
     pub options: LBFGSOptions,
     changes: VecDeque<Change>,
     scale: f64,
@@ -73,10 +77,11 @@ struct Point {
 
 #[track_calls(LBFGS)]
 impl LBFGS {
-    /// Of real parameters, all in one group.
+    /// An optimiser of real parameters, all in one group.
     ///
     /// # Errors
-    /// An option that has no such value; a parameter that is no leaf or not of floats.
+    /// Fails for an invalid option. Also fails for a parameter that is no leaf or has no float
+    /// dtype.
     pub fn new(parameters: impl IntoParameters, options: LBFGSOptions) -> RusTorchResult<Self> {
         check(&options)?;
         let named = parameters.into_parameters(0);
@@ -84,10 +89,12 @@ impl LBFGS {
             let fits = tensor.is_leaf() && tensor.dtype().is_float();
             require("LBFGS", fits, "leaves of floats", name)?;
         }
+        require("LBFGS", !named.is_empty(), "parameters to train", "none")?;
         let (names, parameters): (Vec<String>, Vec<Tensor>) = named.into_iter().unzip();
         eval_all(&parameters.iter().collect::<Vec<_>>())?;
         Ok(Self {
             names,
+            data_changes: parameters.iter().map(Tensor::data_changes).collect(),
             parameters,
             options,
             changes: VecDeque::new(),
@@ -97,16 +104,16 @@ impl LBFGS {
         })
     }
 
-    /// Forgets the gradients of all parameters.
+    /// Removes the gradients of all parameters.
     pub fn zero_grad(&self) {
         self.parameters.iter().for_each(Tensor::zero_grad);
     }
 
-    /// Changes the parameters, and gives the loss before that. `evaluate` forgets gradients, computes the loss and
-    /// calls [`Tensor::backward`].
+    /// Makes a step, and returns the loss before it. `evaluate` clears the gradients, computes the
+    /// loss and calls [`Tensor::backward`].
     ///
     /// # Errors
-    /// Those of `evaluate`; an option that has no such value.
+    /// The errors of `evaluate`. Also fails for an invalid option.
     pub fn step(
         &mut self,
         mut evaluate: impl FnMut() -> RusTorchResult<Tensor>,
@@ -186,11 +193,11 @@ impl LBFGS {
         Ok(first)
     }
 
-    /// The state by names: `state.NAME.direction`, `state.NAME.old_dirs.0` and so on, `param_groups.0.lr` and so on, and
-    /// a version.
+    /// The state as named tensors: `state.NAME.direction`, `state.NAME.old_dirs.0` and so on,
+    /// `param_groups.0.lr` and so on, and a version.
     ///
     /// # Errors
-    /// More than memory could hold.
+    /// Fails for sizes too large for memory.
     pub fn state_dict(&self) -> RusTorchResult<Tensors> {
         let mut tensors = Tensors::new();
         let mut numbers = vec![("version", VERSION), ("changes", self.changes.len() as f64)];
@@ -214,7 +221,7 @@ impl LBFGS {
         Ok(tensors)
     }
 
-    /// What it remembers of all parameters, by names.
+    /// The state of all parameters, by names.
     fn vectors(&self) -> impl Iterator<Item = (String, &Tensor)> {
         let last = self.last.iter().flat_map(|last| {
             let Last {
@@ -234,7 +241,7 @@ impl LBFGS {
             .chain(changes)
     }
 
-    /// What of a vector is of each parameter.
+    /// The part of a vector that belongs to each parameter.
     fn parts(&self, vector: &Tensor) -> RusTorchResult<Vec<Tensor>> {
         let mut start = 0;
         let part = |parameter: &Tensor| {
@@ -245,10 +252,81 @@ impl LBFGS {
         self.parameters.iter().map(part).collect()
     }
 
-    /// Takes a state that [`LBFGS::state_dict`] gave, by the names of parameters. Nothing is changed if it does not fit.
+    /// Loads the state from PyTorch's `optimizer.state_dict()`, see
+    /// [`Optimizer::load_pytorch_state_dict`](super::Optimizer::load_pytorch_state_dict).
     ///
     /// # Errors
-    /// All that does not fit, in one: a newer version, other options or parameters, other shapes.
+    /// Fails if the state does not match. One error lists all differences.
+    pub fn load_pytorch_state_dict(&mut self, state: &Value) -> RusTorchResult<()> {
+        const NAME: &str = "load_pytorch_state_dict";
+        let mut read = Read::default();
+        read.number("version".to_owned(), VERSION)?;
+        let groups = list(state.opt("param_groups")).unwrap_or_default();
+        match groups {
+            [group] => {
+                read.group(0, group, &self.options, self.parameters.len())?;
+            }
+            _ => read.problem(format!("{} param_groups, not 1", groups.len())),
+        }
+        // The first parameter has the state of all.
+        match state.opt("state") {
+            Some(Value::Dict(entries)) => {
+                let of_all = entries.first().map(|(_, of_all)| of_all);
+                self.read_of_all(&mut read, of_all.unwrap_or(&Value::None))?;
+            }
+            _ => read.problem("no state".to_owned()),
+        }
+        self.load_state_dict(&read.tensors(NAME, "LBFGS")?)?;
+        self.scheduled.initial_lr = groups.first().and_then(initial_lr);
+        Ok(())
+    }
+
+    /// Reads the last step and the changes, if PyTorch has made a step.
+    fn read_of_all(&self, read: &mut Read, of_all: &Value) -> RusTorchResult<()> {
+        let keys = ["old_dirs", "old_stps"];
+        let changes = keys.map(|key| list(of_all.opt(key)).unwrap_or_default());
+        let count = changes.iter().map(|vectors| vectors.len()).max();
+        let (count, has_last) = (count.unwrap_or(0), of_all.opt("d").is_some());
+        read.number("changes".to_owned(), count as f64)?;
+        if !has_last {
+            return Ok(());
+        }
+        for (name, key) in [("step_size", "t"), ("scale", "H_diag")] {
+            match of_all.opt(key).and_then(pytorch::number) {
+                Some(number) => read.number(name.to_owned(), number)?,
+                None => read.problem(format!("{key}, which is no number")),
+            }
+        }
+        self.read_vector(read, "direction", of_all.opt("d"))?;
+        self.read_vector(read, "gradient", of_all.opt("prev_flat_grad"))?;
+        for (key, vectors) in keys.into_iter().zip(changes) {
+            for i in 0..count {
+                self.read_vector(read, &format!("{key}.{i}"), vectors.get(i))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a vector of all parameters' elements.
+    fn read_vector(&self, read: &mut Read, key: &str, value: Option<&Value>) -> RusTorchResult<()> {
+        let count = self.parameters.iter().map(Tensor::numel).sum::<usize>();
+        match value {
+            Some(Value::Tensor(vector)) if vector.shape() == [count] => {
+                for (name, part) in self.names.iter().zip(self.parts(vector)?) {
+                    read.insert(format!("state.{name}.{key}"), part);
+                }
+            }
+            _ => read.problem(format!("{key}, which is no tensor of {count} elements")),
+        }
+        Ok(())
+    }
+
+    /// Loads the state from [`LBFGS::state_dict`], by the names of parameters. If it does not
+    /// match, nothing changes.
+    ///
+    /// # Errors
+    /// Fails if the state does not match: a newer version, other options, parameters or shapes. One
+    /// error lists all differences.
     pub fn load_state_dict(&mut self, state: &Tensors) -> RusTorchResult<()> {
         let mut problems = Vec::new();
         let mut known = HashSet::new();
@@ -350,17 +428,19 @@ impl LBFGS {
         Ok(if self.options.maximize { -loss } else { loss })
     }
 
-    /// All gradients in one vector.
+    /// The gradients in one vector.
     fn gradient(&self) -> RusTorchResult<Tensor> {
-        let one = |parameter: &Tensor| match parameter.grad() {
-            Some(gradient) => gradient.detach().flatten(0, -1),
+        let one = |((name, parameter), known): ((&String, &Tensor), &u32)| match parameter.grad() {
+            Some(gradient) => {
+                require_data("LBFGS", name, parameter, *known)?;
+                require_gradient("LBFGS", name, parameter, &gradient)?;
+                gradient.detach().flatten(0, -1)
+            }
             None => parameter.detach().zeros_like()?.flatten(0, -1),
         };
-        let parts = self
-            .parameters
-            .iter()
-            .map(one)
-            .collect::<RusTorchResult<Vec<_>>>()?;
+        let named = self.names.iter().zip(&self.parameters);
+        let named = named.zip(&self.data_changes);
+        let parts = named.map(one).collect::<RusTorchResult<Vec<_>>>()?;
         let gradient = Tensor::cat(&parts, 0)?;
         let gradient = if self.options.maximize {
             gradient.neg()?
@@ -371,7 +451,7 @@ impl LBFGS {
         Ok(gradient)
     }
 
-    /// Where to go: the gradient by the inverse Hessian, as far as changes tell it.
+    /// The search direction: the gradient by the inverse Hessian, as estimated from the changes.
     fn direction(&mut self, gradient: &Tensor) -> RusTorchResult<Tensor> {
         let Some(last) = &self.last else {
             return gradient.neg();
@@ -537,7 +617,7 @@ impl LBFGS {
     }
 }
 
-/// Where the cubic through two points with these slopes is least, within bounds or between them.
+/// The minimum of the cubic through two points with these slopes, within bounds or between them.
 fn minimum_of_cubic(a: &Point, b: &Point, bounds: Option<[f64; 2]>) -> f64 {
     let between = [a.at.min(b.at), a.at.max(b.at)];
     let [least, most] = bounds.unwrap_or(between);

@@ -1,7 +1,7 @@
-//! Schedules of learning rates: `torch.optim.lr_scheduler`.
+//! Learning rate schedules: `torch.optim.lr_scheduler`.
 //!
-//! A [`Schedule`] says a learning rate by the one before, as PyTorch's chainable forms do; [`LrScheduler`] sets it in an
-//! optimiser.
+//! A [`Schedule`] computes a learning rate from the one before, as PyTorch's chainable forms do;
+//! [`LrScheduler`] sets it in an optimiser.
 //!
 //! | file | what it holds |
 //! | --- | --- |
@@ -31,7 +31,8 @@ use rustorch_tensor::{RusTorchResult, Tensor};
 
 use super::LearningRates;
 use crate::error::require;
-use schedule::{doubles, lrs};
+use schedule::doubles;
+pub(crate) use schedule::lrs;
 
 /// Sets the learning rates of an optimiser's groups, epoch by epoch.
 pub struct LrScheduler<S> {
@@ -45,7 +46,8 @@ impl<S: Schedule> LrScheduler<S> {
     /// Sets the learning rates of epoch 0.
     ///
     /// # Errors
-    /// An argument that a schedule may not have; a schedule of momentum for an optimiser that has none.
+    /// Fails for an invalid argument. Also fails for a schedule of momentum if the optimiser has
+    /// none.
     pub fn new(optimizer: &mut impl LearningRates, schedule: S) -> RusTorchResult<Self> {
         let mut progress = Progress::default();
         schedule.begin(&mut progress, optimizer)?;
@@ -59,7 +61,7 @@ impl<S: Schedule> LrScheduler<S> {
     /// Sets the learning rates of the next epoch.
     ///
     /// # Errors
-    /// A schedule that has ended; another number of groups than at first.
+    /// Fails for a schedule that has ended, or if the number of groups has changed.
     pub fn step(&mut self, optimizer: &mut impl LearningRates) -> RusTorchResult<()> {
         let (groups, known) = (optimizer.groups(), self.progress.groups());
         require(
@@ -73,21 +75,21 @@ impl<S: Schedule> LrScheduler<S> {
         Ok(())
     }
 
-    /// The learning rates that it set last, of each group.
+    /// The learning rates that it set last, one for each group.
     pub fn get_last_lr(&self) -> &[f64] {
         &self.last_lrs
     }
 
-    /// How many steps there were.
+    /// Number of steps so far.
     pub fn last_epoch(&self) -> usize {
         self.progress.epoch()
     }
 
-    /// The first learning rates, the last, and the number of steps, as tensors by name. Tensors of the schedules in a
-    /// schedule are at `schedules.0.` and so on.
+    /// The first and last learning rates, and the number of steps, as named tensors. Tensors of
+    /// nested schedules are at `schedules.0.` and so on.
     ///
     /// # Errors
-    /// More than memory could hold.
+    /// Fails for sizes too large for memory.
     pub fn state_dict(&self) -> RusTorchResult<Tensors> {
         let mut tensors = Tensors::new();
         self.progress.save("", &mut tensors)?;
@@ -98,11 +100,11 @@ impl<S: Schedule> LrScheduler<S> {
         Ok(tensors)
     }
 
-    /// Takes what [`LrScheduler::state_dict`] gave; the optimiser's own state has the learning rates. Nothing is changed if
-    /// it does not fit.
+    /// Loads the result of [`LrScheduler::state_dict`]; the learning rates are in the optimiser's
+    /// own state.
     ///
     /// # Errors
-    /// The state of something else, or of another number of groups.
+    /// Fails for the state of another object, or for another number of groups.
     pub fn load_state_dict(&mut self, state: &Tensors) -> RusTorchResult<()> {
         let progress = self.progress.loaded("", state)?;
         if let Some(last) = state.opt("last_lrs") {

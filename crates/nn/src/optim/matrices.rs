@@ -1,4 +1,4 @@
-//! Optimisers that treat matrices as such: Adafactor, Muon.
+//! Optimisers for matrices: Adafactor, Muon.
 
 use rustorch_ir::DType;
 use rustorch_tensor::{RusTorchResult, Tensor};
@@ -8,13 +8,14 @@ use super::sgd::{descent, lerp};
 use super::{Optimizer, Rule, State};
 use crate::error::require;
 
-/// By what [`Muon`] multiplies the learning rate of a matrix `[a, b]`.
+/// Factor by which [`Muon`] multiplies the learning rate of a matrix `[a, b]`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AdjustLr {
     /// `√max(1, a / b)`: [Jordan](https://kellerjordan.github.io/posts/muon/).
     #[default]
     Original,
-    /// `0.2 √max(a, b)`, as large as [`AdamW`](super::AdamW)'s steps: [Liu et al.](https://arxiv.org/abs/2502.16982)
+    /// `0.2 √max(a, b)`, so that steps are as large as [`AdamW`](super::AdamW)'s:
+    /// [Liu et al.](https://arxiv.org/abs/2502.16982)
     MatchRmsAdamw,
     /// `√(a / b)`: [Bernstein](https://jeremybernste.in/writing/deriving-muon).
     SpectralUnclamped,
@@ -29,6 +30,8 @@ impl OptionValue for AdjustLr {
 
     fn set_numbers(&mut self, numbers: &[f64]) -> bool {
         let all = [Self::Original, Self::MatchRmsAdamw, Self::SpectralUnclamped];
+        // PyTorch's `None` is the original.
+        let numbers = if numbers.is_empty() { &[0.0] } else { numbers };
         let found = all.into_iter().find(|kind| kind.numbers() == numbers);
         *self = found.unwrap_or_default();
         found.is_some()
@@ -38,7 +41,7 @@ impl OptionValue for AdjustLr {
 options! {
     /// Options of [`Adafactor`].
     AdafactorOptions {
-        /// The largest relative step, and what decay is multiplied by.
+        /// Largest relative step, and the factor of the decay.
         lr: f64 = 1e-2,
         /// The exponent by which less of new squares counts with each step.
         beta2_decay: f64 = -0.8,
@@ -48,7 +51,7 @@ options! {
         eps2: f64 = 1e-3,
         /// The largest root of the mean of a step's squares.
         d: f64 = 1.0,
-        /// How much the parameter decays.
+        /// Weight decay.
         weight_decay: f64 = 0.0,
         /// Is the objective to become larger?
         maximize: bool = false,
@@ -57,28 +60,29 @@ options! {
     MuonOptions {
         /// Learning rate.
         lr: f64 = 1e-3,
-        /// How much the parameter decays.
+        /// Weight decay.
         weight_decay: f64 = 0.1,
-        /// How much of the mean of gradients stays.
+        /// Momentum: share of the mean of gradients that stays.
         momentum: f64 = 0.95,
         /// Is the momentum Nesterov's?
         nesterov: bool = true,
-        /// Of the Newton–Schulz iteration: `a x + b x³ + c x⁵`.
+        /// The iteration of Newton–Schulz: `a x + b x³ + c x⁵`.
         ns_coefficients: [f64; 3] = [3.4445, -4.775, 2.0315],
         /// The least norm that is divided by.
         eps: f64 = 1e-7,
         /// Number of iterations.
         ns_steps: usize = 5,
-        /// By what the learning rate of a matrix is multiplied.
+        /// Factor of a matrix's learning rate.
         adjust_lr_fn: AdjustLr = AdjustLr::Original,
     }
 }
 
-/// Means of squares of rows and columns in place of those of all elements
+/// Keeps means of squares for rows and columns, not for all elements
 /// ([Shazeer and Stern](https://arxiv.org/abs/1804.04235)).
 pub type Adafactor = Optimizer<AdafactorOptions>;
 
-/// Steps by matrices that are nearly orthogonal ([Jordan](https://kellerjordan.github.io/posts/muon/)). Matrices alone.
+/// Takes steps along nearly orthogonal matrices
+/// ([Jordan](https://kellerjordan.github.io/posts/muon/)). Matrices alone.
 pub type Muon = Optimizer<MuonOptions>;
 
 /// The root of the mean of squares.
@@ -214,8 +218,8 @@ impl Rule for MuonOptions {
 }
 
 impl MuonOptions {
-    /// A matrix whose singular values are about 1, by a polynomial that is applied to them again and again, in
-    /// `bf16` as PyTorch does.
+    /// A matrix whose singular values are about 1. A polynomial is applied to them repeatedly, in `bf16` as in
+    /// PyTorch.
     fn orthogonalised(&self, x: &Tensor) -> RusTorchResult<Tensor> {
         let [a, b, c] = self.ns_coefficients;
         let is_tall = x.size(0)? > x.size(1)?;

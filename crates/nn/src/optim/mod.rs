@@ -1,4 +1,4 @@
-//! Optimisers, schedules of learning rates, averages of weights: `torch.optim`.
+//! Optimisers, learning rate schedules, weight averages: `torch.optim`.
 //!
 //! | file | what it holds |
 //! | --- | --- |

@@ -1,5 +1,7 @@
-//! What all optimisers do: parameters in groups, their state, one evaluation for a step.
+//! The common interface of optimisers: parameters in groups, their state, one evaluation for each
+//! step.
 
+pub(super) mod pytorch;
 mod recorded;
 
 use std::collections::HashSet;
@@ -15,7 +17,7 @@ use crate::error::{require, unexpected};
 use crate::nn::ParameterId;
 pub(crate) use recorded::RecordedUpdate;
 
-/// How an optimiser changes a parameter; the type holds its options.
+/// The update rule of an optimiser; the type holds its options.
 pub trait Rule: Options + Default + Send + Sync {
     /// The optimiser's name, for errors.
     const NAME: &'static str;
@@ -23,25 +25,25 @@ pub trait Rule: Options + Default + Send + Sync {
     /// Does it take complex parameters, as pairs of real numbers?
     const TAKES_COMPLEX: bool = true;
 
-    /// Fails for values that an option may not have.
+    /// Checks the values of the options.
     ///
     /// # Errors
-    /// The first such option.
+    /// Fails for the first invalid option.
     fn check(&self) -> RusTorchResult<()>;
 
-    /// Fails for a parameter that it is not for.
+    /// Checks that the optimiser supports the parameter.
     ///
     /// # Errors
-    /// Of most none.
+    /// Never fails by default.
     fn check_parameter(&self, _name: &str, _parameter: &Tensor) -> RusTorchResult<()> {
         Ok(())
     }
 
-    /// The next value of a parameter by its gradient of the same shape, in the `step` that begins with 1. What is put
-    /// into the state is there in the next step.
+    /// The next value of a parameter, from its gradient of the same shape, in `step`, which counts
+    /// from 1. State that a step writes is there in the next step.
     ///
     /// # Errors
-    /// Tensors whose shapes do not fit.
+    /// Fails for tensors whose shapes do not fit.
     fn update(
         &self,
         step: f64,
@@ -51,14 +53,14 @@ pub trait Rule: Options + Default + Send + Sync {
     ) -> RusTorchResult<Tensor>;
 }
 
-/// What an optimiser remembers of a parameter, by PyTorch's names.
+/// An optimiser's state for a parameter, under PyTorch's names.
 #[derive(Default)]
 pub struct State {
-    /// What is in memory.
+    /// A tensor in memory.
     stored: IndexMap<&'static str, Tensor>,
-    /// What comes into it with this step.
+    /// A new value of this step.
     next: IndexMap<&'static str, Tensor>,
-    /// What was not there and begins as zeros like these.
+    /// A new entry that begins as zeros like these.
     zeros: IndexMap<&'static str, Tensor>,
 }
 
@@ -72,15 +74,15 @@ impl State {
         }
     }
 
-    /// What was put there in the last step, if there was one.
+    /// The value of the last step, if it exists.
     pub fn get(&self, name: &str) -> Option<&Tensor> {
         self.stored.get(name)
     }
 
-    /// What was put there in the last step, or else what `first` makes.
+    /// The value of the last step, or the result of `first`.
     ///
     /// # Errors
-    /// Those of `first`.
+    /// The errors of `first`.
     pub fn get_or(
         &self,
         name: &str,
@@ -90,10 +92,10 @@ impl State {
             .map_or_else(first, |tensor| Ok(tensor.clone()))
     }
 
-    /// What was put there in the last step, or else zeros like `tensor`.
+    /// The value of the last step, or zeros like `tensor`.
     ///
     /// # Errors
-    /// A block format.
+    /// Fails for a block format.
     pub fn get_or_zeros(&mut self, name: &'static str, tensor: &Tensor) -> RusTorchResult<Tensor> {
         if self.get(name).is_none() {
             self.zeros.insert(name, tensor.clone());
@@ -101,12 +103,12 @@ impl State {
         self.get_or(name, || tensor.zeros_like())
     }
 
-    /// What is there in the next step.
+    /// Sets the value for the next step.
     pub fn set(&mut self, name: &'static str, tensor: &Tensor) {
         self.next.insert(name, tensor.clone());
     }
 
-    /// Where what was set is written: where it was, or to new memory.
+    /// Memory of new values: the old memory, or new one.
     fn memory(&self, name: &str, next: &Tensor) -> RusTorchResult<Tensor> {
         match self.stored.get(name) {
             Some(memory) => Ok(memory.clone()),
@@ -118,7 +120,7 @@ impl State {
         }
     }
 
-    /// Records that what was set is written to memory.
+    /// Records the writes of new values to memory.
     fn record(&mut self) -> RusTorchResult<()> {
         for (name, tensor) in std::mem::take(&mut self.next) {
             let mut memory = self.memory(name, &tensor)?;
@@ -133,13 +135,15 @@ impl State {
 struct Parameter {
     name: String,
     tensor: Tensor,
+    /// The tensor's, when it was taken.
+    data_changes: u32,
     step: f64,
     state: State,
 }
 
-/// Parameters that have the same options.
+/// Parameters with the same options.
 pub struct ParamGroup<R> {
-    /// Learning rate and whatever else the optimiser has; it may be changed between steps.
+    /// Learning rate and all other options; they may change between steps.
     pub options: R,
     parameters: Vec<Parameter>,
     scheduled: Scheduled,
@@ -154,8 +158,13 @@ impl<R> ParamGroup<R> {
 
 /// Parameters for an optimiser: with names, as
 /// [`named_parameters`](crate::nn::Module::named_parameters) gives them, or without, which are called by their numbers.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no list of parameters",
+    label = "expected parameters",
+    note = "parameters are what `net.named_parameters()` or `net.parameters()` gives"
+)]
 pub trait IntoParameters {
-    /// With names; `first` is the number of those before.
+    /// The parameters with names; `first` is the number of parameters before.
     fn into_parameters(self, first: usize) -> Vec<(String, Tensor)>;
 }
 
@@ -180,28 +189,28 @@ impl<const N: usize> IntoParameters for [Tensor; N] {
     }
 }
 
-/// An optimiser: parameters, which it changes in their memory by their gradients.
+/// An optimiser: it updates parameters in their memory by their gradients.
 ///
-/// A step is recorded for all parameters and computed at once. Learning rates, numbers of steps and the like are data:
-/// all steps but the first have the same graph.
+/// A step is recorded for all parameters and computed at once. Learning rates, numbers of steps and
+/// similar values are data: all steps but the first have the same graph.
 pub struct Optimizer<R: Rule> {
     groups: Vec<ParamGroup<R>>,
 }
 
-/// The version of what optimisers' `state_dict` gives.
+/// Version of optimisers' `state_dict`.
 pub(super) const VERSION: f64 = 1.0;
 
-/// What is wrong with a state of another version.
+/// The problem of a state of another version.
 pub(super) fn other_version(version: f64) -> String {
     format!("version {version}, where this is for version {VERSION} (a newer rustorch reads it)")
 }
 
 #[track_calls(Optimizer)]
 impl<R: Rule> Optimizer<R> {
-    /// Of one group.
+    /// Sets the options of one group.
     ///
     /// # Errors
-    /// No parameter, and those of [`Optimizer::add_param_group`].
+    /// Fails for an empty list of parameters. Also the errors of [`Optimizer::add_param_group`].
     pub fn new(parameters: impl IntoParameters, options: R) -> RusTorchResult<Self> {
         let mut optimizer = Self { groups: Vec::new() };
         optimizer.add_param_group(parameters, options)?;
@@ -210,11 +219,11 @@ impl<R: Rule> Optimizer<R> {
         Ok(optimizer)
     }
 
-    /// Adds a group with options of its own. Who is in it twice counts once.
+    /// Adds a group with its own options. A parameter that is listed twice counts once.
     ///
     /// # Errors
-    /// An option that has no such value; a parameter that is no leaf, is not of floats, or is in a group already; two
-    /// of one name.
+    /// Fails for an invalid option. Also fails for a parameter that is no leaf, has no float dtype,
+    /// or is in a group already. Also fails for two parameters of one name.
     pub fn add_param_group(
         &mut self,
         parameters: impl IntoParameters,
@@ -262,6 +271,7 @@ impl<R: Rule> Optimizer<R> {
                 names.insert(name.clone());
                 own.push(Parameter {
                     name,
+                    data_changes: tensor.data_changes(),
                     tensor,
                     step: 0.0,
                     state: State::default(),
@@ -285,29 +295,30 @@ impl<R: Rule> Optimizer<R> {
         &self.groups
     }
 
-    /// The groups, whose options may be changed.
+    /// The groups with mutable options.
     pub fn param_groups_mut(&mut self) -> &mut [ParamGroup<R>] {
         &mut self.groups
     }
 
-    /// Changes the parameters by their [gradients](Tensor::grad); those without one stay.
+    /// Updates the parameters by their [gradients](Tensor::grad); those without one stay.
     ///
     /// # Errors
-    /// As [`Optimizer::step_with`].
+    /// The same errors as [`Optimizer::step_with`].
     pub fn step(&mut self) -> RusTorchResult<()> {
         self.step_with(|_, parameter| parameter.grad())
     }
 
-    /// Forgets the gradients of all parameters, before those of the next step are added up.
+    /// Removes the gradients of all parameters.
     pub fn zero_grad(&self) {
         self.parameters()
             .for_each(|parameter| parameter.tensor.zero_grad());
     }
 
-    /// Changes the parameters by gradients that `gradient` gives for each; those without one stay.
+    /// Updates the parameters by the gradients that `gradient` returns; those without one stay.
     ///
     /// # Errors
-    /// An option that has no such value; a gradient of another shape or dtype; what computing it fails with.
+    /// Fails for an invalid option, or for a gradient of another shape or dtype. Also fails if the
+    /// gradient cannot be computed.
     pub fn step_with(
         &mut self,
         gradient: impl Fn(&str, &Tensor) -> Option<Tensor>,
@@ -343,7 +354,7 @@ impl<R: Rule> Optimizer<R> {
         })
     }
 
-    /// Records what a step changes.
+    /// Records the updates of a step.
     fn record(&mut self, gradient: impl Fn(&str, &Tensor) -> Option<Tensor>) -> RusTorchResult<()> {
         for group in &mut self.groups {
             for parameter in &mut group.parameters {
@@ -355,11 +366,11 @@ impl<R: Rule> Optimizer<R> {
         Ok(())
     }
 
-    /// The state by names: `state.NAME.exp_avg` and so on, `param_groups.0.lr` and so on, and a version. They are
-    /// handles on the optimiser's memory.
+    /// The state as named tensors: `state.NAME.exp_avg` and so on, `param_groups.0.lr` and so on,
+    /// and a version. They are handles on the optimiser's memory.
     ///
     /// # Errors
-    /// More than memory could hold.
+    /// Fails for sizes too large for memory.
     pub fn state_dict(&self) -> RusTorchResult<Tensors> {
         let mut tensors = Tensors::new();
         tensors.insert("version", Tensor::scalar(VERSION, DType::F64)?);
@@ -382,11 +393,12 @@ impl<R: Rule> Optimizer<R> {
         Ok(tensors)
     }
 
-    /// Takes a state that [`Optimizer::state_dict`] gave, by the names of parameters. Nothing is changed if it does
-    /// not fit.
+    /// Loads a state from [`Optimizer::state_dict`], by the names of parameters. If it does not
+    /// match, nothing changes.
     ///
     /// # Errors
-    /// All that does not fit, in one: a newer version, other groups, options or parameters, other shapes.
+    /// Fails if the state does not match: a newer version, other groups, options, parameters or
+    /// shapes. One error lists all differences.
     pub fn load_state_dict(&mut self, state: &Tensors) -> RusTorchResult<()> {
         let loaded = self.check_state_dict(state)?;
         self.install(loaded);
@@ -396,7 +408,7 @@ impl<R: Rule> Optimizer<R> {
     /// A state that [`Optimizer::state_dict`] gave, if it fits.
     ///
     /// # Errors
-    /// As [`Optimizer::load_state_dict`].
+    /// The same errors as [`Optimizer::load_state_dict`].
     pub(crate) fn check_state_dict(&self, state: &Tensors) -> RusTorchResult<Loaded<R>> {
         let mut loaded = Loaded {
             groups: self
@@ -465,7 +477,7 @@ impl<R: Rule> Optimizer<R> {
     }
 }
 
-/// What is loaded, once it is known that all of it fits.
+/// The loaded values, once all of them are known to fit.
 pub(crate) struct Loaded<R: Rule> {
     groups: Vec<R>,
     states: IndexMap<String, (f64, State)>,
@@ -538,7 +550,7 @@ impl<R: Rule> Loaded<R> {
     }
 }
 
-/// What optimisers remember, by name.
+/// The state of optimisers, by name.
 const STATE_KEYS: [&str; 20] = [
     "step",
     "acc_delta",
@@ -562,6 +574,33 @@ const STATE_KEYS: [&str; 20] = [
     "z",
 ];
 
+/// Fails unless a gradient is one of this parameter.
+pub(super) fn require_gradient(
+    optimizer: &'static str,
+    name: &str,
+    parameter: &Tensor,
+    gradient: &Tensor,
+) -> RusTorchResult<()> {
+    let described = |x: &Tensor| format!("{}{:?}", x.dtype(), x.shape());
+    let fits = gradient.shape() == parameter.shape() && gradient.dtype() == parameter.dtype();
+    let expected = format_args!("a gradient {} of {name}", described(parameter));
+    require(optimizer, fits, expected, described(gradient))
+}
+
+/// Fails if a parameter has got other memory since `known`: a step would train memory that is no longer
+/// used.
+pub(super) fn require_data(
+    optimizer: &'static str,
+    name: &str,
+    parameter: &Tensor,
+    known: u32,
+) -> RusTorchResult<()> {
+    let fits = parameter.data_changes() == known;
+    let expected = format_args!("{name} as it was when the optimiser was made");
+    let got = "one with other data (make the optimiser after to_dtype)";
+    require(optimizer, fits, expected, got)
+}
+
 pub(super) fn number(tensor: &Tensor, what: &'static str) -> RusTorchResult<f64> {
     match tensor.numel() {
         1 => tensor.to_dtype(DType::F64)?.reshape([1])?.item(),
@@ -574,22 +613,20 @@ pub(super) fn number(tensor: &Tensor, what: &'static str) -> RusTorchResult<f64>
 }
 
 impl Parameter {
-    /// What a step changes.
+    /// The updates of a step.
     fn handles(&self) -> (Tensor, IndexMap<&'static str, Tensor>, f64) {
         (self.tensor.clone(), self.state.stored.clone(), self.step)
     }
 
-    /// The values of the parameter and, in the state, of its state after the next step.
+    /// The values of the parameter and of its state after the step.
     fn next<R: Rule>(&self, options: &R, gradient: &Tensor) -> RusTorchResult<(Tensor, State)> {
-        let fits =
-            gradient.shape() == self.tensor.shape() && gradient.dtype() == self.tensor.dtype();
-        let described = |x: &Tensor| format!("{}{:?}", x.dtype(), x.shape());
-        let expected = format_args!("a gradient {} of {}", described(&self.tensor), self.name);
-        require(R::NAME, fits, expected, described(gradient))?;
+        require_data(R::NAME, &self.name, &self.tensor, self.data_changes)?;
+        require_gradient(R::NAME, &self.name, &self.tensor, gradient)?;
         self.updated(options, gradient)
     }
 
-    /// The same by a gradient that fits. Complex numbers are pairs of real ones to a rule, as in PyTorch.
+    /// The same, by a gradient that is checked. Complex numbers are pairs of real ones to a rule,
+    /// as in PyTorch.
     fn updated<R: Rule>(&self, options: &R, gradient: &Tensor) -> RusTorchResult<(Tensor, State)> {
         let (p, step) = (self.tensor.detach(), self.step + 1.0);
         let mut state = self.state.begun();
@@ -623,10 +660,11 @@ impl Parameter {
     }
 }
 
-/// Notes that schedules leave in a group, by PyTorch's names, so that schedules of one optimiser begin alike.
+/// Values that schedules store in a group, under PyTorch's names, so that schedules of one
+/// optimiser begin alike.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Scheduled {
-    /// The learning rate before the first schedule; `None` where there was none yet.
+    /// The learning rate before the first schedule; `None` before that.
     pub initial_lr: Option<f64>,
     /// The largest learning rate of a cycle.
     pub max_lr: f64,
@@ -636,18 +674,18 @@ pub struct Scheduled {
     pub momentum: [f64; 2],
 }
 
-/// What schedules change: the learning rate and momentum of each group.
+/// The options that schedules change: learning rate and momentum of each group.
 pub trait LearningRates {
     /// Number of groups.
     fn groups(&self) -> usize;
 
-    /// The numbers of an option of a group: `lr`, `momentum`, `betas`; `None` if it has none.
+    /// The numbers of a group's option: `lr`, `momentum`, `betas`; `None` if it lacks the option.
     fn option(&self, group: usize, name: &str) -> Option<Vec<f64>>;
 
-    /// Sets an option of a group; `false` if it has none.
+    /// Sets an option of a group; `false` if it lacks the option.
     fn set_option(&mut self, group: usize, name: &str, numbers: &[f64]) -> bool;
 
-    /// Notes that schedules left in a group; `None` if there is no such group.
+    /// Values that schedules stored in a group; `None` if there is no such group.
     fn scheduled(&mut self, group: usize) -> Option<&mut Scheduled>;
 }
 

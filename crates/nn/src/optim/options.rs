@@ -1,15 +1,15 @@
-//! Options of optimisers, by their names.
+//! Options of optimisers, by name.
 
 use rustorch_tensor::RusTorchResult;
 
 use crate::error::require;
 
-/// A value of an option, as numbers: that is how it is saved.
+/// A value of an option as numbers, which is how it is saved.
 pub trait OptionValue {
     /// The numbers.
     fn numbers(&self) -> Vec<f64>;
 
-    /// Takes the value that these numbers are; `false` if they are none.
+    /// Sets the value from these numbers; `false` if they are invalid.
     fn set_numbers(&mut self, numbers: &[f64]) -> bool;
 }
 
@@ -49,7 +49,7 @@ impl OptionValue for usize {
     }
 }
 
-/// `None` is no number.
+/// `None` is written as an empty list of numbers.
 impl<T: OptionValue + Default> OptionValue for Option<T> {
     fn numbers(&self) -> Vec<f64> {
         self.as_ref().map_or(Vec::new(), T::numbers)
@@ -77,7 +77,7 @@ pub trait Options: Clone {
     /// Calls `visitor` with the name and value of each.
     fn each(&mut self, visitor: &mut dyn FnMut(&'static str, &mut dyn OptionValue));
 
-    /// The numbers of one; `None` if there is none of this name.
+    /// The numbers of an option; `None` for an unknown name.
     fn option(&self, name: &str) -> Option<Vec<f64>> {
         let mut found = None;
         self.clone().each(&mut |own, value| {
@@ -88,7 +88,7 @@ pub trait Options: Clone {
         found
     }
 
-    /// Sets one to the value that these numbers are; `false` if there is none of this name and kind.
+    /// Sets an option from numbers; `false` for an unknown name or invalid numbers.
     fn set_option(&mut self, name: &str, numbers: &[f64]) -> bool {
         let mut is_set = false;
         self.each(&mut |own, value| {
@@ -142,7 +142,7 @@ macro_rules! options {
 }
 pub(super) use options;
 
-/// Fails for an option of these that is negative or no number, with the optimiser's name.
+/// Fails for an option that is negative or NaN, with the optimiser's name.
 macro_rules! at_least_zero {
     ($optimizer:expr, $options:ident: $($option:ident),+ $(,)?) => {
         [$((stringify!($option), $options.$option)),+]

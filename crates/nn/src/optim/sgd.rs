@@ -1,4 +1,4 @@
-//! Gradient descent and what adapts its step to each number: SGD, ASGD, Rprop, RMSprop, Adagrad, Adadelta.
+//! Gradient descent and its elementwise variants: SGD, ASGD, Rprop, RMSprop, Adagrad, Adadelta.
 
 use rustorch_ir::DType;
 use rustorch_tensor::{RusTorchResult, Tensor};
@@ -12,11 +12,11 @@ options! {
     SGDOptions {
         /// Learning rate.
         lr: f64 = 1e-3,
-        /// How much of the last step goes on.
+        /// Momentum: share of the last step that goes on.
         momentum: f64 = 0.0,
-        /// How much less of the gradient comes into the momentum.
+        /// Dampening: share of the gradient that stays out of the momentum.
         dampening: f64 = 0.0,
-        /// How much of the parameter is added to the gradient.
+        /// Weight decay: share of the parameter that is added to the gradient.
         weight_decay: f64 = 0.0,
         /// Is the momentum Nesterov's?
         nesterov: bool = false,
@@ -33,7 +33,7 @@ options! {
         alpha: f64 = 0.75,
         /// The step from which on averages are taken.
         t0: f64 = 1e6,
-        /// How much of the parameter is added to the gradient.
+        /// Weight decay: share of the parameter that is added to the gradient.
         weight_decay: f64 = 0.0,
         /// Is the objective to become larger?
         maximize: bool = false,
@@ -42,7 +42,7 @@ options! {
     RpropOptions {
         /// The first steps.
         lr: f64 = 1e-2,
-        /// What steps are multiplied by where the sign of the gradient changes, and where it stays.
+        /// The step factors for gradients that change or keep their sign.
         etas: [f64; 2] = [0.5, 1.2],
         /// The smallest and the largest step.
         step_sizes: [f64; 2] = [1e-6, 50.0],
@@ -53,13 +53,13 @@ options! {
     RMSpropOptions {
         /// Learning rate.
         lr: f64 = 1e-2,
-        /// How much of the mean of squares stays.
+        /// Decay rate of the mean of squares: share that stays.
         alpha: f64 = 0.99,
         /// Added to the denominator.
         eps: f64 = 1e-8,
-        /// How much of the parameter is added to the gradient.
+        /// Weight decay: share of the parameter that is added to the gradient.
         weight_decay: f64 = 0.0,
-        /// How much of the last step goes on.
+        /// Momentum: share of the last step that goes on.
         momentum: f64 = 0.0,
         /// Is the gradient divided by its standard deviation?
         centered: bool = false,
@@ -70,9 +70,9 @@ options! {
     AdagradOptions {
         /// Learning rate.
         lr: f64 = 1e-2,
-        /// How fast it decays.
+        /// Decay rate of the learning rate.
         lr_decay: f64 = 0.0,
-        /// How much of the parameter is added to the gradient.
+        /// Weight decay: share of the parameter that is added to the gradient.
         weight_decay: f64 = 0.0,
         /// The first sum of squares.
         initial_accumulator_value: f64 = 0.0,
@@ -83,20 +83,20 @@ options! {
     }
     /// Options of [`Adadelta`].
     AdadeltaOptions {
-        /// What steps are multiplied by.
+        /// The learning rate.
         lr: f64 = 1.0,
-        /// How much of the mean of squares stays.
+        /// Decay rate of the mean of squares: share that stays.
         rho: f64 = 0.9,
         /// Added before roots.
         eps: f64 = 1e-6,
-        /// How much of the parameter is added to the gradient.
+        /// Weight decay: share of the parameter that is added to the gradient.
         weight_decay: f64 = 0.0,
         /// Is the objective to become larger?
         maximize: bool = false,
     }
 }
 
-/// Stochastic gradient descent, with momentum if wanted.
+/// Stochastic gradient descent, optionally with momentum.
 pub type SGD = Optimizer<SGDOptions>;
 
 /// Averaged stochastic gradient descent (Polyak and Juditsky 1992, doi 10.1137/0330046); averages are its state `ax`.
@@ -112,7 +112,8 @@ pub type RMSprop = Optimizer<RMSpropOptions>;
 /// Steps divided by the root of the sum of squares ([Duchi et al.](https://jmlr.org/papers/v12/duchi11a.html)).
 pub type Adagrad = Optimizer<AdagradOptions>;
 
-/// Steps by the root of the mean of their own squares ([Zeiler](https://arxiv.org/abs/1212.5701)).
+/// Steps scaled by the root mean square of earlier steps
+/// ([Zeiler](https://arxiv.org/abs/1212.5701)).
 pub type Adadelta = Optimizer<AdadeltaOptions>;
 
 /// The direction to go, as a gradient to go down by: with the sign for the objective, and the parameter's decay.

@@ -1,4 +1,4 @@
-//! Averages of weights: `torch.optim.swa_utils`.
+//! Weight averaging: `torch.optim.swa_utils`.
 
 use rustorch_macros::track_calls;
 use rustorch_tensor::{RusTorchResult, Tensor, eval_all, no_grad};
@@ -6,13 +6,13 @@ use rustorch_tensor::{RusTorchResult, Tensor, eval_all, no_grad};
 use crate::error::require;
 use crate::nn::{Forward, Leaf, LeafMut, Module, Visit, deep_copy};
 
-/// How weights are averaged.
+/// Rule for averaging weights.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Averaging {
     /// All count the same: stochastic weight averaging ([Izmailov et al.](https://arxiv.org/abs/1803.05407)).
     #[default]
     Equal,
-    /// The average so far counts by this decay, the new weights by the rest: an exponential moving average.
+    /// Exponential moving average: the previous average is multiplied by this decay.
     Exponential(f64),
 }
 
@@ -28,7 +28,7 @@ impl Averaging {
     }
 }
 
-/// A model whose weights are averages of those of another one.
+/// A model whose weights are averages of another model's weights.
 pub struct AveragedModel<M> {
     /// The averages.
     pub module: M,
@@ -38,10 +38,10 @@ pub struct AveragedModel<M> {
 
 #[track_calls(AveragedModel)]
 impl<M: Module + Clone> AveragedModel<M> {
-    /// Averages that begin with the weights of `model`, in memory of their own.
+    /// Averages that begin as a copy of the weights of `model`.
     ///
     /// # Errors
-    /// A decay outside `0..=1`; the weights cannot be copied.
+    /// Fails for a decay outside `0..=1`, or if the weights cannot be copied.
     pub fn new(model: &M, averaging: Averaging) -> RusTorchResult<Self> {
         averaging.check()?;
         Ok(Self {
@@ -54,11 +54,11 @@ impl<M: Module + Clone> AveragedModel<M> {
 
 #[track_calls(AveragedModel)]
 impl<M: Module> AveragedModel<M> {
-    /// The same in the memory of `module`, which was made as `model` was: of what is no `Clone`, such as
-    /// [`Sequential`](crate::nn::Sequential).
+    /// Averages in the memory of `module`, which has the same structure as `model`. Use it for
+    /// modules that are not `Clone`.
     ///
     /// # Errors
-    /// A decay outside `0..=1`; a `module` of other weights.
+    /// Fails for a decay outside `0..=1`, or for a `module` with other weights.
     pub fn with_module(mut module: M, model: &M, averaging: Averaging) -> RusTorchResult<Self> {
         averaging.check()?;
         module.load_state_dict(&model.state_dict(), true)?;
@@ -69,10 +69,10 @@ impl<M: Module> AveragedModel<M> {
         })
     }
 
-    /// Takes the weights of `model` into the averages, in one evaluation; buffers become as they are there.
+    /// Adds the weights of `model` to the averages, in one evaluation; buffers are copied.
     ///
     /// # Errors
-    /// A model of other weights.
+    /// Fails for a model with other weights.
     pub fn update_parameters(&mut self, model: &M) -> RusTorchResult<()> {
         const NAME: &str = "update_parameters";
         let weight = match (self.n_averaged, self.averaging) {
@@ -106,7 +106,7 @@ impl<M: Module> AveragedModel<M> {
         eval_all(&written.iter().collect::<Vec<_>>())
     }
 
-    /// How often weights were taken in.
+    /// Number of averaged models.
     pub fn n_averaged(&self) -> u64 {
         self.n_averaged
     }
@@ -120,9 +120,9 @@ fn tensors(module: &impl Module) -> Vec<(Tensor, bool)> {
     parameters.chain(buffers).collect()
 }
 
-/// Computes the running statistics of all batch norms of `model` anew, as the mean of those of `batches`, which the
-/// model is called with in training: after weights were averaged, of which there are no statistics yet. Training and
-/// momenta are afterwards as they were.
+/// Recomputes the running statistics of all batch norms of `model`, as the mean over `batches`. The model is
+/// called in training mode. Use it after averaging, since the averages have no statistics yet. Training mode
+/// and momenta are restored.
 ///
 /// ```
 /// use rustorch_nn::nn::{BatchNorm1d, Module};
@@ -141,7 +141,7 @@ fn tensors(module: &impl Module) -> Vec<(Tensor, bool)> {
 /// ```
 ///
 /// # Errors
-/// The first of the batches'; one that the model refuses.
+/// The first error of the batches. Also fails if the model rejects a batch.
 #[track_calls]
 pub fn update_bn(
     batches: impl IntoIterator<Item = RusTorchResult<Tensor>>,

@@ -1,4 +1,5 @@
-//! Where numbers stop being finite: `torch.autograd.detect_anomaly`, for a whole step.
+//! Anomaly detection for a whole step: the first value that is not finite
+//! (`torch.autograd.detect_anomaly`).
 
 use rustorch_runtime::Storage;
 use rustorch_tensor::replay::{Operation, RandomKeys, operations};
@@ -6,10 +7,10 @@ use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, Trace};
 
 use crate::error::unexpected;
 
-/// What a step was recorded from, and what it computes.
+/// The graph that a step was recorded as, and its results.
 pub(super) struct Suspect<'a> {
     pub(super) step: u64,
-    /// Placeholders, and what they were in the step.
+    /// Placeholders, and their values in the step.
     pub(super) batch: &'a [Tensor],
     pub(super) keys: &'a RandomKeys,
     pub(super) inputs: &'a [Storage],
@@ -24,7 +25,7 @@ impl Suspect<'_> {
     /// is not finite.
     ///
     /// # Errors
-    /// Those of computing it.
+    /// Fails if the computation fails.
     pub(super) fn first_anomaly(&self) -> RusTorchResult<RusTorchError> {
         let operations = operations(&self.results.iter().collect::<Vec<_>>());
         let mut values: Vec<(&Tensor, String)> = Vec::new();

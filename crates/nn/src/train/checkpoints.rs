@@ -1,4 +1,4 @@
-//! Training that goes on where it was saved.
+//! Training that resumes from checkpoints.
 
 use std::fmt;
 use std::fs;
@@ -11,20 +11,21 @@ use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor};
 use super::TrainStep;
 use crate::nn::Module;
 use crate::optim::Rule;
+use crate::optim::lr_scheduler::lrs;
 
-/// Files of a folder from which training goes on: `step-00000100.safetensors` and so on, the last ones of them. A file is
-/// there as a whole or not at all.
+/// Checkpoints in a folder: the latest files `step-00000100.safetensors` and so on. A file is
+/// either complete or absent.
 #[derive(Clone, Debug)]
 pub struct Checkpoints {
     folder: PathBuf,
     keep: usize,
 }
 
-/// Why training cannot go on.
+/// The reason why training cannot go on.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainError {
-    /// A step failed, or a state does not fit.
+    /// A step failed, or a state does not match.
     #[error(transparent)]
     Step(#[from] RusTorchError),
     /// A file cannot be read or written.
@@ -35,15 +36,15 @@ pub enum TrainError {
     Folder {
         /// The folder, or the file in it.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// Steps were lost time and again without one that was saved.
+    /// Steps were lost again and again without a checkpoint in between.
     #[error("step {step} was lost {times} times: {error}")]
     LostAgain {
         /// The step.
         step: u64,
-        /// How often.
+        /// Number of times.
         times: usize,
         /// The last failure.
         error: Box<RusTorchError>,
@@ -57,12 +58,12 @@ impl fmt::Debug for TrainError {
     }
 }
 
-/// Steps that were lost with a device, and are made again.
+/// Steps that were lost with a device, and are repeated.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Resumed {
     /// The step that failed, counted from 0.
     pub lost: u64,
-    /// The steps that the checkpoint had seen: training goes on with the one of this number.
+    /// The number of steps before the checkpoint: training continues with the step of this number.
     pub from: u64,
     /// The failure.
     pub error: RusTorchError,
@@ -79,28 +80,32 @@ impl fmt::Display for Resumed {
     }
 }
 
-/// What [`TrainStep::fit`] tells.
+/// Progress of [`TrainStep::fit`].
 #[derive(Debug)]
-pub enum Progress<'a> {
-    /// A step was made; its loss may be read, or not.
+pub enum Progress<'a, M> {
+    /// A step was made; reading its loss is optional.
     Step {
         /// Its number, from 0 on.
         step: u64,
         /// The loss of its batch, before its update.
         loss: &'a Tensor,
+        /// The module behind the step.
+        module: &'a M,
+        /// The learning rate of each group of the optimiser in the step. A schedule sets the next ones behind it.
+        rates: &'a [f64],
     },
     /// Steps were lost.
     Resumed(&'a Resumed),
 }
 
-/// How often a step may be lost in a row.
+/// Number of times that a step may be lost in a row.
 const TRIES: usize = 8;
 
 impl Checkpoints {
-    /// In a folder, which is made if it is not there; of more than `keep` files the oldest go.
+    /// Checkpoints in a folder, which is created if missing. Only the latest `keep` files are kept.
     ///
     /// # Errors
-    /// The folder cannot be made.
+    /// Fails if the folder cannot be made.
     pub fn new(folder: impl Into<PathBuf>, keep: usize) -> Result<Self, TrainError> {
         let (folder, keep) = (folder.into(), keep.max(1));
         fs::create_dir_all(&folder).map_err(|source| TrainError::Folder {
@@ -110,10 +115,10 @@ impl Checkpoints {
         Ok(Self { folder, keep })
     }
 
-    /// The files, each with the number of steps before it, the oldest first.
+    /// The files, oldest first, each with the number of steps before it.
     ///
     /// # Errors
-    /// The folder cannot be read.
+    /// Fails if the folder cannot be read.
     pub fn files(&self) -> Result<Vec<(u64, PathBuf)>, TrainError> {
         let failed = |source| TrainError::Folder {
             path: self.folder.clone(),
@@ -133,10 +138,10 @@ impl Checkpoints {
         Ok(files)
     }
 
-    /// Saves the state of training, and returns the file.
+    /// Saves the training state, and returns the file.
     ///
     /// # Errors
-    /// What the system refuses; a tensor that was lost with its device.
+    /// Fails if the system reports an error, or if a tensor was lost with its device.
     pub fn save<M: Module, R: Rule>(&self, train: &TrainStep<M, R>) -> Result<PathBuf, TrainError> {
         let path = self
             .folder
@@ -149,10 +154,11 @@ impl Checkpoints {
         Ok(path)
     }
 
-    /// Has training go on from the latest file, and returns the number of steps before it; `None` if there is no file.
+    /// Loads the latest file, and returns the number of steps before it; `None` if there is no
+    /// file.
     ///
     /// # Errors
-    /// A file that is damaged; those of [`TrainStep::load_state_dict`].
+    /// Fails for a damaged file. Also the errors of [`TrainStep::load_state_dict`].
     pub fn load_latest<M: Module, R: Rule>(
         &self,
         train: &mut TrainStep<M, R>,
@@ -177,21 +183,22 @@ fn remove(path: &Path) -> Result<(), TrainError> {
 }
 
 impl<M: Module, R: Rule> TrainStep<M, R> {
-    /// Trains until there were `steps` steps, from the latest checkpoint on if there is one, and saves one for every so
-    /// many. `batch` gives the tensors of a step by its number, the same ones each time; `each` hears of all steps.
+    /// Trains until the number of steps is `steps`. Saves a checkpoint at regular intervals. It begins with
+    /// the latest checkpoint, if there is one. `batch` returns the tensors of a step by its number, always
+    /// the same ones; `each` is called for every step.
     ///
-    /// Where a device is lost together with parameters or states, the latest checkpoint is loaded, and training goes on
-    /// from there on the devices that are left, with the losses that it would have had.
+    /// If a device is lost together with parameters or states, the latest checkpoint is loaded. Training then
+    /// continues on the other devices, with the losses of an uninterrupted run.
     ///
     /// # Errors
-    /// Those of `batch` and `each`, other than losses of data; of [`TrainStep::step`] and [`Checkpoints::save`]; a step that
-    /// is lost time and again.
+    /// The errors of `batch` and `each`, except losses of data. Also the errors of
+    /// [`TrainStep::step`] and [`Checkpoints::save`]. Also fails if a step is lost again and again.
     pub fn fit(
         &mut self,
         steps: u64,
         checkpoints: (&Checkpoints, u64),
         mut batch: impl FnMut(u64) -> RusTorchResult<Vec<Tensor>>,
-        mut each: impl FnMut(Progress) -> RusTorchResult<()>,
+        mut each: impl FnMut(Progress<M>) -> RusTorchResult<()>,
     ) -> Result<(), TrainError> {
         let (checkpoints, every) = checkpoints;
         if checkpoints.load_latest(self)?.is_none() {
@@ -202,8 +209,14 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
             let step = self.steps();
             let mut made = || -> Result<(), TrainError> {
                 let tensors = batch(step)?;
+                let rates = lrs(&self.optimizer);
                 let loss = self.step(&tensors.iter().collect::<Vec<_>>())?;
-                each(Progress::Step { step, loss: &loss })?;
+                each(Progress::Step {
+                    step,
+                    loss: &loss,
+                    module: &self.module,
+                    rates: &rates,
+                })?;
                 if self.steps().is_multiple_of(every.max(1)) || self.steps() == steps {
                     checkpoints.save(self)?;
                 }

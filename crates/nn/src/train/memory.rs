@@ -1,8 +1,9 @@
-//! How much memory a step takes, told before it is made.
+//! Memory of a step, reported before the step.
 
 use std::fmt;
 
 use rustorch_ir::TensorType;
+use rustorch_macros::track_calls;
 use rustorch_runtime::{DeviceType, FailureClass, RunError, Storage, WorkingMemory};
 use rustorch_tensor::{RusTorchError, RusTorchResult, Saving, Tensor, runtime};
 
@@ -12,31 +13,31 @@ use crate::error::unexpected;
 use crate::nn::Module;
 use crate::optim::Rule;
 
-/// How often a batch is halved to find one that fits.
+/// Number of times that a batch is halved to find one that fits.
 const HALVINGS: usize = 12;
 
-/// Of what is alive at once at least such a part is saved by a round of computing values again.
+/// The least share of live bytes that a round of recomputation saves.
 const SHARES: usize = 32;
 
-/// Bytes that a step of training takes at its peak.
+/// Peak memory of a training step, in bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StepMemory {
     /// Parameters and buffers of the module.
     pub module: usize,
-    /// States of the optimiser, and sums of gradients.
+    /// Optimiser states and accumulated gradients.
     pub states: usize,
-    /// On each device what a step works in besides: values that gradients need, gradients, what is new.
+    /// Working memory of a step on each device: activations, gradients, and new values.
     pub working: Vec<WorkingMemory>,
 }
 
 impl StepMemory {
-    /// All of it, but for what waits in the host's memory.
+    /// All memory, without values that are offloaded to the host.
     pub fn peak(&self) -> usize {
         let working = self.working.iter().map(|working| working.bytes);
         self.module + self.states + working.sum::<usize>()
     }
 
-    /// What of devices' values waits in the host's memory.
+    /// The offloaded values, in the host's memory.
     pub fn offloaded(&self) -> usize {
         self.working.iter().map(|working| working.offloaded).sum()
     }
@@ -69,15 +70,14 @@ impl fmt::Display for Bytes {
     }
 }
 
+#[track_calls(TrainStep)]
 impl<M: Module, R: Rule> TrainStep<M, R> {
-    /// The same with steps that take at most so many bytes, as [`TrainStep::memory`] counts them. Where one would take more, some
-    /// of the values that gradients need are computed again rather than kept: first those that save the most bytes for
-    /// what they cost, as results of norms and activations, last those of products. Losses are the same, up to the rounding of
-    /// a device that fuses them with other neighbours. A function of the host's is never called again.
+    /// Sets a limit in bytes for a step, as [`TrainStep::memory`] counts them.
     ///
-    /// Before that, where logits are a product that a cross entropy alone reads, they are computed by
-    /// chunks of rows, and their gradients with them ([`Trace::chunking`](rustorch_tensor::Trace::chunking)), as far as that
-    /// costs less. The gradients of the product's weights are then added up chunk by chunk, and rounded otherwise.
+    /// First, some logits are computed in chunks of rows, with their gradients. They are products
+    /// that feed a cross entropy only ([`Trace::chunking`](rustorch_tensor::Trace::chunking)). The
+    /// number of chunks grows while it costs less. The gradients of the product's weights are then
+    /// added up chunk by chunk, with other rounding.
     ///
     /// ```
     /// # extern crate rustorch_nn as rustorch;
@@ -101,10 +101,11 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         self
     }
 
-    /// The same with values that gradients need waiting in the host's memory until these are computed, where a device has memory of
-    /// its own and moves them there: as many as lower the peak of the step, or with a [budget](Self::memory_budget)
-    /// those for which that takes less time than computing them again. Losses are the same to the bit. A device that
-    /// cannot move a value keeps it; the processor, whose memory is the host's, always does.
+    /// Also offloads activations to the host's memory, on devices with their own memory that
+    /// support it. It offloads all that lower the peak of the step. With a
+    /// [budget](Self::memory_budget) it offloads those that are slower to recompute. Losses are the
+    /// same to the bit. A device that cannot move a value keeps it; the CPU, whose memory is the
+    /// host's, always does.
     #[must_use]
     pub fn offload_activations(mut self) -> Self {
         self.forget_programs();
@@ -112,11 +113,10 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         self
     }
 
-    /// What the next step takes, by a batch of such shapes, without making it: it is planned, and has its places in
-    /// memory.
+    /// The memory of the next step for a batch of such shapes: it is planned, but does not run.
     ///
     /// # Errors
-    /// As [`TrainStep::step`].
+    /// The same errors as [`TrainStep::step`].
     pub fn memory(&mut self, batch: &[&Tensor]) -> RusTorchResult<StepMemory> {
         let storages = batch.iter().map(|tensor| tensor.storage());
         let storages: Vec<Storage> = storages.collect::<RusTorchResult<_>>()?;
@@ -127,7 +127,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         })
     }
 
-    /// What is there between steps.
+    /// Memory between steps.
     fn kept_memory(&self) -> StepMemory {
         let bytes = |tensor: &Tensor| TensorType::new(tensor.shape(), tensor.dtype()).bytes();
         let state = self.module.state_dict();
@@ -139,10 +139,10 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         }
     }
 
-    /// Does the next step, by a batch of such shapes, fit into the memory that is free now, and into the budget?
+    /// Would the next step, for a batch of such shapes, fit in the free memory and the budget?
     ///
     /// # Errors
-    /// As [`TrainStep::step`], but for those of memory.
+    /// The same errors as [`TrainStep::step`], except those of memory.
     pub fn fits(&mut self, batch: &[&Tensor]) -> RusTorchResult<bool> {
         let storages = batch.iter().map(|tensor| tensor.storage());
         let storages: Vec<Storage> = storages.collect::<RusTorchResult<_>>()?;
@@ -168,7 +168,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         shrink(program, batch, self.saving_of(program)?, over)
     }
 
-    /// What may become of a program's values.
+    /// The choices for a program's values.
     fn saving_of(&self, program: &Program) -> RusTorchResult<Saving> {
         let moves = || program.saving(0, Saving::Offload)?.offloads();
         Ok(match self.offloads && moves()? {
@@ -239,11 +239,11 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
             [] => String::new(),
             advice => format!(" ({})", advice.join("; ")),
         };
-        let expected = format!("a step that fits into memory{advice}");
+        let expected = format!("a step that fits in memory{advice}");
         Err(unexpected("TrainStep", expected, lack))
     }
 
-    /// What there is too little of for a program, if no device has room for it.
+    /// The shortage of a program, if no device has room for it.
     fn lack(&mut self, program: &Program, batch: &[Storage]) -> RusTorchResult<Option<String>> {
         match program.load_with_room(batch, &self.worked_in) {
             Err(error) if is_full(&error) => return Ok(Some(error.to_string())),
@@ -269,7 +269,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         Ok(None)
     }
 
-    /// The largest batch, halved some times, whose step fits, and of which size it is now.
+    /// The largest batch, halved some times, whose step fits. Also its size.
     fn fitting(&mut self, kind: &Kind) -> Option<(usize, usize)> {
         let size = *kind.batch.first()?.shape.first()?;
         let halves = (1..=HALVINGS)
@@ -302,9 +302,8 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
     }
 }
 
-/// Has a new program by a batch save memory, until what it works in is no longer `over` what it may be, by bytes: logits by
-/// chunks, as long as that costs less than anything else and helps, and then what `saving` says.
-/// Returns by how much it still is, if nothing is left that could be saved; all, if it cannot be loaded.
+/// Makes a new program save memory, until it is within its limit. It first computes logits by chunks, as long
+/// as that is cheapest and helps. Then it follows `saving`.
 fn shrink(
     program: &mut Program,
     batch: &[Storage],

@@ -1,4 +1,4 @@
-//! A recorded step, with what is another one in each run: the batch, random keys, the optimiser's numbers.
+//! A recorded step. Its batch, random keys and optimiser numbers change in each run.
 
 use rustorch_ir::{DType, Scalar, TensorType};
 use rustorch_runtime::{HostBuffer, Storage, WorkingMemory};
@@ -8,14 +8,14 @@ use rustorch_tensor::{RusTorchError, RusTorchResult, Saving, Tensor, Trace, eval
 use crate::nn::ParameterId;
 use crate::optim::RecordedUpdate;
 
-/// What a step is recorded as.
+/// The recording of a step.
 pub(super) struct Recorded {
     pub(super) loss: Tensor,
     /// The norm of the gradients, where they are clipped by it.
     pub(super) norm: Option<Tensor>,
     /// Whether nothing is updated, where that is asked.
     pub(super) skips: Option<Tensor>,
-    /// What is written besides parameters and their states.
+    /// The tensors written besides parameters and their states.
     pub(super) written: Vec<Tensor>,
     /// `None` where gradients are only added up.
     pub(super) update: Option<RecordedUpdate>,
@@ -24,7 +24,8 @@ pub(super) struct Recorded {
 /// A program that is run for batches of the same shapes.
 pub(super) struct Program {
     pub(super) kind: Kind,
-    /// Handles on the module's tensors: what was written through others since the last run is computed before the next one.
+    /// Handles on the module's tensors: writes through other handles since the last run are computed before the next
+    /// one.
     state: Vec<Tensor>,
     trace: Trace,
     keys: RandomKeys,
@@ -33,14 +34,14 @@ pub(super) struct Program {
     data: Vec<Storage>,
     /// The numbers that are there.
     numbers: Vec<Scalar>,
-    /// What the last run computed, which the next one may overwrite.
+    /// The results of the last run, which the next one may overwrite.
     outputs: Vec<Storage>,
     is_checked: bool,
     has_norm: bool,
     has_skips: bool,
 }
 
-/// What a program is for.
+/// The key of a program.
 #[derive(Clone, PartialEq)]
 pub(super) struct Kind {
     pub(super) batch: Vec<TensorType>,
@@ -49,7 +50,7 @@ pub(super) struct Kind {
     pub(super) memory: Vec<ParameterId>,
 }
 
-/// What a run gave.
+/// The results of a run.
 pub(super) struct Ran {
     pub(super) loss: Tensor,
     pub(super) norm: Option<Tensor>,
@@ -76,7 +77,7 @@ fn in_memory(bytes: &[u8]) -> RusTorchResult<Storage> {
 }
 
 impl Program {
-    /// Of what was recorded from `batch`, placeholders.
+    /// The placeholders of a recorded `batch`.
     pub(super) fn new(
         kind: Kind,
         batch: &[Tensor],
@@ -136,7 +137,7 @@ impl Program {
         &self.trace
     }
 
-    /// How it computes what it does in about so many bytes: with values that gradients need not kept for these.
+    /// The same program in about `bytes` bytes: some values are not kept for gradients.
     pub(super) fn saving(&self, bytes: usize, saving: Saving) -> RusTorchResult<Trace> {
         self.trace.saving(LOSS, bytes, saving)
     }
@@ -161,12 +162,12 @@ impl Program {
         self.numbers.clone()
     }
 
-    /// Plans and compiles it, and brings what it works on to its devices, without a run.
+    /// Plans and compiles it, and brings its operands to their devices, without a run.
     pub(super) fn load(&self, batch: &[Storage]) -> RusTorchResult<()> {
         self.trace.load(&self.inputs(batch), |_| {})
     }
 
-    /// The same for devices that have room for it beside what is `held`.
+    /// The same for devices that have room for it beside `held`.
     pub(super) fn load_with_room(
         &self,
         batch: &[Storage],
@@ -179,7 +180,7 @@ impl Program {
         batch.iter().chain(&self.data).cloned().collect()
     }
 
-    /// What runs work in; nothing is known before it was loaded.
+    /// The working memory of runs; nothing is known before it was loaded.
     pub(super) fn working_memory(&self) -> Vec<WorkingMemory> {
         let working = self.trace.executable().working_memory();
         working.unwrap_or_default()

@@ -1,7 +1,8 @@
-//! What training goes on from, as tensors by name.
+//! The training state as named tensors.
 
 use rustorch_files::Tensors;
 use rustorch_ir::DType;
+use rustorch_macros::track_calls;
 use rustorch_tensor::{GeneratorState, RusTorchResult, Tensor, default_generator};
 
 use super::TrainStep;
@@ -9,27 +10,17 @@ use crate::error::require;
 use crate::nn::Module;
 use crate::optim::Rule;
 
-/// The version of what [`TrainStep::state_dict`] gives.
+/// Version of [`TrainStep::state_dict`].
 const VERSION: i64 = 1;
 
-/// The tensors of a part, by their names in it.
-fn part(state: &Tensors, prefix: &str) -> Tensors {
-    let mut part = Tensors::new();
-    for (name, tensor) in state.iter() {
-        if let Some(name) = name.strip_prefix(prefix) {
-            part.insert(name, tensor.clone());
-        }
-    }
-    part
-}
-
+#[track_calls(TrainStep)]
 impl<M: Module, R: Rule> TrainStep<M, R> {
-    /// All that training goes on from, by name: `module.…`, `optimizer.…`, `scheduler.…`, `scaler.…`, the number of
-    /// steps, where the default generator stands, and sums of gradients that have had no update yet. Tensors are
-    /// handles on the memory that steps write over: files keep what is in it now.
+    /// The complete training state by name: `module.…`, `optimizer.…`, `scheduler.…`, `scaler.…`,
+    /// the number of steps, the state of the default generator, and accumulated gradients. The
+    /// tensors are handles on memory that later steps overwrite. Files keep the present values.
     ///
     /// # Errors
-    /// More than memory could hold.
+    /// Fails for sizes too large for memory.
     pub fn state_dict(&self) -> RusTorchResult<Tensors> {
         let mut state = Tensors::new();
         let generator = default_generator().state();
@@ -60,12 +51,12 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         Ok(state)
     }
 
-    /// Takes what [`TrainStep::state_dict`] gave, also in the place of what was lost with a device: further steps give
-    /// what they would have given then. Nothing is changed unless all of it fits.
+    /// Loads the result of [`TrainStep::state_dict`], also after a loss with a device. Later steps
+    /// have the results of an uninterrupted run.
     ///
     /// # Errors
-    /// What is no such state, is of a newer version, of another module or optimiser; a schedule or scaler that one side
-    /// lacks.
+    /// Fails if the state has another format or a newer version, or is for another module or
+    /// optimiser. Also fails if one side lacks a schedule or scaler.
     pub fn load_state_dict(&mut self, state: &Tensors) -> RusTorchResult<()> {
         const NAME: &str = "load_state_dict";
         let numbers = state.opt("train").filter(|x| x.dtype() == DType::I64);
@@ -103,21 +94,21 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
             require(NAME, is_there == is_own, expected, got)?;
         }
         let scaler = self.scaler.as_ref();
-        let scaler = scaler.map(|scaler| scaler.with_state(&part(state, "scaler.")));
+        let scaler = scaler.map(|scaler| scaler.with_state(&state.under("scaler.")));
         let scaler = scaler.transpose()?;
         let optimizer = self
             .optimizer
-            .check_state_dict(&part(state, "optimizer."))?;
+            .check_state_dict(&state.under("optimizer."))?;
         if let Some(scheduler) = &mut self.scheduler {
             let before = scheduler.state_dict()?;
-            scheduler.load_state_dict(&part(state, "scheduler."))?;
-            let loaded = self.module.load_state_dict(&part(state, "module."), true);
+            scheduler.load_state_dict(&state.under("scheduler."))?;
+            let loaded = self.module.load_state_dict(&state.under("module."), true);
             if let Err(error) = loaded {
                 scheduler.load_state_dict(&before)?;
                 return Err(error);
             }
         } else {
-            self.module.load_state_dict(&part(state, "module."), true)?;
+            self.module.load_state_dict(&state.under("module."), true)?;
         }
         self.optimizer.install(optimizer);
         self.scaler = scaler;

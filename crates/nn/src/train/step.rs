@@ -1,8 +1,9 @@
-//! Steps of training as programs.
+//! Training steps as programs.
 
 use std::collections::HashMap;
 
 use rustorch_ir::Scalar;
+use rustorch_macros::track_calls;
 use rustorch_runtime::{Storage, WorkingMemory};
 use rustorch_tensor::autograd::grad_with;
 use rustorch_tensor::replay::{RandomKeys, record_keys};
@@ -11,6 +12,7 @@ use rustorch_tensor::{GradOptions, RusTorchError, RusTorchResult, Tensor, no_gra
 use super::anomaly::Suspect;
 use super::program::{Kind, Program, Ran, Recorded, placeholder};
 use crate::amp::{GradScaler, non_finite};
+use crate::call;
 use crate::error::require;
 use crate::nn::{Leaf, Module, ParameterId, get_total_norm, scaled};
 use crate::optim::lr_scheduler::{LrScheduler, Schedule};
@@ -21,16 +23,17 @@ const NAME: &str = "TrainStep";
 /// Programs that are kept: of batches of other shapes, such as the last one of an epoch.
 const KEPT: usize = 8;
 
-/// What computes the loss of a batch.
+/// The function that computes the loss of a batch.
 type Loss<M> = dyn Fn(&M, &[Tensor]) -> RusTorchResult<Tensor> + Send + Sync;
 
-/// A step of training as one program: the loss of a batch, its gradients, their clipping, and the update of parameters
-/// and optimiser, in their memory.
+/// A training step as one program: the loss of a batch, its gradients, their clipping, and the
+/// update of parameters and optimiser in their memory.
 ///
-/// The function that computes the loss is called to record the step, once for each set of shapes; from then on steps
-/// run what was recorded. Learning rates, numbers of steps and the keys of random numbers are data of it, so that
-/// schedules and dropout need no other program. A first step whose optimiser's states do not begin as zeros
-/// ([`SGD`](crate::optim::SGD) with momentum) is one of its own. The numbers are those of the same step made by [`Tensor::backward`] and [`Optimizer::step`].
+/// The loss function is called to record the step, once for each set of shapes. Later steps run the
+/// recording. Learning rates, numbers of steps and random keys are its data, so schedules and
+/// dropout need no other program. If an optimiser's states do not begin as zeros
+/// ([`SGD`](crate::optim::SGD) with momentum), the first step is a separate program. The numbers
+/// are those of the same step made by [`Tensor::backward`] and [`Optimizer::step`].
 ///
 /// ```
 /// # extern crate rustorch_nn as rustorch;
@@ -79,14 +82,15 @@ pub struct TrainStep<M, R: Rule> {
     pub(super) steps: u64,
     pub(super) scheduler: Option<LrScheduler<Box<dyn Schedule>>>,
     pub(super) programs: Vec<Program>,
-    /// What programs so far worked in: the next one may have the same memory.
+    /// The working memory of programs so far: the next one may have the same memory.
     pub(super) worked_in: Vec<WorkingMemory>,
     norm: Option<Tensor>,
 }
 
+#[track_calls(TrainStep)]
 impl<M: Module, R: Rule> TrainStep<M, R> {
-    /// Of a module, the optimiser of its parameters, and what computes the loss of a batch, a real tensor of one element.
-    /// What `loss` does with values, such as a branch, is done when it is recorded.
+    /// A step of a module, the optimiser of its parameters, and a loss function. The loss is a real
+    /// tensor of one element. Branches in `loss` are decided at the recording.
     pub fn new(
         module: M,
         optimizer: Optimizer<R>,
@@ -113,11 +117,11 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         }
     }
 
-    /// The same with gradients clipped as by [`clip_grad_norm_`](crate::nn::clip_grad_norm_), without a look at the norm;
-    /// [`TrainStep::grad_norm`] gives it.
+    /// Clips gradients as [`clip_grad_norm_`](crate::nn::clip_grad_norm_), without waiting for the
+    /// norm; [`TrainStep::grad_norm`] returns it.
     ///
     /// # Errors
-    /// A largest norm that is negative or no number.
+    /// Fails for a maximum norm that is negative or NaN.
     pub fn clip_grad_norm(mut self, max_norm: f64, norm_type: f64) -> RusTorchResult<Self> {
         let expected = "a largest norm of 0 or more";
         require("clip_grad_norm", max_norm >= 0.0, expected, max_norm)?;
@@ -125,29 +129,29 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         Ok(self)
     }
 
-    /// The same with an update for every so many batches, by the mean of their gradients: what a batch that is as large
-    /// as all of them together would do, where losses are means.
+    /// Accumulates gradients: one update for several batches, by the mean of their gradients. If
+    /// losses are means, this equals one batch as large as all of them.
     ///
     /// # Errors
-    /// No batch at all.
+    /// Fails if the number is 0.
     pub fn accumulate(mut self, batches: usize) -> RusTorchResult<Self> {
         require("accumulate", batches > 0, "1 batch or more", batches)?;
         self.every = batches;
         Ok(self)
     }
 
-    /// The same with learning rates that follow a schedule, update by update.
+    /// Sets the learning rates by a schedule, update by update.
     ///
     /// # Errors
-    /// As [`LrScheduler::new`].
+    /// The same errors as [`LrScheduler::new`].
     pub fn schedule(mut self, schedule: impl Schedule + 'static) -> RusTorchResult<Self> {
         let schedule: Box<dyn Schedule> = Box::new(schedule);
         self.scheduler = Some(LrScheduler::new(&mut self.optimizer, schedule)?);
         Ok(self)
     }
 
-    /// The same with losses that are scaled for gradients of `f16`, and updates that are left out where those became infinite.
-    /// The optimiser's numbers of steps count the others alone, so that a step waits until it is known.
+    /// Adds loss scaling for gradients of `f16`; updates with infinite gradients are skipped. The
+    /// optimiser does not count skipped updates, so a step waits until that is known.
     #[must_use]
     pub fn grad_scaler(mut self, scaler: GradScaler) -> Self {
         self.scaler = Some(scaler);
@@ -159,23 +163,24 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         self.scaler.as_ref()
     }
 
-    /// The scaler, which what was saved may be loaded into: steps are recorded anew.
+    /// The scaler. A saved state may be loaded into it: steps are then recorded again.
     pub fn scaler_mut(&mut self) -> Option<&mut GradScaler> {
         self.forget_programs();
         self.scaler.as_mut()
     }
 
-    /// The same, with each step's loss and gradients looked at before anything is updated: an infinite one, or `NaN`, is an
-    /// error that names step, operation and module, by computing the step once more with a look at every value. Each step
-    /// waits for that. Beside a [`GradScaler`], whose updates are left out instead, it looks at the loss alone.
+    /// Checks each step's loss and gradients before the update. An infinite value or `NaN` is an
+    /// error that names step, operation and module. To find it, the step is computed once more, and
+    /// every value is checked. Each step waits for this check. With a [`GradScaler`], which skips
+    /// such updates, it checks only the loss.
     #[must_use]
     pub fn detect_anomaly(mut self) -> Self {
         self.detects_anomaly = true;
         self
     }
 
-    /// The same for a caller who checks what kernels would refuse, such as indices of classes and tokens: devices that
-    /// can work behind the caller's back then do, and a step returns before it is done.
+    /// For callers that check values such as indices of classes and tokens themselves. Asynchronous
+    /// devices may then return before a step is done.
     #[must_use]
     pub fn with_checked_values(mut self) -> Self {
         self.is_checked = true;
@@ -187,13 +192,13 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         &self.module
     }
 
-    /// The module, which may be changed: steps are recorded anew.
+    /// The mutable module: steps are recorded again.
     pub fn module_mut(&mut self) -> &mut M {
         self.forget_programs();
         &mut self.module
     }
 
-    /// Has steps recorded anew.
+    /// Drops the recorded programs, so that the next step is recorded again.
     pub(super) fn forget_programs(&mut self) {
         self.programs.clear();
     }
@@ -203,12 +208,13 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         &self.optimizer
     }
 
-    /// The optimiser, whose learning rates a schedule may change, or what was saved be loaded into.
+    /// The optimiser. A schedule may change its learning rates, and a saved state may be loaded
+    /// into it.
     pub fn optimizer_mut(&mut self) -> &mut Optimizer<R> {
         &mut self.optimizer
     }
 
-    /// How many batches there were so far, also before what was loaded was saved.
+    /// Number of batches so far, including those before a loaded state was saved.
     pub fn steps(&self) -> u64 {
         self.steps
     }
@@ -218,20 +224,22 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         (self.module, self.optimizer)
     }
 
-    /// The norm of the last update's gradients before they were clipped; `None` where they are not.
+    /// The norm of the last update's gradients before clipping; `None` without clipping.
     pub fn grad_norm(&self) -> Option<&Tensor> {
         self.norm.as_ref()
     }
 
-    /// Makes a step by a batch, whose tensors are what the function of [`TrainStep::new`] is given, and returns the loss
-    /// before it. Nothing waits for the loss until it is read.
+    /// Makes a step with a batch, and returns the loss before the update. The function of
+    /// [`TrainStep::new`] gets the batch's tensors. The step does not wait for the loss; reading it
+    /// does.
     ///
     /// # Errors
-    /// An option of the optimiser that has no such value; those of the function; a loss that is not a real number, or
-    /// has nothing to do with the parameters. A batch of such shapes for the first time whose step needs more memory than
-    /// there is: nothing was computed then, see [`TrainStep::memory`]. Failures that no device could make good: where
-    /// [`is_data_lost`](rustorch_tensor::RusTorchError::is_data_lost) says so, parameters and states are to be
-    /// loaded again, from a checkpoint.
+    /// Fails for an invalid option of the optimiser. Also fails if the loss is not a real number or
+    /// does not depend on the parameters. Also the errors of the function. Fails for a new batch
+    /// shape whose step needs more memory than is free. Nothing was computed then, see
+    /// [`TrainStep::memory`]. Fails if no device could compute the step. If
+    /// [`is_data_lost`](rustorch_tensor::RusTorchError::is_data_lost) is true, load parameters and
+    /// states again from a checkpoint.
     pub fn step(&mut self, batch: &[&Tensor]) -> RusTorchResult<Tensor> {
         let storages = batch.iter().map(|tensor| tensor.storage());
         let storages: Vec<Storage> = storages.collect::<RusTorchResult<_>>()?;
@@ -264,7 +272,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         Ok(loss)
     }
 
-    /// What the program of the next step, by such a batch, is for.
+    /// The key of the next step's program, for such a batch.
     pub(super) fn kind(&self, batch: &[&Tensor]) -> Kind {
         Kind {
             batch: Program::types(batch),
@@ -279,6 +287,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         batch: &[&Tensor],
         storages: &[Storage],
     ) -> RusTorchResult<(usize, Vec<Scalar>)> {
+        require(NAME, !batch.is_empty(), "a batch of tensors", "one of none")?;
         let kind = self.kind(batch);
         // Memory that is no more is that of no later step.
         self.programs
@@ -379,7 +388,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         batch: &[Tensor],
         wanted: &[Tensor],
     ) -> RusTorchResult<(Tensor, Vec<Option<Tensor>>)> {
-        let loss = (self.loss)(&self.module, batch)?;
+        let loss = call::user(|| (self.loss)(&self.module, batch))?;
         let fits = loss.numel() == 1 && loss.dtype().is_float() && loss.requires_grad();
         let expected = "a loss of one real number that follows from parameters";
         let got = format_args!("{}{:?}", loss.dtype(), loss.shape());
@@ -395,7 +404,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         Ok((loss, gradients))
     }
 
-    /// Records something of a step, with what forward writes, such as running statistics: that is written when the program
+    /// Records a part of a step, with writes of `forward`, such as running statistics. They are done when the program
     /// runs.
     fn recorded<T>(
         &self,

@@ -21,9 +21,10 @@ fn begun(
     Ok(Progress::of_parts(optimizer, parts))
 }
 
-/// Schedules one behind the other, each of which begins with its first learning rate.
+/// Schedules in sequence; each begins with its first learning rate.
 ///
-/// A first schedule that is one of schedules, too, is begun by a step, as in PyTorch: its own epochs are one ahead.
+/// If the first schedule is itself a sequence, a step begins it, as in PyTorch: its epochs are one
+/// ahead.
 pub struct SequentialLR {
     schedules: Vec<Box<dyn Schedule>>,
     milestones: Vec<usize>,
@@ -34,7 +35,7 @@ impl SequentialLR {
     /// Schedules, and the epochs at which all but the first begin.
     ///
     /// # Errors
-    /// Not one epoch less than schedules; epochs that do not rise.
+    /// Fails unless there is one milestone less than schedules, and unless milestones rise.
     pub fn new(
         schedules: Vec<Box<dyn Schedule>>,
         milestones: impl Into<Vec<usize>>,
@@ -110,7 +111,7 @@ impl Schedule for SequentialLR {
     }
 }
 
-/// Schedules of which each changes what the one before it made: `ChainedScheduler`.
+/// A chain of schedules: each changes the result of the one before. PyTorch's `ChainedScheduler`.
 pub struct ChainedScheduler(pub Vec<Box<dyn Schedule>>);
 
 impl Schedule for ChainedScheduler {

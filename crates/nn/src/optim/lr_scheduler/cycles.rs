@@ -13,36 +13,37 @@ fn check_momentum(schedule: &'static str, momentum: Option<[f64; 2]>) -> RusTorc
     finite(schedule, &[("base_momentum", base), ("max_momentum", max)])
 }
 
-/// How the heights of [`CyclicLR`]'s cycles change.
+/// Heights of [`CyclicLR`]'s cycles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CyclicMode {
-    /// All are the same.
+    /// All cycles have the same height.
     #[default]
     Triangular,
     /// Each is half as high as the one before.
     Triangular2,
-    /// Times `gamma` with each step.
+    /// Multiplied by `gamma` at each step.
     ExpRange,
 }
 
 impl rustorch_tensor::Converted for CyclicMode {}
 
-/// Up and down between two learning rates ([Smith](https://arxiv.org/abs/1506.01186)), and momentum the other way.
+/// Moves up and down between two learning rates ([Smith](https://arxiv.org/abs/1506.01186)), and
+/// momentum the other way.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CyclicLR {
-    /// The smallest one.
+    /// The smallest learning rate.
     pub base_lr: f64,
-    /// The largest one.
+    /// The largest learning rate.
     pub max_lr: f64,
     /// Steps up.
     pub step_size_up: usize,
-    /// Steps down; `None`: as many.
+    /// Number of steps down; `None`: the number of steps up.
     pub step_size_down: Option<usize>,
-    /// How heights change.
+    /// Change of the cycles' heights.
     pub mode: CyclicMode,
-    /// By what, with each step.
+    /// Factor of the height with each step.
     pub gamma: f64,
-    /// The smallest and largest momentum, if it changes, too.
+    /// The smallest and largest momentum, if it changes too.
     pub momentum: Option<[f64; 2]>,
 }
 
@@ -55,7 +56,7 @@ arguments!(CyclicLR {
 });
 
 impl CyclicLR {
-    /// Between these two, by PyTorch's defaults.
+    /// A schedule between these two rates, with PyTorch's defaults.
     pub fn new(base_lr: f64, max_lr: f64) -> Self {
         Self {
             base_lr,
@@ -68,7 +69,7 @@ impl CyclicLR {
         }
     }
 
-    /// How far up a step is, with the height of its cycle.
+    /// Height of a step on its cycle, with the cycle's height.
     fn height(&self, step: usize) -> f64 {
         let up = self.step_size_up.max(1) as f64;
         let total = up + self.step_size_down.map_or(up, |down| down as f64);
@@ -118,25 +119,25 @@ impl Schedule for CyclicLR {
     }
 }
 
-/// Up to a learning rate and down to nearly 0 once ([Smith and Topin](https://arxiv.org/abs/1708.07120)), and momentum the
-/// other way.
+/// Rises to a learning rate and falls to nearly 0, once
+/// ([Smith and Topin](https://arxiv.org/abs/1708.07120)); momentum moves the other way.
 #[derive(Clone, PartialEq, Debug)]
 pub struct OneCycleLR {
-    /// The largest one.
+    /// The largest learning rate.
     pub max_lr: f64,
-    /// All steps.
+    /// Number of all steps.
     pub total_steps: usize,
-    /// Part of the steps in which the learning rate goes up.
+    /// Fraction of the steps in which the learning rate rises.
     pub pct_start: f64,
-    /// How it changes.
+    /// Curve of the change.
     pub anneal_strategy: AnnealStrategy,
-    /// The smallest and largest momentum, if it changes, too.
+    /// The smallest and largest momentum, if it changes too.
     pub momentum: Option<[f64; 2]>,
-    /// How many times as large the largest one is as the first.
+    /// Ratio of the largest rate to the first one.
     pub div_factor: f64,
-    /// How many times as large the first one is as the last.
+    /// Ratio of the first rate to the last one.
     pub final_div_factor: f64,
-    /// Does it go down to the first one as it went up, and then to the last?
+    /// Uses three phases: falls back to the first rate, then to the last.
     pub three_phase: bool,
 }
 
@@ -150,7 +151,7 @@ arguments!(OneCycleLR {
 });
 
 impl OneCycleLR {
-    /// Up to this one in so many steps, by PyTorch's defaults.
+    /// A schedule up to this rate in this number of steps, with PyTorch's defaults.
     pub fn new(max_lr: f64, total_steps: usize) -> Self {
         Self {
             max_lr,
@@ -190,7 +191,7 @@ impl OneCycleLR {
         last
     }
 
-    /// The number of a step, by what a group notes.
+    /// The rate at a step, from the numbers that a group keeps.
     fn rate(&self, step: usize, numbers: [f64; 3]) -> RusTorchResult<f64> {
         let total = self.total_steps;
         let expected = format_args!("at most {total} steps");
@@ -231,7 +232,8 @@ impl Schedule for OneCycleLR {
         group.momentum = self.momentum.unwrap_or(group.momentum);
     }
 
-    /// By what the group notes, as in PyTorch: of two such schedules of an optimiser the second says both cycles' bounds.
+    /// Uses the numbers that the group keeps, as in PyTorch: with two such schedules on an optimiser, the second sets
+    /// both cycles' bounds.
     fn rates(&self, at: &Moment, group: &Scheduled) -> RusTorchResult<(f64, Option<f64>)> {
         let first = group.initial_lr.unwrap_or(at.base);
         let lr = self.rate(at.epoch, [first, group.max_lr, group.min_lr])?;

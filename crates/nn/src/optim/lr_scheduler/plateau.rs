@@ -1,4 +1,4 @@
-//! A schedule that goes by a figure.
+//! A schedule that follows a metric.
 
 use rustorch_files::Tensors;
 use rustorch_ir::DType;
@@ -11,7 +11,7 @@ use crate::error::{require, unexpected};
 use crate::optim::LearningRates;
 use crate::optim::optimizer::number;
 
-/// Times `factor` where a figure has become no better for some epochs.
+/// Multiplies the learning rate by `factor` if a metric has not improved for some epochs.
 ///
 /// ```
 /// use rustorch_nn::optim::lr_scheduler::ReduceLROnPlateau;
@@ -20,21 +20,21 @@ use crate::optim::optimizer::number;
 /// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReduceLROnPlateau {
-    /// Is larger better?
+    /// Is a larger metric better?
     pub is_max: bool,
     /// The factor.
     pub factor: f64,
-    /// For how many epochs it may become no better.
+    /// Number of epochs without improvement that are tolerated.
     pub patience: usize,
-    /// By how much better is better.
+    /// The smallest change that counts as an improvement.
     pub threshold: f64,
-    /// Is that a difference, not a part of the best figure?
+    /// Is the threshold absolute, not relative to the best metric?
     pub is_absolute: bool,
-    /// How many epochs do not count after a change.
+    /// Number of epochs that are ignored after a change.
     pub cooldown: usize,
     /// The smallest learning rate.
     pub min_lr: f64,
-    /// The least change that is made.
+    /// The smallest change that is applied.
     pub eps: f64,
     best: Option<f64>,
     bad_epochs: usize,
@@ -76,7 +76,7 @@ impl Default for ReduceLROnPlateau {
 
 #[track_calls(ReduceLROnPlateau)]
 impl ReduceLROnPlateau {
-    /// By PyTorch's defaults.
+    /// A schedule with PyTorch's defaults.
     pub fn new() -> Self {
         Self::default()
     }
@@ -99,10 +99,10 @@ impl ReduceLROnPlateau {
         }
     }
 
-    /// Sets the learning rates after an epoch with this figure.
+    /// Updates the learning rates after an epoch with this metric.
     ///
     /// # Errors
-    /// A factor of 1 or more; another argument that is no number.
+    /// Fails for a factor of 1 or more, or for another argument that is NaN.
     pub fn step(&mut self, optimizer: &mut impl LearningRates, figure: f64) -> RusTorchResult<()> {
         self.check()?;
         self.last_epoch += 1;
@@ -135,20 +135,21 @@ impl ReduceLROnPlateau {
         finite(NAME, &[("eps", self.eps)])
     }
 
-    /// The learning rates after the last step, of each group.
+    /// The learning rates after the last step, one for each group.
     pub fn get_last_lr(&self) -> &[f64] {
         &self.last_lrs
     }
 
-    /// How many steps there were.
+    /// Number of steps so far.
     pub fn last_epoch(&self) -> usize {
         self.last_epoch
     }
 
-    /// The best figure, counts of steps and the last learning rates, as tensors by PyTorch's names.
+    /// The best metric, counts of steps and the last learning rates, as tensors with PyTorch's
+    /// names.
     ///
     /// # Errors
-    /// More than memory could hold.
+    /// Fails for sizes too large for memory.
     pub fn state_dict(&self) -> RusTorchResult<Tensors> {
         let mut tensors = Tensors::new();
         tensors.insert("best", Tensor::scalar(self.best(), DType::F64)?);
@@ -165,11 +166,11 @@ impl ReduceLROnPlateau {
         Ok(tensors)
     }
 
-    /// Takes what [`ReduceLROnPlateau::state_dict`] gave; the optimiser's own state has the learning rates. Nothing is
-    /// changed if it does not fit.
+    /// Loads the result of [`ReduceLROnPlateau::state_dict`]; the learning rates are in the
+    /// optimiser's own state.
     ///
     /// # Errors
-    /// The state of something else.
+    /// Fails for the state of another object.
     pub fn load_state_dict(&mut self, state: &Tensors) -> RusTorchResult<()> {
         let find = |name: &'static str| match state.opt(name) {
             Some(tensor) => Ok(tensor),

@@ -1,4 +1,4 @@
-//! The trait of all schedules, and the progress of one.
+//! The trait of all schedules, and a schedule's progress.
 
 use rustorch_files::Tensors;
 use rustorch_ir::DType;
@@ -8,40 +8,40 @@ use crate::error::{require, unexpected};
 use crate::optim::LearningRates;
 use crate::optim::optimizer::{Scheduled, number};
 
-/// How learning rates follow from one another. A schedule of one's own needs [`Schedule::lr`] alone.
+/// Rule that computes each learning rate from the one before.
 pub trait Schedule: Send {
     /// The learning rate of an `epoch`; the first epoch is 0. `base` is the first learning rate of the group, and
-    /// `current` the one before.
+    /// `current` the previous one.
     ///
     /// # Errors
-    /// A schedule that has ended.
+    /// Fails for a schedule that has ended.
     fn lr(&self, epoch: usize, base: f64, current: f64) -> RusTorchResult<f64>;
 
-    /// The first learning rate, where the schedule says that itself.
+    /// The first learning rate, if the schedule defines it.
     fn first_lr(&self) -> Option<f64> {
         None
     }
 
-    /// The momentum of an epoch, or the first beta, where the schedule says that, too.
+    /// The momentum of an epoch, or the first beta, if the schedule defines it.
     fn momentum(&self, _epoch: usize) -> Option<f64> {
         None
     }
 
-    /// Fails for values that an argument may not have.
+    /// Checks the arguments.
     ///
     /// # Errors
-    /// The first such argument.
+    /// Fails for the first invalid argument.
     fn check(&self) -> RusTorchResult<()> {
         Ok(())
     }
 
-    /// Notes in a group what other schedules of the optimiser begin with.
+    /// Stores in a group the initial values for other schedules of the optimiser.
     fn prepare(&self, _group: &mut Scheduled) {}
 
-    /// The learning rate and the momentum of a group at a moment.
+    /// The learning rate and the momentum of a group at a step.
     ///
     /// # Errors
-    /// Errors of [`Schedule::lr`].
+    /// The errors of [`Schedule::lr`].
     fn rates(&self, at: &Moment, _group: &Scheduled) -> RusTorchResult<(f64, Option<f64>)> {
         let lr = self.lr(at.epoch, at.base, at.from())?;
         Ok((lr, self.momentum(at.epoch)))
@@ -50,7 +50,8 @@ pub trait Schedule: Send {
     /// Sets the rates of epoch 0.
     ///
     /// # Errors
-    /// Errors of [`Schedule::check`]; a schedule of momentum for an optimiser that has none.
+    /// The errors of [`Schedule::check`]. Also fails for a schedule of momentum if the optimiser
+    /// has none.
     fn begin(
         &self,
         progress: &mut Progress,
@@ -74,10 +75,10 @@ pub trait Schedule: Send {
         Ok(())
     }
 
-    /// Sets the rates of another epoch.
+    /// Sets the rates of a later epoch.
     ///
     /// # Errors
-    /// A schedule that has ended; a learning rate that is NaN.
+    /// Fails for a schedule that has ended, or a learning rate that is NaN.
     fn advance(
         &self,
         progress: &mut Progress,
@@ -146,29 +147,29 @@ impl<S: Schedule + ?Sized> Schedule for Box<S> {
     }
 }
 
-/// Why a schedule is asked.
+/// The reason of a schedule's evaluation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
-    /// It begins.
+    /// The schedule begins.
     First,
     /// An epoch has passed.
     Next,
-    /// It begins behind another one, from the first learning rate.
+    /// It begins after another one, from the first learning rate.
     Again,
 }
 
-/// When a schedule is asked, and about which group.
+/// The step and the group of a schedule's evaluation.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Moment {
     /// Why.
     pub turn: Turn,
-    /// The epoch, which begins with 0.
+    /// The epoch, from 0.
     pub epoch: usize,
-    /// How often it was asked to go on.
+    /// Number of steps so far.
     pub steps: usize,
     /// The first learning rate.
     pub base: f64,
-    /// The learning rate before.
+    /// The previous learning rate.
     pub current: f64,
 }
 
@@ -185,7 +186,7 @@ impl Moment {
         }
     }
 
-    /// The learning rate that the next one follows from.
+    /// The learning rate that the next one is computed from.
     pub fn from(&self) -> f64 {
         match self.turn {
             Turn::Again => self.base,
@@ -194,7 +195,7 @@ impl Moment {
     }
 }
 
-/// How far a schedule has come, and the schedules in it.
+/// Progress of a schedule, and of nested schedules.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Progress {
     /// Below 0 where the first schedule of a [`SequentialLR`](super::SequentialLR) waits for its first step.
@@ -267,7 +268,7 @@ impl Progress {
         parts.try_for_each(|(i, part)| part.save(&format!("{prefix}schedules.{i}."), state))
     }
 
-    /// Progress that was saved under a prefix, of a schedule like this.
+    /// Loads the progress that was saved under a prefix, for the same kind of schedule.
     pub(super) fn loaded(&self, prefix: &str, state: &Tensors) -> RusTorchResult<Self> {
         const NAME: &str = "load_state_dict";
         let find = |name: &str| state.opt(format!("{prefix}{name}").as_str());
@@ -303,7 +304,7 @@ fn lr(optimizer: &dyn LearningRates, group: usize) -> f64 {
 }
 
 /// The learning rates of all groups.
-pub(super) fn lrs(optimizer: &dyn LearningRates) -> Vec<f64> {
+pub(crate) fn lrs(optimizer: &dyn LearningRates) -> Vec<f64> {
     let groups = 0..optimizer.groups();
     groups.map(|group| lr(optimizer, group)).collect()
 }

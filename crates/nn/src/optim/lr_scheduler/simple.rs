@@ -1,4 +1,4 @@
-//! Schedules of a rule each.
+//! Schedules with one rule each.
 
 use std::f64::consts::PI;
 
@@ -27,7 +27,7 @@ pub(super) fn finite(schedule: &'static str, values: &[(&str, f64)]) -> RusTorch
     })
 }
 
-/// Methods that set the arguments of a schedule, named as the fields that hold them.
+/// Setters of a schedule's arguments, named like their fields.
 macro_rules! arguments {
     ($Schedule:ident { $($option:ident: $Option:ty),* $(,)? }) => {
         impl $Schedule {
@@ -44,7 +44,7 @@ macro_rules! arguments {
 }
 pub(super) use arguments;
 
-/// Defines schedules by documentation, name, needed arguments, options with defaults, what fits them, and the
+/// Defines schedules by documentation, name, required arguments, options with defaults, checks, and the
 /// learning rate at a moment.
 macro_rules! schedules {
     ($($(#[$about:meta])* $Schedule:ident(
@@ -97,7 +97,7 @@ macro_rules! schedules {
 }
 
 schedules! {
-    /// Times `gamma` every `step_size` epochs.
+    /// Multiplies by `gamma` every `step_size` epochs.
     StepLR(
         /// Epochs between.
         step_size: usize,
@@ -111,7 +111,7 @@ schedules! {
         true => at.from() * s.gamma,
         false => at.from(),
     };
-    /// Times `gamma` at each of some epochs.
+    /// Multiplies by `gamma` at certain epochs.
     MultiStepLR(
         /// The epochs; one that is there twice counts twice.
         milestones: Vec<usize>,
@@ -124,7 +124,7 @@ schedules! {
         let times = s.milestones.iter().filter(|&&milestone| milestone == at.epoch).count();
         at.from() * s.gamma.powi(times as i32)
     };
-    /// Times `factor` until an epoch.
+    /// Multiplies by `factor` until an epoch.
     ConstantLR() {
         /// The factor.
         factor: f64 = 1.0 / 3.0,
@@ -138,7 +138,7 @@ schedules! {
         epoch if epoch == s.total_iters => at.from() * (1.0 / s.factor),
         _ => at.from(),
     };
-    /// Times a factor that changes evenly until an epoch.
+    /// Multiplies by a factor that changes linearly until an epoch.
     LinearLR() {
         /// The first factor.
         start_factor: f64 = 1.0 / 3.0,
@@ -160,14 +160,14 @@ schedules! {
             }
         }
     };
-    /// Times `gamma` every epoch.
+    /// Multiplies by `gamma` every epoch.
     ExponentialLR(
         /// The factor.
         gamma: f64,
     ) {} fits [
         gamma: |x| x.is_finite(), "to be finite";
     ] => |s, at| if at.turn == Turn::Next { at.current * s.gamma } else { at.from() };
-    /// Down to 0 by a power.
+    /// Falls to 0 as a power of the remaining epochs.
     PolynomialLR() {
         /// The epoch at which it is 0.
         total_iters: usize = 5,
@@ -182,12 +182,13 @@ schedules! {
             false => at.from(),
         }
     };
-    /// Down to `eta_min` along half a cosine, and up again ([Loshchilov and Hutter](https://arxiv.org/abs/1608.03983)).
+    /// Falls to `eta_min` along half a cosine, and rises again
+    /// ([Loshchilov and Hutter](https://arxiv.org/abs/1608.03983)).
     CosineAnnealingLR(
         /// Epochs on the way down.
         t_max: usize,
     ) {
-        /// The smallest one.
+        /// The smallest learning rate.
         eta_min: f64 = 0.0,
     } fits [
         t_max: |n| n > 0, "above 0";
@@ -204,14 +205,15 @@ schedules! {
             height(epoch) / height(epoch - 1) * (at.current - s.eta_min) + s.eta_min
         }
     };
-    /// Down to `eta_min` along half a cosine, and at once up again ([Loshchilov and Hutter](https://arxiv.org/abs/1608.03983)).
+    /// Falls to `eta_min` along half a cosine, and restarts
+    /// ([Loshchilov and Hutter](https://arxiv.org/abs/1608.03983)).
     CosineAnnealingWarmRestarts(
         /// Epochs of the first way down.
         t_0: usize,
     ) {
-        /// How many times as long each way is as the one before.
+        /// Ratio of the length of each way to the one before.
         t_mult: usize = 1,
-        /// The smallest one.
+        /// The smallest learning rate.
         eta_min: f64 = 0.0,
     } fits [
         t_0: |n| n > 0, "above 0";
@@ -222,15 +224,15 @@ schedules! {
         let height = 1.0 + (PI * epoch as f64 / length as f64).cos();
         s.eta_min + (at.base - s.eta_min) * height / 2.0
     };
-    /// To the learning rate at which weights are averaged ([Izmailov et al.](https://arxiv.org/abs/1803.05407)), and then the
-    /// same.
+    /// Moves to the learning rate for averaging weights
+    /// ([Izmailov et al.](https://arxiv.org/abs/1803.05407)), and stays there.
     SWALR(
         /// The last one.
         swa_lr: f64,
     ) {
         /// The epochs until then.
         anneal_epochs: usize = 10,
-        /// How it changes.
+        /// Curve of the change.
         anneal_strategy: AnnealStrategy = AnnealStrategy::Cos,
     } fits [
         swa_lr: |x| x.is_finite(), "to be finite";
@@ -264,7 +266,7 @@ impl CosineAnnealingWarmRestarts {
     }
 }
 
-/// By PyTorch's defaults.
+/// Constructors with PyTorch's defaults.
 macro_rules! defaults {
     ($($Schedule:ident)*) => {
         $(impl Default for $Schedule {
@@ -277,10 +279,10 @@ macro_rules! defaults {
 
 defaults!(ConstantLR LinearLR PolynomialLR);
 
-/// How a number changes to another.
+/// Curve from one number to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AnnealStrategy {
-    /// Along half a cosine.
+    /// Half a cosine.
     #[default]
     Cos,
     /// Evenly.
@@ -308,7 +310,7 @@ impl<F: Fn(usize) -> f64 + Send> Schedule for LambdaLR<F> {
     }
 }
 
-/// The learning rate before times a function of the epoch.
+/// The previous learning rate times a function of the epoch.
 pub struct MultiplicativeLR<F>(pub F);
 
 impl<F: Fn(usize) -> f64 + Send> Schedule for MultiplicativeLR<F> {

@@ -1,4 +1,4 @@
-//! A step as a program that is run often has it: its numbers are operands.
+//! A step inside a recorded program: its numbers are operands.
 
 use indexmap::IndexMap;
 use rustorch_ir::{DType, Op, Scalar};
@@ -8,7 +8,7 @@ use rustorch_tensor::{RusTorchResult, Tensor, no_grad};
 use super::{Optimizer, Parameter, Rule};
 use crate::nn::ParameterId;
 
-/// What a step writes, as it was recorded.
+/// The tensors that a recorded step writes.
 pub(crate) struct RecordedUpdate {
     /// Parameters and their states, as they are afterwards.
     pub(crate) written: Vec<Tensor>,
@@ -32,7 +32,7 @@ struct Kind {
     same_numbers: Option<usize>,
 }
 
-/// What a step of a parameter would be recorded as.
+/// The recording of a step of a parameter.
 #[derive(PartialEq)]
 struct Rehearsed {
     ops: Vec<Op>,
@@ -51,7 +51,7 @@ impl Rehearsed {
 }
 
 impl Parameter {
-    /// What the next step would be recorded as. Nothing is computed.
+    /// The recording of the next step. Nothing is computed.
     fn rehearse<R: Rule>(&self, options: &R) -> RusTorchResult<(Rehearsed, Vec<VaryingNumber>)> {
         let gradient = Tensor::placeholder(self.tensor.shape(), self.tensor.dtype())?;
         let (outcome, numbers) = record_numbers(&[], || self.updated(options, &gradient));
@@ -70,10 +70,10 @@ impl Parameter {
 }
 
 impl<R: Rule> Optimizer<R> {
-    /// Gives states that begin as zeros their memory, so that the first step is the same program as those behind it.
+    /// Allocates states that begin as zeros, so that the first step is the same program as later ones.
     ///
     /// # Errors
-    /// An option that has no such value; more than memory could hold.
+    /// Fails for an invalid option, or for sizes too large for memory.
     pub(crate) fn prepare(&mut self) -> RusTorchResult<()> {
         let mut new = Vec::new();
         for group in &mut self.groups {
@@ -104,7 +104,7 @@ impl<R: Rule> Optimizer<R> {
     /// true when it runs, nothing changes. The optimiser stays as it is until [`Optimizer::advance`].
     ///
     /// # Errors
-    /// As [`Optimizer::step_with`].
+    /// The same errors as [`Optimizer::step_with`].
     pub(crate) fn record_update(
         &self,
         gradient: impl Fn(&Tensor) -> Option<Tensor>,
@@ -188,7 +188,7 @@ impl<R: Rule> Optimizer<R> {
     /// The numbers of the step that comes next, in their order; `None` if it is another program.
     ///
     /// # Errors
-    /// An option that has no such value.
+    /// Fails for an invalid option.
     pub(crate) fn numbers(&self, update: &RecordedUpdate) -> RusTorchResult<Option<Vec<Scalar>>> {
         let mut numbers = Vec::with_capacity(update.numbers.len());
         let mut known: Vec<Rehearsed> = Vec::with_capacity(update.kinds.len());

@@ -1,0 +1,327 @@
+//! Mistakes that users make with modules, losses, optimisers and files: each is one line that says where it is, what was
+//! expected, and what was got. PyTorch 2.15 refuses all but those of the last test.
+
+extern crate rustorch_nn as rustorch;
+
+use std::error::Error;
+
+use rustorch::amp::GradScaler;
+use rustorch::nn::{self, Forward, Module, RNNOptions};
+use rustorch::optim::lr_scheduler::{LrScheduler, StepLR};
+use rustorch::optim::swa_utils::{AveragedModel, Averaging};
+use rustorch::optim::{
+    Adam, AdamOptions, AdamW, AdamWOptions, LBFGS, LBFGSOptions, RMSprop, RMSpropOptions, SGD,
+    SGDOptions,
+};
+use rustorch::train::TrainStep;
+use rustorch_files as files;
+use rustorch_ir::DType;
+use rustorch_tensor::nn::{AvgPoolOptions, ConvOptions, ConvTransposeOptions, MaxPoolOptions};
+use rustorch_tensor::{RusTorchResult, Tensor, no_grad, tensor};
+
+type Outcome<T = ()> = Result<T, Box<dyn Error>>;
+
+fn zeros<const N: usize>(shape: [usize; N]) -> RusTorchResult<Tensor> {
+    Tensor::zeros(shape, DType::F32)
+}
+
+fn ids<const N: usize>(shape: [usize; N]) -> RusTorchResult<Tensor> {
+    Tensor::zeros(shape, DType::I64)
+}
+
+/// A result of a call, once it is computed.
+trait Computed {
+    fn computed(self) -> Outcome;
+}
+
+impl Computed for Tensor {
+    fn computed(self) -> Outcome {
+        self.eval()?;
+        Ok(())
+    }
+}
+
+impl<A: Computed, B> Computed for (A, B) {
+    fn computed(self) -> Outcome {
+        self.0.computed()
+    }
+}
+
+macro_rules! computed {
+    ($($Type:ty),*) => {
+        $(impl Computed for $Type {
+            fn computed(self) -> Outcome {
+                Ok(())
+            }
+        })*
+    };
+}
+
+computed!((), f64, bool, i64, nn::Unmatched, files::Tensors);
+
+/// A mistake's outcome, and how its error ends.
+type Mistake = (Outcome, &'static str);
+
+/// Mistakes, with how their errors end.
+macro_rules! mistakes {
+    ($($call:expr => $expected:literal;)*) => {
+        [$(((|| Computed::computed($call?))(), $expected)),*]
+    };
+}
+
+/// Fails for each mistake that is not refused as is expected, in one line that names `place` first.
+fn check(place: &str, mistakes: impl IntoIterator<Item = Mistake>) {
+    let mut wrong = Vec::new();
+    for (outcome, expected) in mistakes {
+        let error = match outcome {
+            Ok(()) => "no error".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let fits = error.ends_with(expected) && error.contains(place) && !error.contains('\n');
+        if !fits || expected.is_empty() {
+            wrong.push(format!("{error}\n    expected {expected}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn of_layers() -> Outcome {
+    let x = zeros([2, 3])?;
+    let linear = nn::Linear::new(2, 4)?;
+    let conv = nn::Conv2d::new(3, 4, 3, ConvOptions::default())?;
+    let lstm = nn::LSTM::new(3, 4, RNNOptions::default())?;
+    let attention = nn::MultiheadAttention::new(4, 2, Default::default())?;
+    let (table, bag) = (nn::Embedding::new(4, 2)?, nn::EmbeddingBag::new(4, 2)?);
+    check(
+        file!(),
+        mistakes! {
+            linear.forward(&x) => "linear: expected x [.., k] and w [n, k], got f32[2, 3] and f32[4, 2]";
+            linear.forward(&Tensor::zeros([2, 2], DType::F64)?) => "linear: expected operands of one dtype, got f64[2, 2] and f32[4]";
+            linear.forward(&ids([2, 2])?) => "matmul: expected operands of one dtype, got i64[2, 2] and f32[2, 4]";
+            linear.forward(&tensor![1.0].sum_all()?) => "linear: expected x [.., k] and w [n, k], got f32[] and f32[4, 2]";
+            nn::sequential![nn::Linear::new(3, 5)?, nn::Linear::new(4, 1)?].forward(&x) => "linear: expected x [.., k] and w [n, k], got f32[2, 5] and f32[1, 4]";
+            nn::Bilinear::new(3, 2, 1)?.forward(&x, &x) => "bilinear: expected x [.., k], y [.., l] and a weight [n, k, l], got f32[2, 3], f32[2, 3] and f32[1, 3, 2]";
+            conv.forward(&zeros([1, 1, 8, 8])?) => "conv2d: expected channels of x = weight's · groups, got f32[1, 1, 8, 8] and f32[4, 3, 3, 3] in 1 groups";
+            conv.forward(&zeros([3, 8])?) => "conv2d: expected [n, c, ..] or [c, ..] with 2 dimensions after the channels, got f32[3, 8]";
+            conv.forward(&zeros([1, 3, 2, 8])?) => "conv2d: expected a window that fits the padded input, stride and dilation > 0, got f32[1, 3, 2, 8] and f32[4, 3, 3, 3] in 1 groups, Conv2d { stride: [1, 1], padding: [0, 0], dilation: [1, 1], groups: 1 }";
+            conv.forward(&Tensor::zeros([1, 3, 8, 8], DType::U8)?) => "conv2d: expected operands of one dtype, got u8[1, 3, 8, 8] and f32[4, 3, 3, 3]";
+            nn::Conv1d::new(3, 4, 3, ConvOptions::default())?.forward(&zeros([1, 3, 8, 8])?) => "conv1d: expected [n, c, ..] or [c, ..] with 1 dimensions after the channels, got f32[1, 3, 8, 8]";
+            nn::Conv2d::new(3, 4, 3, ConvOptions::default().groups(2)) .map(drop) => "Conv2d: expected channels that the number of groups divides, got [3, 4] in 2 groups";
+            nn::ConvTranspose2d::new(3, 4, 3, ConvTransposeOptions::default())?.forward(&zeros([1, 4, 8, 8])?) => "conv_transpose2d: expected a weight [c, o / groups, ..] for x [n, c, ..], got f32[3, 4, 3, 3]";
+            nn::BatchNorm1d::new(4)?.forward(&x) => "batch_norm: expected a float for each of 3 channels, got f32[4]";
+            nn::BatchNorm1d::new(3)?.forward(&zeros([1, 3])?) => "batch_norm: expected more than one value for each channel in training, got f32[1, 3]";
+            nn::BatchNorm2d::new(3)?.forward(&zeros([2, 3, 4])?) => "BatchNorm2d: expected a tensor [n, c, h, w], got [2, 3, 4]";
+            nn::InstanceNorm2d::new(3)?.forward(&zeros([2, 3, 1, 1])?) => "instance_norm: expected more than one value in each channel, got f32[2, 3, 1, 1]";
+            nn::LayerNorm::new(4)?.forward(&x) => "layer_norm: expected a tensor [.., [4]], got f32[2, 3]";
+            nn::RMSNorm::new(4)?.forward(&x) => "rms_norm: expected a tensor [.., [4]], got f32[2, 3]";
+            nn::GroupNorm::new(2, 3).map(drop) => "GroupNorm: expected channels that the number of groups divides, got 3 channels in 2 groups";
+            nn::GroupNorm::new(2, 4)?.forward(&zeros([2, 6, 2])?) => "group_norm: expected a float for each of 6 channels, got f32[4]";
+            table.forward(&tensor![0, 4]) => "cpu: invalid argument: id 4 at position 1 is outside a table of 4 rows";
+            table.forward(&tensor![-1]) => "cpu: invalid argument: id -1 at position 0 is outside a table of 4 rows";
+            table.forward(&tensor![1.0]) => "embedding: expected an index tensor of i64 or i32, got f32[]";
+            bag.forward(&ids([3])?, None, None) => "embedding_bag: expected ids [bags, n], or ids [n] and offsets, got i64[3]";
+            bag.forward(&ids([2, 3])?, Some(&ids([2])?), None) => "embedding_bag: expected ids [bags, n], or ids [n] and offsets, got i64[2, 3]";
+            lstm.forward(&zeros([5, 2, 4])?, None) => "LSTM: expected 3 features, got [5, 2, 4]";
+            lstm.forward(&zeros([5, 2, 3])?, Some((&zeros([1, 3, 4])?, &zeros([1, 2, 4])?))) => "LSTM: expected states [1, 2, 4], got [1, 3, 4]";
+            lstm.forward(&zeros([3])?, None) => "LSTM: expected a tensor [time, batch, features] or [time, features], got [3]";
+            nn::GRUCell::new(3, 4)?.forward(&zeros([2, 2])?, None) => "linear: expected x [.., k] and w [n, k], got f32[2, 2] and f32[12, 3]";
+            nn::LSTM::new(3, 0, RNNOptions::default()).map(drop) => "LSTM: expected a hidden_size above 0, got 0";
+            nn::MultiheadAttention::new(4, 3, Default::default()).map(drop) => "MultiheadAttention: expected heads that divide 4, got 3";
+            attention.forward(&zeros([5, 1, 3])?, &zeros([5, 1, 3])?, &zeros([5, 1, 3])?, Default::default()) => "MultiheadAttention: expected queries of 4 features, got [5, 1, 3]";
+            nn::Dropout::new(1.5).map(drop) => "Dropout: expected a probability of 0 to 1, got 1.5";
+            nn::MaxPool2d::new(4, MaxPoolOptions::default()).forward(&zeros([1, 1, 3, 3])?) => "max_pool2d: expected a window that fits, kernel, stride and dilation > 0, padding of at most half the window, got f32[1, 1, 3, 3], kernel [4, 4], stride [4, 4], padding [0, 0], dilation [1, 1]";
+            nn::MaxPool2d::new(2, MaxPoolOptions::default().padding(2)).forward(&zeros([1, 1, 8, 8])?) => "max_pool2d: expected a window that fits, kernel, stride and dilation > 0, padding of at most half the window, got f32[1, 1, 8, 8], kernel [2, 2], stride [2, 2], padding [2, 2], dilation [1, 1]";
+            nn::AvgPool2d::new(2, AvgPoolOptions::default().padding(2)).forward(&zeros([1, 1, 8, 8])?) => "avg_pool2d: expected a window that fits, kernel, stride and dilation > 0, padding of at most half the window, got f32[1, 1, 8, 8], kernel [2, 2], stride [2, 2], padding [2, 2], dilation [1, 1]";
+            nn::AdaptiveAvgPool2d::new(1).forward(&x) => "adaptive_avg_pool2d: expected [n, c, ..] or [c, ..] with 2 dimensions after the channels, got f32[2, 3]";
+            nn::PixelShuffle::new(2usize).forward(&zeros([1, 3, 2, 2])?) => "pixel_shuffle: expected a tensor [.., c * r^2, h, w], got f32[1, 3, 2, 2] and r = 2";
+            nn::Flatten::default().start_dim(2isize).forward(&x) => "flatten: expected a dimension of a tensor of rank 2, got dim 2";
+            nn::Softmax::new(2isize).forward(&x) => "softmax: expected a dimension of a tensor of rank 2, got dim 2";
+            nn::GLU::default().forward(&x) => "glu: expected a dimension of even size, got f32[2, 3]";
+            nn::PReLU::new(2)?.forward(&zeros([1, 3, 2])?) => "prelu: expected one weight, or one for each channel of f32[1, 3, 2], got f32[2]";
+            nn::ReflectionPad2d::new(3).forward(&zeros([1, 1, 3, 3])?) => "pad: expected a padding less than 3 indices of dimension 3, got 3 and 3";
+            nn::weight_norm(nn::Linear::new(2, 2)?, 2).map(drop) => "expected a dimension of the weight, got 2";
+            nn::LSTM::new(3, 4, RNNOptions::default().dropout(2.0)).map(drop) => "LSTM: expected a probability of 0 to 1, got 2";
+            nn::Embedding::new(4, 2)?.padding_idx(4).map(drop) => "Embedding: expected a row of 4, got 4";
+            nn::MaxPool2d::new(2, MaxPoolOptions::default().stride(0)).forward(&zeros([1, 1, 4, 4])?) => "max_pool2d: expected a window that fits, kernel, stride and dilation > 0, padding of at most half the window, got f32[1, 1, 4, 4], kernel [2, 2], stride [0, 0], padding [0, 0], dilation [1, 1]";
+            nn::MaxUnpool2d::new(2, Default::default()).forward(&zeros([1, 1, 2, 2])?, &ids([1, 1, 3, 3])?, None) => "max_unpool2d: expected i64 indices [1, 1, 2, 2], got i64[1, 1, 3, 3]";
+            nn::Unflatten::new(1isize, [2isize, 2]).forward(&x) => "unflatten: expected a shape of 3 elements, at most one size -1, got [2, 2]";
+            nn::LocalResponseNorm::new(2).forward(&zeros([2])?) => "local_response_norm: expected a tensor [n, c, ..], got f32[2]";
+        },
+    );
+    Ok(())
+}
+
+#[test]
+fn of_losses() -> Outcome {
+    let (scores, probabilities) = (zeros([2, 3])?, zeros([2])?.sigmoid()?);
+    let entropy = nn::CrossEntropyLoss::default();
+    check(
+        file!(),
+        mistakes! {
+            entropy.forward(&scores, &tensor![0.0, 1.0]) => "cross_entropy: expected integer classes, got f32[2]";
+            entropy.forward(&scores, &tensor![0, 3]) => "cpu: invalid argument: the index 3 at [1] is outside the 3 indices of dimension 1 of f32[2, 3]";
+            entropy.forward(&scores, &tensor![0, -1]) => "cpu: invalid argument: the index -1 at [1] is outside the 3 indices of dimension 1 of f32[2, 3]";
+            entropy.forward(&scores, &tensor![0, 1, 2]) => "cross_entropy: expected a class for each of [2], got i64[3]";
+            entropy.forward(&scores, &tensor![[0], [1]]) => "cross_entropy: expected a class for each of [2], got i64[2, 1]";
+            entropy.forward(&scores, &tensor![true, false]) => "cross_entropy: expected integer classes, got bool[2]";
+            nn::CrossEntropyLoss::default().label_smoothing(2.0).forward(&scores, &tensor![0, 1]) => "cross_entropy: expected a label_smoothing from 0 to 1, got 2";
+            nn::NLLLoss::default().forward(&scores, &tensor![0, 3]) => "cpu: invalid argument: the index 3 at [1, 0] is outside the 3 indices of dimension 1 of f32[2, 3]";
+            nn::NLLLoss::default().forward(&scores, &scores) => "nll_loss: expected a class for each of [2], got f32[2, 3]";
+            nn::BCELoss::default().forward(&tensor![0.5, 2.0], &tensor![0.0, 1.0]) => "cpu: invalid argument: the element at [1] is 2, not from 0 to 1";
+            nn::BCELoss::default().forward(&probabilities, &tensor![0.0, 1.0, 1.0]) => "binary_cross_entropy: expected tensors of one shape, got f32[2] and f32[3]";
+            nn::BCELoss::default().forward(&probabilities, &tensor![0, 1]) => "binary_cross_entropy: expected a floating-point tensor, got i64[2]";
+            nn::BCEWithLogitsLoss::default().forward(&scores, &tensor![0.0, 1.0]) => "binary_cross_entropy_with_logits: expected tensors of one shape, got f32[2, 3] and f32[2]";
+            nn::MSELoss::default().forward(&scores, &zeros([2, 4])?) => "mse_loss: expected shapes that broadcast, got [2, 3] and [2, 4]";
+            nn::L1Loss::default().forward(&scores, &zeros([4])?) => "l1_loss: expected shapes that broadcast, got [2, 3] and [4]";
+            nn::KLDivLoss::default().forward(&scores, &zeros([2, 4])?) => "kl_div: expected shapes that broadcast, got [2, 3] and [2, 4]";
+            nn::HuberLoss::default().delta(-1.0).forward(&scores, &scores) => "huber_loss: expected delta > 0, got -1";
+            nn::CosineEmbeddingLoss::default().forward(&scores, &scores, &scores) => "cosine_embedding_loss: expected x and y [n, d] and a target [n], or [d] and [], got f32[2, 3], f32[2, 3] and f32[2, 3]";
+            nn::GaussianNLLLoss::default().forward(&probabilities, &probabilities, &tensor![-1.0, 1.0]) => "cpu: invalid argument: the element at [0] is -1, not 0 or more, or NaN";
+            nn::PoissonNLLLoss::default().forward(&probabilities, &zeros([3])?) => "poisson_nll_loss: expected shapes that broadcast, got [2] and [3]";
+            nn::HingeEmbeddingLoss::default().forward(&probabilities, &zeros([3])?) => "hinge_embedding_loss: expected shapes that broadcast, got [2] and [3]";
+            nn::SoftMarginLoss::default().forward(&probabilities, &zeros([3])?) => "soft_margin_loss: expected shapes that broadcast, got [2] and [3]";
+            nn::MultiLabelSoftMarginLoss::default().forward(&scores, &zeros([2, 4])?) => "multilabel_soft_margin_loss: expected shapes that broadcast, got [2, 3] and [2, 4]";
+            nn::MarginRankingLoss::default().forward(&probabilities, &zeros([3])?, &probabilities) => "margin_ranking_loss: expected shapes that broadcast, got [2] and [3]";
+            nn::CTCLoss::default().forward(&zeros([5, 2, 3])?, &ids([2, 2])?, &tensor![6, 5], &tensor![2, 2]) => "cpu: invalid argument: the element at [0] is 6, not from 0 to 5";
+            nn::CTCLoss::default().forward(&zeros([5, 2, 3])?, &ids([2, 2])?, &tensor![5, 5], &tensor![2, 3]) => "cpu: invalid argument: the element at [1] is 3, not from 0 to 2";
+            nn::MultiMarginLoss::default().forward(&scores, &tensor![0, 3]) => "cpu: invalid argument: the index 3 at [1, 0] is outside the 3 indices of dimension 1 of f32[2, 3]";
+            nn::TripletMarginLoss::default().forward(&scores, &scores, &zeros([2, 4])?) => "sub: expected shapes that broadcast, got [2, 3] and [2, 4]";
+        },
+    );
+    Ok(())
+}
+
+#[test]
+fn of_optimisers() -> Outcome {
+    let net = || nn::Linear::new(2, 1);
+    let first = net()?;
+    let named = || first.named_parameters();
+    let x = tensor![[1.0, 2.0]];
+    let loss = || first.forward(&x)?.sum_all();
+    check(
+        file!(),
+        mistakes! {
+            SGD::new(nn::ReLU.named_parameters(), SGDOptions::default()).map(drop) => "SGD: expected parameters to train, got none";
+            LBFGS::new(nn::ReLU.named_parameters(), LBFGSOptions::default()).map(drop) => "LBFGS: expected parameters to train, got none";
+            SGD::new(named(), SGDOptions::default().lr(-1.0)).map(drop) => "SGD: expected lr of 0 or more, got -1";
+            SGD::new(named(), SGDOptions::default().nesterov(true)).map(drop) => "SGD: expected a momentum and no dampening, for nesterov, got momentum 0 and dampening 0";
+            SGD::new(named(), SGDOptions::default().weight_decay(-1.0)).map(drop) => "SGD: expected weight_decay of 0 or more, got -1";
+            Adam::new(named(), AdamOptions::default().betas([0.9, 1.0])).map(drop) => "Adam: expected betas from 0 to below 1, got [0.9, 1.0]";
+            AdamW::new(named(), AdamWOptions::default().eps(-1.0)).map(drop) => "Adam: expected eps of 0 or more, got -1";
+            RMSprop::new(named(), RMSpropOptions::default().alpha(-1.0)).map(drop) => "RMSprop: expected alpha of 0 or more, got -1";
+            SGD::new([first.weight.mul(2)?], SGDOptions::default()).map(drop) => "SGD: expected leaves to train, got 0, which was computed from others";
+            SGD::new(named(), SGDOptions::default())?.add_param_group(named(), SGDOptions::default()) => "SGD: expected each parameter in one group, got weight, which is in another, too";
+            {
+                let mut sgd = SGD::new(named(), SGDOptions::default())?;
+                sgd.step_with(|_, _| Tensor::zeros([3], DType::F32).ok())
+            } => "SGD: expected a gradient f32[1, 2] of weight, got f32[3]";
+            SGD::new(named(), SGDOptions::default())?.load_state_dict(&first.state_dict()) => "load_state_dict: expected the state of SGD with these parameters, got no version (is it the state of an optimiser?); an unknown weight; an unknown bias; no param_groups.0.lr; no param_groups.0.momentum; no param_groups.0.dampening; no param_groups.0.weight_decay; no param_groups.0.nesterov; no param_groups.0.maximize";
+            {
+                let mut sgd = SGD::new(named(), SGDOptions::default())?;
+                LrScheduler::new(&mut sgd, StepLR::new(0)).map(drop)
+            } => "StepLR: expected step_size above 0, got step_size = 0";
+            GradScaler::new()?.update() => "update: expected a step before it, got none";
+            AveragedModel::new(&first, Averaging::Exponential(2.0)).map(drop) => "AveragedModel: expected a decay of 0 to 1, got 2";
+            AveragedModel::new(&first, Averaging::Equal)?.update_parameters(&nn::Linear::new(3, 1)?) => "update_parameters: expected a tensor [1, 2], got [1, 3]";
+            loss()?.backward().and_then(|()| {
+                let loss = loss()?;
+                loss.backward()?;
+                loss.backward()
+            }) => "expected the history of the tensors (use retain_graph in the first backward \
+                pass to keep it), got one that a backward pass has used up";
+            first.forward(&tensor![[1.0, 2.0], [3.0, 4.0]])?.backward() => "expected a real output of one element, or its gradient (GradOptions::gradient), got f32[2, 1]";
+            no_grad(loss)?.backward() => "expected an output that requires a gradient (say requires_grad_ of what it is computed from), got f32[] that requires none";
+            first.weight.clone().add_(1).map(drop) => "expected a tensor that is neither a parameter nor a view of one, outside no_grad, got one that wants a gradient";
+            tensor![1, 2].requires_grad_(true).map(drop) => "expected a floating-point or complex dtype, got i64";
+            nn::parameter(tensor![1, 2]) => "requires_grad_: expected a floating-point or complex dtype, got i64";
+            {
+                let sgd = SGD::new(named(), SGDOptions::default())?;
+                let mut train = TrainStep::new(first.clone(), sgd, |net, batch| net.forward(&batch[0]));
+                train.step(&[&zeros([2, 2])?])
+            } => "TrainStep: expected a loss of one real number that follows from parameters, got f32[2, 1]";
+            first.weight.set_grad(Some(&zeros([3])?)) => "expected a gradient f32[1, 2], got f32[3]";
+        },
+    );
+    Ok(())
+}
+
+#[test]
+fn of_files() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let at = |name: &str| folder.path().join(name);
+    let mut net = nn::sequential![nn::Linear::new(2, 1)?];
+    let state = net.state_dict();
+    files::save(at("net.pt"), &state)?;
+    let bytes = std::fs::read(at("net.pt"))?;
+    std::fs::write(at("cut.pt"), &bytes[..bytes.len() / 2])?;
+    std::fs::write(at("text.pt"), "weights: 1")?;
+    let checkpoint = files::pt::Value::dict([("model", &state)]);
+    files::pt::save_value(at("nested.pt"), &checkpoint)?;
+    let place = folder.path().display().to_string();
+    check(
+        &place,
+        mistakes! {
+            files::load(at("none.pt")) => "; check the path";
+            files::load(folder.path()) => "this is not an ordinary file; give the path of a file of tensors";
+            files::load(at("cut.pt")) => "the zip archive's end: the file has no end of a zip archive, so it is cut short; the file is damaged, or its writer at fault";
+            files::load(at("text.pt")) => "the zip archive's end: the file has no end of a zip archive, so it is cut short; the file is damaged, or its writer at fault";
+            files::save(at("nowhere/net.pt"), &state) => "; check the path";
+        },
+    );
+    check(
+        "",
+        mistakes! {
+            files::load(at("net.pt"))?.get("fc.weight").cloned() => "there is no tensor `fc.weight`; there are `0.weight`, `0.bias`";
+            files::pt::load_value(at("nested.pt"))?.get("state").map(drop) => "there is no `state` in a dictionary, which has `model`";
+        },
+    );
+    check(
+        file!(),
+        mistakes! {
+            net.load_state_dict(&files::load(at("nested.pt"))?, true) => "expected a tensor for each of the module's parameters and buffers, got none for 0.weight, 0.bias; unknown ones model.0.weight, model.0.bias; strip_prefix(\"model.\") of them would fit";
+            net.load_state_dict(&state.add_prefix("module."), true) => "expected a tensor for each of the module's parameters and buffers, got none for 0.weight, 0.bias; unknown ones module.0.weight, module.0.bias; strip_prefix(\"module.\") of them would fit";
+            net.load_state_dict(&nn::Linear::new(3, 1)?.state_dict().add_prefix("0."), false) => "expected a tensor for each of the module's parameters and buffers, got 0.weight [1, 3] in place of [1, 2]";
+            net.load_state_dict(&files::Tensors::new(), true) => "expected a tensor for each of the module's parameters and buffers, got none for 0.weight, 0.bias";
+        },
+    );
+    Ok(())
+}
+
+/// PyTorch lets these be, and trains nothing, or something else.
+#[test]
+fn that_pytorch_lets_be() -> Outcome {
+    let first = nn::Linear::new(2, 1)?;
+    let named = || first.named_parameters();
+    let other = nn::Linear::new(3, 1)?;
+    let mut momentum = SGD::new(
+        other.named_parameters(),
+        SGDOptions::default().momentum(0.5),
+    )?;
+    other.forward(&zeros([1, 3])?)?.sum_all()?.backward()?;
+    momentum.step()?;
+    let mut converted = nn::Linear::new(2, 1)?;
+    let mut sgd = SGD::new(converted.named_parameters(), SGDOptions::default())?;
+    converted.to_dtype(DType::F64)?;
+    let x = Tensor::zeros([1, 2], DType::F64)?;
+    converted.forward(&x)?.sum_all()?.backward()?;
+    check(
+        file!(),
+        mistakes! {
+            SGD::new(named(), SGDOptions::default().lr(f64::NAN)).map(drop) => "SGD: expected lr of 0 or more, got NaN";
+            SGD::new([tensor![1, 2]], SGDOptions::default()).map(drop) => "SGD: expected parameters of floats or complex numbers, got 0, which is not";
+            SGD::new(named(), SGDOptions::default())?.load_state_dict(&momentum.state_dict()?) => "load_state_dict: expected the state of SGD with these parameters, got state.weight.momentum_buffer [1, 3] for a parameter [1, 2]";
+            GradScaler::new()?.init_scale(0.0).map(drop) => "GradScaler: expected a scale above 0, got 0";
+            sgd.step() => "SGD: expected weight as it was when the optimiser was made, got one with other data (make the optimiser after to_dtype)";
+            nn::vector_to_parameters(&zeros([4])?, &first.parameters()) => "expected a vector [3], got [4]";
+            {
+                let sgd = SGD::new(nn::Linear::new(2, 1)?.named_parameters(), SGDOptions::default())?;
+                let mut train = TrainStep::new(first.clone(), sgd, |net, batch| {
+                    net.forward(&batch[0])?.sum_all()
+                });
+                train.step(&[&zeros([2, 2])?])
+            } => "TrainStep: expected a loss that follows from parameters of the optimiser, got one of others";
+        },
+    );
+    Ok(())
+}
