@@ -1,121 +1,113 @@
-//! How far a result may be from the reference's.
+//! Compares a result with the reference's, element by element.
 
 use num_complex::Complex64;
-use rustorch_ir::case::{Case, Fill};
-use rustorch_ir::ops::ScatterMode;
-use rustorch_ir::{DType, Op};
+use rustorch_ir::DType;
 use rustorch_reference::Values;
 
-/// What a kernel is allowed.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Tolerance {
-    /// Nothing.
-    Exact,
-    /// A normalised mean squared error: the sum of the squared differences over that of the
-    /// squared results.
-    Overall(f64),
-    /// The same for each element by itself, where their magnitudes differ.
-    Each(f64),
+use crate::bounds::Bounded;
+use crate::elements::moduli;
+use crate::precision::{Precision, rounded};
+use crate::report::Closeness;
+
+/// Closeness of a device's result, at the element that is nearest to its bound. Fails with a description where
+/// an element is beyond its bound. NaN, infinities and whole numbers have to be the same.
+pub(crate) fn compare(
+    result: &Values,
+    expected: &Bounded,
+    dtype: DType,
+) -> Result<Closeness, String> {
+    let near = rounded(&expected.values, dtype);
+    let error = expected.error.as_deref().map(moduli);
+    let error = |i: usize| error.as_ref().map_or(0.0, |error| error[i]);
+    match (result, &near, &*expected.values) {
+        (Values::Float(result), Values::Float(near), Values::Float(exact)) => {
+            floats(result, near, exact, error, dtype)
+        }
+        (Values::Complex(result), Values::Complex(near), Values::Complex(exact)) => {
+            let [result, near, exact] = [result, near, exact].map(|z| parts(z));
+            floats(&result, &near, &exact, |i| error(i / 2), dtype)
+        }
+        (Values::Int(result), Values::Int(near), _) => {
+            same_count(result.len(), near.len())?;
+            let is_off = |i: usize| (result[i] - near[i]).unsigned_abs() as f64 > error(i);
+            first_off("element", result, near, is_off)
+        }
+        (Values::Blocks(result), Values::Blocks(near), _) => {
+            same_count(result.len(), near.len())?;
+            first_off("byte", result, near, |i| result[i] != near[i])
+        }
+        _ => Err("the results are not of one type".to_owned()),
+    }
 }
 
-impl Tolerance {
-    /// What a kernel for `case` with a result of type `output` is allowed. As in ggml's
-    /// tests of its backends, 1e-7 in single precision and 5e-4 where an operand is
-    /// quantised or of half precision. In double precision it is what single precision
-    /// cannot reach.
-    pub(crate) fn of(case: &Case, output: DType) -> Self {
-        let inexact = output.is_float() || output.is_complex();
-        if !inexact || moves(&case.op) {
-            return Self::Exact;
-        }
-        let of = |dtype: DType| match dtype {
-            DType::Block(_) | DType::F16 | DType::BF16 => 5e-4,
-            DType::F32 | DType::Complex64 => 1e-7,
-            _ => 1e-20,
-        };
-        let inputs = case.inputs.iter().map(|x| of(x.ty.dtype));
-        let error = inputs.fold(of(output), f64::max);
-        match case.inputs.iter().any(|x| x.fill == Fill::Special) {
-            true => Self::Each(error),
-            false => Self::Overall(error),
-        }
-    }
+fn parts(z: &[Complex64]) -> Vec<f64> {
+    z.iter().flat_map(|z| [z.re, z.im]).collect()
+}
 
-    /// The largest error that is allowed, in the measure of [`Self::compare`].
-    pub(crate) fn limit(self) -> f64 {
-        match self {
-            Self::Exact => 0.0,
-            Self::Overall(limit) | Self::Each(limit) => limit,
-        }
+/// Fails at the first element that `is_off`.
+fn first_off<T: std::fmt::Display>(
+    what: &str,
+    result: &[T],
+    expected: &[T],
+    is_off: impl Fn(usize) -> bool,
+) -> Result<Closeness, String> {
+    match (0..result.len()).find(|&i| is_off(i)) {
+        None => Ok(Closeness::EXACT),
+        Some(i) => Err(format!(
+            "{what} {i} is {}, should be {}",
+            result[i], expected[i]
+        )),
     }
+}
 
-    /// The error of `result`: a normalised square, of the whole or of the worst element. Fails
-    /// with a description where it is too large. NaN, infinities and integers have to be the
-    /// same.
-    pub(crate) fn compare(self, result: &Values, expected: &Values) -> Result<f64, String> {
-        match (result, expected) {
-            (Values::Int(result), Values::Int(expected)) => {
-                same_count(result.len(), expected.len())?;
-                let differs = |(a, b)| a != b;
-                let first = result.iter().zip(expected).position(differs);
-                first.map_or(Ok(0.0), |i| Err(element(i, result[i], expected[i])))
-            }
-            (Values::Float(result), Values::Float(expected)) => self.floats(result, expected),
-            (Values::Complex(result), Values::Complex(expected)) => {
-                let parts =
-                    |z: &[Complex64]| -> Vec<f64> { z.iter().flat_map(|z| [z.re, z.im]).collect() };
-                self.floats(&parts(result), &parts(expected))
-            }
-            (Values::Blocks(result), Values::Blocks(expected)) => {
-                same_count(result.len(), expected.len())?;
-                let first = result.iter().zip(expected).position(|(a, b)| a != b);
-                first.map_or(Ok(0.0), |i| {
-                    Err(format!(
-                        "byte {i} is {}, should be {}",
-                        result[i], expected[i]
-                    ))
-                })
-            }
-            _ => Err("the results are not of one type".to_owned()),
+/// Compares floats with those that are rounded once (`near`), which always pass, and otherwise with those that are not
+/// rounded.
+fn floats(
+    result: &[f64],
+    near: &[f64],
+    exact: &[f64],
+    bound: impl Fn(usize) -> f64,
+    dtype: DType,
+) -> Result<Closeness, String> {
+    same_count(result.len(), near.len())?;
+    let precision = Precision::of(dtype);
+    let mut worst = Closeness::EXACT;
+    let mut failure: Option<(f64, String)> = None;
+    for (i, (&a, &b)) in result.iter().zip(near).enumerate() {
+        let bound = bound(i);
+        let unit = precision.ulp(exact[i]);
+        let allowed = bound / unit;
+        if a == b || (a.is_nan() && b.is_nan()) {
+            worst = worst.or(Closeness {
+                error: 0.0,
+                allowed,
+            });
+            continue;
+        }
+        let distance = (a - exact[i]).abs();
+        if distance <= bound || overflows(a, exact[i], bound, dtype) {
+            let error = distance.min(bound) / unit;
+            worst = worst.or(Closeness { error, allowed });
+            continue;
+        }
+        let share = distance / bound;
+        if failure.as_ref().is_none_or(|(worst, _)| share > *worst) {
+            let off = distance / unit;
+            let text = format!(
+                "element {i} is {a}, should be {}: {off:.3} units in the last place off, allowed are {allowed:.3}",
+                exact[i]
+            );
+            failure = Some((share, text));
         }
     }
+    failure.map_or(Ok(worst), |(_, text)| Err(text))
+}
 
-    fn floats(self, result: &[f64], expected: &[f64]) -> Result<f64, String> {
-        same_count(result.len(), expected.len())?;
-        let (mut error, mut signal, mut worst) = (0.0, 0.0, (0, 0.0));
-        let mut largest = 0_f64;
-        for (i, (&a, &b)) in result.iter().zip(expected).enumerate() {
-            if a == b || (a.is_nan() && b.is_nan()) {
-                signal += if b.is_finite() { b * b } else { 0.0 };
-                continue;
-            }
-            let square = (a - b).powi(2);
-            let close = match self {
-                Self::Exact => false,
-                Self::Each(limit) => square <= limit * b * b,
-                Self::Overall(_) => true,
-            };
-            if !close || !square.is_finite() {
-                return Err(element(i, a, b));
-            }
-            if square > worst.1 {
-                worst = (i, square);
-            }
-            largest = largest.max(square / (b * b));
-            error += square;
-            signal += b * b;
-        }
-        match self {
-            Self::Overall(limit) if error > limit * signal => Err(format!(
-                "normalised error {:.1e} is over {limit:.0e}; {}",
-                error / signal,
-                element(worst.0, result[worst.0], expected[worst.0]),
-            )),
-            Self::Overall(_) if error > 0.0 => Ok(error / signal),
-            Self::Overall(_) | Self::Exact => Ok(0.0),
-            Self::Each(_) => Ok(largest),
-        }
-    }
+/// Is `result` infinite where a number within the bound is, too, as the dtype holds it?
+fn overflows(result: f64, exact: f64, bound: f64, dtype: DType) -> bool {
+    let furthest = exact + bound.copysign(exact);
+    let held = rounded(&Values::Float(vec![furthest]), dtype.real());
+    result.is_infinite() && held == Values::Float(vec![result])
 }
 
 fn same_count(got: usize, expected: usize) -> Result<(), String> {
@@ -125,48 +117,47 @@ fn same_count(got: usize, expected: usize) -> Result<(), String> {
     }
 }
 
-/// Does the operation only move elements, or round them as its definition says?
-fn moves(op: &Op) -> bool {
-    let combines = matches!(op, Op::Scatter(s) if s.mode != ScatterMode::Set);
-    op.def().op_type().is_none() && !combines
-}
-
-fn element(i: usize, got: impl std::fmt::Display, expected: impl std::fmt::Display) -> String {
-    format!("element {i} is {got}, should be {expected}")
-}
-
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
     use super::*;
 
-    fn compare(tolerance: Tolerance, a: &[f64], b: &[f64]) -> Result<f64, String> {
-        tolerance.compare(&Values::Float(a.to_vec()), &Values::Float(b.to_vec()))
+    fn check(result: &[f64], exact: &[f64], bound: Option<f64>) -> Result<Closeness, String> {
+        let error = bound.map(|bound| Rc::new(Values::Float(vec![bound; exact.len()])));
+        let values = Rc::new(Values::Float(exact.to_vec()));
+        let expected = Bounded { values, error };
+        compare(&Values::Float(result.to_vec()), &expected, DType::F32)
     }
 
     #[test]
-    fn errors_are_relative_to_the_whole() {
-        let limit = Tolerance::Overall(1e-7);
-        let error = compare(limit, &[1.0, 1e-5], &[1.0, 0.0]).unwrap();
-        assert!((error - 1e-10).abs() < 1e-20, "{error}");
-        assert!(compare(limit, &[1.0, 1e-3], &[1.0, 0.0]).is_err());
-        assert!(compare(limit, &[1e-30], &[0.0]).is_err());
-        assert!(compare(Tolerance::Each(1e-7), &[1.0, 1e-5], &[1.0, 0.0]).is_err());
-        assert!(compare(Tolerance::Exact, &[1.0 + 1e-15], &[1.0]).is_err());
-        assert_eq!(compare(limit, &[], &[]), Ok(0.0));
-        let error = compare(Tolerance::Each(1e-7), &[1.0, 2.0001], &[1.0, 2.0]).unwrap();
-        assert!((error - 2.5e-9).abs() < 1e-12, "{error}");
-        assert!(compare(limit, &[], &[1.0]).is_err());
+    fn each_element_has_its_bound() {
+        let exact: Vec<f64> = (1..=4096).map(f64::from).collect();
+        assert!(check(&exact, &exact, Some(1e-3)).is_ok());
+        let mut result = exact.clone();
+        result[1] += 2e-3;
+        let error = check(&result, &exact, Some(1e-3)).unwrap_err();
+        assert!(error.contains("element 1 is 2.002"), "{error}");
+        assert!(check(&[], &[1.0], None).is_err());
+        assert_eq!(check(&[], &[], None), Ok(Closeness::EXACT));
+    }
+
+    #[test]
+    fn what_is_rounded_once_is_right_without_a_bound() {
+        let third = 1.0 / 3.0;
+        let near = f64::from(third as f32);
+        assert!(check(&[near], &[third], None).is_ok());
+        let next = f64::from((third as f32).next_down());
+        assert!(check(&[next], &[third], None).is_err());
+        let closeness = check(&[next], &[third], Some(1e-7)).unwrap();
+        assert!(closeness.error > 0.5 && closeness.error < closeness.allowed);
     }
 
     #[test]
     fn what_is_no_number_has_to_be_the_same() {
         let (nan, inf) = (f64::NAN, f64::INFINITY);
-        for limit in [
-            Tolerance::Exact,
-            Tolerance::Overall(1.0),
-            Tolerance::Each(1.0),
-        ] {
-            assert!(compare(limit, &[nan, inf, -inf], &[nan, inf, -inf]).is_ok());
+        for bound in [None, Some(1.0)] {
+            assert!(check(&[nan, inf, -inf], &[nan, inf, -inf], bound).is_ok());
             for (a, b) in [
                 (nan, 1.0),
                 (1.0, nan),
@@ -175,8 +166,11 @@ mod tests {
                 (1.0, inf),
                 (nan, inf),
             ] {
-                assert!(compare(limit, &[a, 1.0], &[b, 1.0]).is_err(), "{a} for {b}");
+                assert!(check(&[a, 1.0], &[b, 1.0], bound).is_err(), "{a} for {b}");
             }
         }
+        let largest = f64::from(f32::MAX);
+        assert!(check(&[inf], &[largest], Some(1e32)).is_ok());
+        assert!(check(&[-inf], &[largest], Some(1e32)).is_err());
     }
 }

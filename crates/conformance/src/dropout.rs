@@ -7,12 +7,12 @@ use rustorch_ir::{DType, Graph, OpError, TensorType};
 use rustorch_reference::{Reference, Values};
 use rustorch_runtime::{Backend, HostBuffer, Routing, Runtime, Storage};
 
-/// Dropout gives the reference's result to the bit, whatever chains its random numbers are drawn in, and for a gradient drops
-/// what it drops for its operand: where elements lie one after the other, where they do not, and where they are no
-/// multiple of the numbers that are drawn at once.
+/// Dropout gives the reference's result to the bit, whatever chains its random numbers are drawn in. For a gradient it
+/// drops the same elements as for its operand. Elements may lie one after the other or not. Their number need not be a
+/// multiple of the numbers drawn at once.
 ///
 /// # Panics
-/// It does not.
+/// Panics if the results differ.
 pub fn check_dropout(device: Arc<dyn Backend>) {
     use DType::{BF16, F16, F32};
     let many = [520, 512];

@@ -1,25 +1,25 @@
-//! How much tests try of what grows with operations and formats.
+//! Extent of tests that grow with operations and formats.
 
 use std::io::{Write, stderr};
 use std::process::Command;
 use std::sync::LazyLock;
 
-/// All of it, or a sample that is another one after each commit.
+/// All tests, or a sample that changes with each commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extent {
-    /// All.
+    /// All cases.
     Full,
-    /// The sample that this number chooses.
+    /// The sample with this number.
     Sample(u64),
 }
 
 impl Extent {
-    /// What tests are to try: all if `RUSTORCH_TEST_FULL` is set, else the sample of
-    /// `RUSTORCH_TEST_SEED`, a hexadecimal number, or else of the commit that is checked out, or
-    /// else of 0. Says so once on standard error.
+    /// The extent of tests: all cases if `RUSTORCH_TEST_FULL` is set. Else a sample, by
+    /// `RUSTORCH_TEST_SEED`, a hexadecimal number, or the checked-out commit, or 0. Prints the
+    /// choice once on standard error.
     ///
     /// # Panics
-    /// If `RUSTORCH_TEST_SEED` is no such number.
+    /// Panics if `RUSTORCH_TEST_SEED` is no seed.
     pub fn of_tests() -> Self {
         static OF_TESTS: LazyLock<Extent> = LazyLock::new(Extent::of_environment);
         *OF_TESTS
@@ -42,7 +42,7 @@ impl Extent {
         Self::Sample(seed)
     }
 
-    /// `count` of a list, in its order, no two of them near each other; or all.
+    /// `count` entries of a list, in order and spread out; or all.
     pub fn choose<T>(self, list: impl IntoIterator<Item = T>, count: usize) -> Vec<T> {
         let list: Vec<T> = list.into_iter().collect();
         let Self::Sample(seed) = self else {

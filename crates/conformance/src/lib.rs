@@ -2,16 +2,25 @@
 //!
 //! [`Suite::run`] runs cases of [`OpKind::cases`] on the device under test and on the
 //! [`Reference`], from the same bytes, and compares the results. Composite operations are
-//! run twice, with the device's own kernel and decomposed. What the caller can do wrong at
-//! run time has to be answered as the caller's mistake. A [`Suite`] is a choice of cases: tests
-//! run a sample that changes with the commit, or all, as [`Extent`] says.
+//! run twice, with the device's own kernel and decomposed. A caller's mistakes at run time have to
+//! be reported as the caller's mistakes. A [`Suite`] is a choice of cases: tests run a sample that
+//! changes with the commit, or all, as [`Extent`] says.
 
+mod accuracy;
+mod bounds;
 mod compare;
+mod composite;
 mod dropout;
+mod elements;
 mod extent;
+mod faults;
 mod gradients;
+mod long_sums;
 mod mistakes;
 mod operand;
+mod precision;
+#[cfg(feature = "replay")]
+pub mod replay;
 mod report;
 mod suite;
 mod times;
@@ -22,17 +31,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use rustorch_ir::case::Case;
-use rustorch_ir::ops::AsStrided;
-use rustorch_ir::{Graph, Op, OpError, OpKind, OpType, Results, Role, TensorType, ValueId};
+use rustorch_ir::ops::{AsStrided, ScatterMode};
+use rustorch_ir::{DType, Graph, Op, OpError, OpKind, OpType, Results, Role, TensorType, ValueId};
 use rustorch_reference::{Reference, Values};
 use rustorch_runtime::{
     Backend, FailureClass, Hardware, HostBuffer, Routing, RunError, Runtime, Storage,
 };
 
-use crate::compare::Tolerance;
+use crate::accuracy::Accuracy;
+use crate::bounds::Bounded;
+use crate::composite::Composite;
 pub use crate::dropout::check_dropout;
 pub use crate::extent::Extent;
-pub use crate::report::{Check, Closeness, MissingKernel, Outcome, Report};
+pub use crate::long_sums::check_long_sums;
+pub use crate::report::{Check, Closeness, Fault, MissingKernel, Outcome, Planted, Report};
 pub use crate::suite::Suite;
 use crate::suite::{Entry, Expect};
 pub use crate::times::check_times;
@@ -66,10 +78,10 @@ impl Suite {
         backend: Arc<dyn Backend>,
         mut each: impl FnMut() -> ControlFlow<()>,
     ) -> Report {
-        let reference: Arc<dyn Backend> = Arc::new(Reference::new());
         let device = backend.info().device;
         let bench = Bench {
-            reference: Runtime::new([reference]),
+            reference: Reference::new(),
+            accuracy: Accuracy::of(backend.info()),
             tested: Runtime::new([backend.clone()]),
             backend,
         };
@@ -91,11 +103,15 @@ impl Suite {
         }
         let place = |kind| OpKind::ALL.iter().position(|&other| other == kind);
         checks.sort_by_key(|check: &Check| place(check.kind));
-        Report { device, checks }
+        Report {
+            device,
+            checks,
+            is_sample: self.is_sample,
+        }
     }
 
-    /// The graphs that [`Self::run`] gives a device, composites in both ways, with operands
-    /// that are `scale` times as long in each dimension. Those that are then none are left out.
+    /// The graphs that [`Self::run`] gives a device, composites in both ways. Operands are `scale`
+    /// times as long in each dimension. Cases that are then invalid are left out.
     pub fn graphs(&self, scale: usize) -> impl Iterator<Item = Graph> {
         self.entries.iter().flat_map(move |Entry { case, .. }| {
             let mut case = case.clone();
@@ -133,12 +149,12 @@ fn compile(backend: &dyn Backend, entries: &[Entry]) {
     });
 }
 
-/// How an operation is put into a graph.
+/// Form of an operation in a graph.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// As it is.
+    /// The composite itself.
     Native,
-    /// As what it is made of.
+    /// The parts of the composite.
     Decomposed,
 }
 
@@ -163,18 +179,17 @@ impl Way {
 struct Bench {
     backend: Arc<dyn Backend>,
     tested: Runtime,
-    reference: Runtime,
+    reference: Reference,
+    accuracy: Accuracy,
 }
 
 impl Bench {
     /// Compares a case's results with the reference's.
     fn check(&self, kind: OpKind, case: &Case, checks: &mut Vec<Check>) {
         let operands = operand::prepare(case);
-        let expected = graph(case, Way::definition(case))
-            .map_err(|e| e.to_string())
-            .and_then(|graph| run(&self.reference, &graph, &operands).map_err(|e| e.to_string()));
+        let expected = self.expected(case, &operands);
         for &way in Way::of(case) {
-            let outcome = match &expected {
+            let compared = match &expected {
                 Ok(expected) => self.compare(case, &operands, way, expected),
                 Err(e) => Err(Outcome::Failed(format!("the reference: {e}"))),
             };
@@ -182,23 +197,37 @@ impl Bench {
                 Way::Decomposed => ", decomposed",
                 Way::Native => "",
             };
+            let (outcome, closeness, faults) = match compared {
+                Ok((closeness, faults)) => (Outcome::Passed, Some(closeness), faults),
+                Err(outcome) => (outcome, None, Vec::new()),
+            };
             checks.push(Check {
                 kind,
                 case: format!("{}{how}", describe(case)),
-                closeness: outcome.as_ref().ok().copied(),
-                outcome: outcome.err().unwrap_or(Outcome::Passed),
+                outcome,
+                closeness,
+                faults,
             });
         }
     }
 
-    /// How near the device's result is; why it does not pass otherwise.
+    /// The results by the case's definition, and how far the device may be off.
+    fn expected(&self, case: &Case, operands: &[Vec<u8>]) -> Result<Vec<Bounded>, String> {
+        let way = Way::definition(case);
+        let graph = graph(case, way).map_err(|e| e.to_string())?;
+        let composite = (way == Way::Decomposed).then(|| Composite::of(case));
+        bounds::evaluate(&self.reference, &graph, operands, self.accuracy, composite)
+    }
+
+    /// Closeness of the device's result, and the planted faults that would be found. Or the reason why
+    /// it does not pass.
     fn compare(
         &self,
         case: &Case,
         operands: &[Vec<u8>],
         way: Way,
-        expected: &[Values],
-    ) -> Result<Closeness, Outcome> {
+        expected: &[Bounded],
+    ) -> Result<(Closeness, Vec<Planted>), Outcome> {
         let graph = graph(case, way).map_err(|e| Outcome::Failed(e.to_string()))?;
         if let Some(reason) = lacks(&*self.backend, &graph) {
             return Err(Outcome::Skipped(reason));
@@ -206,28 +235,43 @@ impl Bench {
         let results = run(&self.tested, &graph, operands);
         let results = results.map_err(|e| self.outcome(&graph, way, &e))?;
         let mut worst: Option<Closeness> = None;
+        let mut faults = Vec::new();
         for (i, (result, expected)) in results.iter().zip(expected).enumerate() {
-            let tolerance = Tolerance::of(case, graph.ty(graph.outputs()[i]).dtype);
-            let compared = tolerance.compare(result, expected);
-            let error = compared.map_err(|difference| {
+            let ty = graph.ty(graph.outputs()[i]);
+            let compared = compare::compare(result, expected, ty.dtype);
+            let this = compared.map_err(|difference| {
                 Outcome::Failed(match results.len() {
                     1 => difference,
                     _ => format!("result {i}: {difference}"),
                 })
             })?;
-            let allowed = tolerance.limit();
-            let share = |c: &Closeness| c.error / c.allowed;
-            let this = Closeness { error, allowed };
-            worst = Some(
-                worst
-                    .filter(|worst| share(worst) >= share(&this))
-                    .unwrap_or(this),
-            );
+            worst = Some(worst.map_or(this, |worst| worst.or(this)));
+            let planted = faults::plant(result, expected, ty).into_iter();
+            let kernel = kernel(case, ty.dtype);
+            let rounds_inside = self.rounds_inside(case);
+            faults.extend(planted.map(|(fault, found)| Planted {
+                function: case.op.function(),
+                kernel: kernel.clone(),
+                fault,
+                found,
+                may_hide: rounds_inside && matches!(fault, Fault::FewerDigits | Fault::Bias),
+            }));
         }
-        worst.ok_or_else(|| Outcome::Failed("no results".to_owned()))
+        let worst = worst.ok_or_else(|| Outcome::Failed("no results".to_owned()))?;
+        Ok((worst, faults))
     }
 
-    /// What follows from a failure to run a case in a way.
+    /// May kernels for a case lose as many digits inside of sums as halves or quantised operands lack?
+    fn rounds_inside(&self, case: &Case) -> bool {
+        let adds = |mode| matches!(mode, ScatterMode::Add | ScatterMode::Prod);
+        let is_affected = match &case.op {
+            Op::Scatter(scatter) => adds(scatter.mode),
+            op => op.def().is_composite() || self.accuracy.halves(),
+        };
+        is_affected && Composite::of(case).rounds_inside()
+    }
+
+    /// Outcome of a failure to run a case in a way.
     fn outcome(&self, graph: &Graph, way: Way, failure: &Failure) -> Outcome {
         let is_unsupported = matches!(
             failure,
@@ -267,6 +311,7 @@ impl Bench {
             case: format!("{}, a mistake", describe(case)),
             outcome,
             closeness: None,
+            faults: Vec::new(),
         });
     }
 }
@@ -278,6 +323,17 @@ fn lacks(backend: &dyn Backend, graph: &Graph) -> Option<MissingKernel> {
         !is_view && !graph.with_signature(node, |s| backend.supports(s))
     })?;
     Some(MissingKernel::of(graph, missing))
+}
+
+/// The function of a case, with the dtypes that its operands have and that of a result.
+fn kernel(case: &Case, dtype: DType) -> String {
+    let mut operands: Vec<String> = Vec::new();
+    for operand in case.inputs.iter().map(|x| x.ty.dtype.to_string()) {
+        if !operands.contains(&operand) {
+            operands.push(operand);
+        }
+    }
+    format!("{}({}) -> {dtype}", case.op.function(), operands.join(", "))
 }
 
 fn describe(case: &Case) -> String {
@@ -394,7 +450,7 @@ fn run(runtime: &Runtime, graph: &Graph, operands: &[Vec<u8>]) -> Result<Vec<Val
     outputs.iter().zip(graph.outputs()).map(decoded).collect()
 }
 
-/// A stored operand: weights in blocks are in memory that nobody can write to, as those of a mapped file.
+/// A stored operand: weights in blocks are in read-only memory, as those of a mapped file.
 fn stored(ty: &TensorType, bytes: &[u8]) -> Storage {
     match ty.dtype.is_block() {
         true => Storage::from_host(HostBuffer::borrowed(bytes.to_vec())),

@@ -1,11 +1,11 @@
-//! What a caller can do wrong so that only the data show it.
+//! Mistakes of callers that only the data show.
 
 use rustorch_ir::case::{Case, Fill, Operand};
 use rustorch_ir::ops::{
-    Binary, BinaryOp, CrossEntropy, Embedding, Gather, IndexSelect, Resample, Scatter, ScatterMode,
-    UpdateSlice,
+    Binary, BinaryOp, CrossEntropy, Embedding, ExpertLinear, Gather, IndexSelect, Resample,
+    Scatter, ScatterMode, UpdateSlice,
 };
-use rustorch_ir::{DType, Op, OpKind};
+use rustorch_ir::{BlockFormat, DType, Op, OpKind};
 
 /// Cases of an operation that have to be refused as the caller's mistake.
 pub(crate) fn of(kind: OpKind) -> Vec<Case> {
@@ -66,6 +66,17 @@ pub(crate) fn of(kind: OpKind) -> Vec<Case> {
                 cases.push(Case::new(UpdateSlice { dim: 1 }, [x(), source, start]));
             }
         }
+        OpKind::ExpertLinear => {
+            for (weights, at) in [DType::F32, DType::Block(BlockFormat::Q8_0)]
+                .into_iter()
+                .zip(outside(2))
+            {
+                let x = Operand::new([3, 1, 32], DType::F32);
+                let w = Operand::new([2, 5, 32], weights);
+                let ids = constant(Operand::new([3, 2], DType::I32), at);
+                cases.push(Case::new(ExpertLinear, [x, w, ids]));
+            }
+        }
         OpKind::Embedding => {
             for id in outside(2) {
                 let ids = constant(Operand::new([2], DType::I32), id);
@@ -85,6 +96,7 @@ pub(crate) fn is_told(case: &Case, message: &str) -> bool {
         | Op::Scatter(_)
         | Op::Embedding(_)
         | Op::Resample(_) => &case.inputs[1],
+        Op::ExpertLinear(_) => &case.inputs[2],
         _ => return true,
     };
     let mut numbers = message.split(|c: char| c != '-' && !c.is_ascii_digit());

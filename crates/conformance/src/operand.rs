@@ -6,15 +6,15 @@ use rustorch_ir::ops::philox;
 use rustorch_ir::{DType, Layout, Shape, TensorType};
 use rustorch_reference::Values;
 
-/// Where an operand is in memory.
+/// Place of an operand in memory.
 pub(crate) struct Placed {
-    /// Type of what is stored: the operand itself, or elements that it is a view of.
+    /// Type of the stored elements: the operand itself, or the base of the view.
     pub(crate) stored: TensorType,
     /// The view of `stored` that the operand is, where it is not all of it in order.
     pub(crate) view: Option<Layout>,
 }
 
-/// Where the operands of a case are.
+/// Places of a case's operands.
 pub(crate) fn place(case: &Case) -> Vec<Placed> {
     let states = states(case);
     let is_state = |i| states.contains(&i);
@@ -49,7 +49,7 @@ fn states(case: &Case) -> Vec<usize> {
         .collect()
 }
 
-/// What is stored for the operands of a case, the same in every run.
+/// Stored values of a case's operands, the same in every run.
 pub(crate) fn prepare(case: &Case) -> Vec<Vec<u8>> {
     let places = place(case).into_iter().zip(&case.inputs).enumerate();
     places

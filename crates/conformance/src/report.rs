@@ -1,4 +1,4 @@
-//! What was checked, and how it went.
+//! The checks, and their outcomes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use rustorch_ir::{DType, Graph, Node, OpKind};
 use rustorch_runtime::DeviceType;
 
-/// What only the CPU computes.
+/// Operations that only the CPU computes.
 const FACTORISATIONS: [OpKind; 17] = [
     OpKind::Cholesky,
     OpKind::Ldl,
@@ -27,14 +27,16 @@ const FACTORISATIONS: [OpKind; 17] = [
     OpKind::MatrixExp,
 ];
 
-/// The checks of one device. Prints as a table of the operations, the failures, and the
-/// reasons for what was skipped.
+/// The checks of one device. Prints as a table of the operations, the failures, and the reasons for
+/// skipped checks.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The device.
     pub device: DeviceType,
     /// The checks, operation by operation.
     pub checks: Vec<Check>,
+    /// Are the checks a sample of the device's?
+    pub is_sample: bool,
 }
 
 /// One case, run in one way.
@@ -42,40 +44,108 @@ pub struct Report {
 pub struct Check {
     /// The operation.
     pub kind: OpKind,
-    /// Its parameters and operands, and how it was run.
+    /// Its parameters and operands, and the way of running it.
     pub case: String,
-    /// How it went.
+    /// Outcome of the check.
     pub outcome: Outcome,
-    /// How near the result is to the reference's; `None` where the check did not pass, or
-    /// compares no result.
+    /// Closeness of the result to the reference's; `None` if the check did not pass, or compares no
+    /// result.
     pub closeness: Option<Closeness>,
+    /// Faults that were planted into the result after it passed.
+    pub faults: Vec<Planted>,
 }
 
-/// How near a result is. Both are squared errors, normalised by the squares of what is
-/// expected; 0 is exact.
+/// Closeness of a result, at the element that is nearest to its bound.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Closeness {
-    /// The error of the result.
+    /// The element's error.
     pub error: f64,
-    /// The largest that passes.
+    /// The largest allowed error.
     pub allowed: f64,
 }
 
-/// How a check went.
+impl Closeness {
+    /// The result has to be the same, and is.
+    pub(crate) const EXACT: Self = Self {
+        error: 0.0,
+        allowed: 0.0,
+    };
+
+    /// The one that is nearer to its bound; of two exact ones, the one with the wider bound.
+    pub fn or(self, other: Self) -> Self {
+        let share = |c: Self| match c.error > 0.0 {
+            true => c.error / c.allowed,
+            false => 0.0,
+        };
+        let by_share = share(self).total_cmp(&share(other));
+        match by_share
+            .then(self.allowed.total_cmp(&other.allowed))
+            .is_ge()
+        {
+            true => self,
+            false => other,
+        }
+    }
+}
+
+/// Kinds of planted faults.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Fault {
+    /// Every element becomes the next one towards zero: for exact results, or results that are
+    /// rounded once.
+    NextSmaller,
+    /// Every element loses digits: `f64` keeps those of `f32`, `f32` of `f16`, `f16` of `bf16`.
+    /// `bf16` loses three bits.
+    FewerDigits,
+    /// Every element grows by half of the loss in [`Self::FewerDigits`].
+    Bias,
+    /// One element is off by 8 units in the last place. With a bound above 4, it is off by twice the bound and one. A whole number is off by 1.
+    OneElement,
+    /// One row has the elements of the next row.
+    OneRow,
+}
+
+impl Fault {
+    /// Every fault.
+    pub const ALL: [Self; 5] = [
+        Self::NextSmaller,
+        Self::FewerDigits,
+        Self::Bias,
+        Self::OneElement,
+        Self::OneRow,
+    ];
+}
+
+/// A fault that was planted into a right result.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Planted {
+    /// The function.
+    pub function: &'static str,
+    /// The function, with the dtypes of its operands and of the result.
+    pub kernel: String,
+    /// The fault.
+    pub fault: Fault,
+    /// Did the result then fail?
+    pub found: bool,
+    /// Is it within the loss that the kernel may have?
+    pub may_hide: bool,
+}
+
+/// Outcomes of a check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// The result is the reference's.
+    /// The check found no fault.
     Passed,
-    /// It is not, or there is none.
+    /// The check failed, for this reason.
     Failed(String),
     /// The device cannot run it.
     Skipped(MissingKernel),
 }
 
-/// What a device has no kernel for. Prints as the reason for what was skipped.
+/// A kernel that a device lacks. Prints as the reason for skipping a check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MissingKernel {
-    /// The operation: that of the case, or one that it is made of.
+    /// The operation of the case, or one of its parts.
     pub kind: OpKind,
     /// The dtypes of its operands.
     pub operands: Vec<DType>,
@@ -92,7 +162,7 @@ impl Report {
             .count()
     }
 
-    /// The checks that failed, with what is wrong.
+    /// The failed checks, with the reasons.
     pub fn failed(&self) -> impl Iterator<Item = (&Check, &str)> {
         self.checks.iter().filter_map(|check| match &check.outcome {
             Outcome::Failed(why) => Some((check, why.as_str())),
@@ -108,8 +178,8 @@ impl Report {
         })
     }
 
-    /// Those of the skipped checks whose case was not run decomposed either: what the device
-    /// cannot do at all.
+    /// The skipped checks whose case was not run decomposed either: the device does not support
+    /// these at all.
     pub fn left_out(&self) -> impl Iterator<Item = (&Check, &MissingKernel)> {
         self.skipped().filter(|(skipped, _)| {
             let name = format!("{}, decomposed", skipped.case);
@@ -118,13 +188,54 @@ impl Report {
         })
     }
 
-    /// Holds the device to everything that it should do.
+    /// Planted faults that no result of a kernel showed, and wrong elements that one did not show. The second list
+    /// has those that may hide. A sample has few results of a kernel, and their bounds may all be wide. There the
+    /// kernels of a function count as one.
+    pub fn unseen(&self) -> [Vec<String>; 2] {
+        let mut counts: BTreeMap<(bool, &str, Fault), [usize; 2]> = BTreeMap::new();
+        for planted in self.checks.iter().flat_map(|check| &check.faults) {
+            let kernel = match self.is_sample {
+                true => planted.function,
+                false => &planted.kernel[..],
+            };
+            let key = (planted.may_hide, kernel, planted.fault);
+            counts.entry(key).or_default()[usize::from(planted.found)] += 1;
+        }
+        let is_unseen = |fault: Fault, [missed, seen]: [usize; 2]| match fault {
+            Fault::OneElement => missed > 0,
+            _ => seen == 0,
+        };
+        let mut unseen = [Vec::new(), Vec::new()];
+        for ((may_hide, kernel, fault), counts) in counts {
+            if is_unseen(fault, counts) {
+                let [missed, seen] = counts;
+                let of = missed + seen;
+                let line = format!("{kernel}: {fault:?} was found in {seen} of {of} results");
+                unseen[usize::from(may_hide)].push(line);
+            }
+        }
+        unseen
+    }
+
+    /// Number of planted faults, and how many of them were found.
+    pub fn planted(&self) -> [usize; 2] {
+        let faults = || self.checks.iter().flat_map(|check| &check.faults);
+        [
+            faults().count(),
+            faults().filter(|planted| planted.found).count(),
+        ]
+    }
+
+    /// Panics unless the device passes everything.
     ///
     /// # Panics
-    /// If a check failed, or what was [left out](Self::left_out) is not what such a device may
-    /// leave out. Printing the report shows the failures.
+    /// Panics if a check failed, or if a planted fault that must show was [not seen](Self::unseen).
+    /// Panics if the [left out](Self::left_out) checks are not those that such a device may leave
+    /// out. Printing the report shows the failures.
     pub fn assert_complete(&self) {
         assert_eq!(self.failed().count(), 0, "see the report");
+        let [unseen, _] = self.unseen();
+        assert!(unseen.is_empty(), "{unseen:#?}");
         let missing: Vec<String> = (self.left_out())
             .filter(|(_, why)| !why.is_optional(self.device))
             .map(|(check, why)| format!("{}: {why}", check.case))
@@ -199,6 +310,11 @@ impl fmt::Display for Report {
                 count(|o| matches!(o, Outcome::Failed(_))),
                 count(|o| matches!(o, Outcome::Skipped(_))),
             )?;
+        }
+        let [planted, found] = self.planted();
+        writeln!(f, "{found} of {planted} planted faults found")?;
+        for line in self.unseen().iter().flatten() {
+            writeln!(f, "not seen: {line}")?;
         }
         for (check, why) in self.failed() {
             writeln!(f, "failed: {}: {why}", check.case)?;

@@ -1,4 +1,4 @@
-//! Which cases are run.
+//! Choice of the cases that are run.
 
 use std::collections::HashMap;
 use std::mem::{Discriminant, discriminant};
@@ -14,9 +14,10 @@ use crate::{Way, graph, lacks, mistakes};
 #[derive(Clone, Debug)]
 pub struct Suite {
     pub(crate) entries: Vec<Entry>,
+    pub(crate) is_sample: bool,
 }
 
-/// A case, and what has to come of it.
+/// A case, and its required outcome.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) kind: OpKind,
@@ -24,12 +25,12 @@ pub(crate) struct Entry {
     pub(crate) expect: Expect,
 }
 
-/// What has to come of a case.
+/// Required outcome of a case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Expect {
     /// The reference's result.
     Result,
-    /// To be told the caller's mistake.
+    /// The caller's mistake is reported.
     Refusal,
 }
 
@@ -39,10 +40,10 @@ impl Suite {
         Self::of(kinds, |cases| cases)
     }
 
-    /// About a twentieth of the cases, another one for each seed, in which each operation still
-    /// has all its parameters and all [variants](Backend::variants) of its kernels, and each of
-    /// its operands all dtypes, shapes and arrangements in memory, though not all of these with
-    /// each other. Operations take turns, so that the beginning of it has something of each.
+    /// About a twentieth of the cases, another one for each seed. In it each operation still has
+    /// all its parameters and all [variants](Backend::variants) of its kernels. Each operand has
+    /// all dtypes, shapes and arrangements in memory, though not all of these with each other.
+    /// Operations take turns, so that the beginning of it has something of each.
     pub fn sample(kinds: impl Fn(OpKind) -> bool, seed: u64, backend: &dyn Backend) -> Self {
         Self::sample_by(kinds, seed, |graph| {
             let can_run = lacks(backend, graph).is_none();
@@ -67,10 +68,11 @@ impl Suite {
         numbered.sort_by_key(|(turn, _)| *turn);
         Self {
             entries: numbered.into_iter().map(|(_, entry)| entry).collect(),
+            is_sample: true,
         }
     }
 
-    /// What tests try on a device: [`Extent::of_tests`].
+    /// The suite that tests run on a device: [`Extent::of_tests`].
     pub fn of_tests(kinds: impl Fn(OpKind) -> bool, backend: &dyn Backend) -> Self {
         match Extent::of_tests() {
             Extent::Full => Self::full(kinds),
@@ -90,7 +92,10 @@ impl Suite {
                 entries.extend(choose(cases).into_iter().map(entry));
             }
         }
-        Self { entries }
+        Self {
+            entries,
+            is_sample: false,
+        }
     }
 
     /// Number of cases. Composites are run in two ways, so there may be more checks.
@@ -98,13 +103,13 @@ impl Suite {
         self.entries.len()
     }
 
-    /// Is there no case?
+    /// Is the suite empty?
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 }
 
-/// What a case can show of an operation.
+/// Features of an operation that a case can show.
 #[derive(PartialEq, Eq, Hash, Debug)]
 enum Feature {
     /// Its parameters.
@@ -113,11 +118,11 @@ enum Feature {
     DType(usize, DType),
     /// The shape of an operand.
     Shape(usize, Shape),
-    /// How an operand lies in memory.
+    /// Arrangement of an operand in memory.
     Arrangement(usize, Arrange),
-    /// How an operand's elements are chosen.
+    /// Choice of an operand's elements.
     Fill(usize, Discriminant<Fill>),
-    /// What tells a kernel of the device from others.
+    /// Name of a kernel among the device's.
     Variant(String),
 }
 
@@ -150,8 +155,7 @@ fn features(case: &Case, variants: &impl Fn(&Graph) -> Option<Vec<String>>) -> V
     features
 }
 
-/// Cases that show together what all of them do. Each shows something that none before it does,
-/// and as much as any that is left; the seed chooses among equals.
+/// Cases that together show all features of the given ones.
 fn cover(
     cases: Vec<Case>,
     seed: u64,

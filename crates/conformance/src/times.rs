@@ -1,4 +1,4 @@
-//! Times that devices tell.
+//! Times that devices report.
 
 use std::sync::Arc;
 
@@ -6,11 +6,10 @@ use rustorch_ir::ops::{Activation, ActivationKind, Linear, Softmax};
 use rustorch_ir::{DType, Graph, TensorType};
 use rustorch_runtime::{Backend, HostBuffer, Routing, Runtime, Storage};
 
-/// A run that is timed tells what each launch took, and computes what other runs do. Elementwise
-/// chains are one launch, at least if the device is known to compile any (`fuses`).
+/// A timed run reports the time of each launch, and computes the same as other runs.
 ///
 /// # Panics
-/// It does not.
+/// Panics if the times or the results are wrong.
 pub fn check_times(device: Arc<dyn Backend>, fuses: bool) {
     const SIZE: usize = 64;
     let mut g = Graph::new();

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use rustorch_conformance::{check, check_dropout, check_times};
+use rustorch_conformance::{check, check_dropout, check_long_sums, check_times};
 use rustorch_cpu::Cpu;
 use rustorch_cpu::Level;
 use rustorch_ir::OpKind;
@@ -29,6 +29,11 @@ fn times_are_told() {
 #[test]
 fn dropout_is_drawn_in_chains() {
     check_dropout(Arc::new(Cpu::new(2)));
+}
+
+#[test]
+fn long_sums_keep_their_digits() {
+    check_long_sums(Arc::new(Cpu::new(2)));
 }
 
 /// A process has one level, so the others get processes of their own.

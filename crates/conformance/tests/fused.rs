@@ -44,12 +44,12 @@ impl Random {
     }
 }
 
-/// Which operations and values a chain is made of.
+/// Operations and values of a chain.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     /// All that there are.
     Any,
-    /// Those that are exact in every dtype, the reference's double precision included.
+    /// Operations that are exact in every dtype, the reference's double precision included.
     Exact,
 }
 
@@ -61,7 +61,7 @@ struct Chain {
     random: Random,
     kind: Kind,
     graph: Graph,
-    /// What can be operands, the newest last.
+    /// Possible operands, the newest last.
     values: Vec<ValueId>,
     /// Bytes of the inputs.
     inputs: Vec<Vec<u8>>,
@@ -366,7 +366,7 @@ fn slices(inputs: &[Vec<u8>]) -> Vec<&[u8]> {
     inputs.iter().map(Vec::as_slice).collect()
 }
 
-/// Which NaN a NaN is says nothing.
+/// Ignores which NaN a NaN is.
 fn without_nan_bits(bytes: &[u8], dtype: DType) -> Vec<u8> {
     let same = |x: f64| if x.is_nan() { f64::NAN } else { x };
     match Values::decode(bytes.to_vec(), dtype) {

@@ -66,8 +66,8 @@ impl Layer {
         value
     }
 
-    /// What a decoder's layer is made of, but for its attention: what that reads are outputs, what
-    /// it gives is an input.
+    /// The parts of a decoder's layer but for its attention: attention's operands are outputs, and
+    /// its result is an input.
     fn decoder(t: usize, bias: bool) -> Self {
         use BlockFormat::{Q4K, Q6K, Q8_0};
         let mut layer = Self::default();
@@ -184,6 +184,7 @@ fn an_attention_with_its_cache_is_one_operation() {
         soft_cap: None,
         mask: false,
         past: true,
+        window: None,
         log_sum_exp: false,
     };
     let y = g.push(attention, &[q, keys, values, past]).unwrap();

@@ -6,8 +6,8 @@ use rustorch_conformance::{Extent, Suite};
 use rustorch_cpu::Cpu;
 use rustorch_ir::OpKind;
 
-/// What has none, gives no floats, has no case in double precision, or is put in place of others by rules of
-/// fusion.
+/// Operations without a gradient, without float results, or without a case in double precision. Others are
+/// put in place of operations by rules of fusion.
 const UNTRIED: [&str; 17] = [
     "full",
     "arange",

@@ -23,7 +23,7 @@ struct Network {
 }
 
 impl Network {
-    /// What `build` makes of an input.
+    /// The graph that `build` makes of an input.
     fn graph(x: &[usize], build: impl Fn(&mut Self, ValueId) -> ValueId) -> Graph {
         let input = |graph: &mut Graph, shape: &[usize]| {
             let ty = TensorType::new(shape, DType::F32);
@@ -113,6 +113,7 @@ fn gpt2(layers: usize, tokens: usize, width: usize) -> Graph {
                 soft_cap: None,
                 mask: false,
                 past: false,
+                window: None,
                 log_sum_exp: false,
             };
             let y = n.graph.push(attention, &[q, k, v]).unwrap();

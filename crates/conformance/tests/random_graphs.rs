@@ -1,6 +1,6 @@
-//! Graphs put together at random, with states that are read, written over, and misused: what breaks
-//! a rule is refused and never panics, and the rest gives on the processor, planned, fused and with
-//! shared memory, what the reference gives node by node.
+//! Graphs put together at random, with states that are read, written over, and misused. Graphs that
+//! break a rule are refused and never panic. The others run on the processor, planned, fused and
+//! with shared memory. Their results are those of the reference, node by node.
 
 use std::sync::Arc;
 
@@ -114,7 +114,7 @@ impl Maker {
     }
 }
 
-/// What a graph's outputs and states are after a run.
+/// Outputs and states of a graph after a run.
 fn run(runtime: &Runtime, graph: &Graph) -> Vec<Vec<f32>> {
     let numbers = |count: usize, input: usize| {
         let number = move |i: usize| ((i * 7 + input * 5) % 5) as f32 - 2.0;

@@ -1,12 +1,13 @@
 //! A sample of PyTorch's answers, replayed on the processor.
 //!
-//! `goldens/sample.tar.gz` is a dump of `scripts/torch-goldens.py` (seed 0, `--sample 5 --max-kib
-//! 1`). `goldens/failing.json` lists which of it fails, and why: nothing else may, and what is mended
-//! leaves the list. `modules.tar.gz` and `failing-modules.json` are likewise of `scripts/module-goldens.py` (seed 0,
-//! `--sample 3 --max-kib 3`), `gradients.tar.gz` and `failing-gradients.json` of some operations' gradients (seed 0,
+//! `goldens/sample.tar.gz` is a dump of `scripts/torch-goldens.py` (seed 0, `--sample 5 --max-kib 1`).
+//! `goldens/failing.json` lists the failing samples with their reasons: nothing else may fail, and mended samples leave
+//! the list. `modules.tar.gz` and `failing-modules.json` are likewise of `scripts/module-goldens.py` (seed 0,
+//! `--sample 3 --max-kib 3`). `gradients.tar.gz` and `failing-gradients.json` have some operations' gradients (seed 0,
 //! `--grad --sample 4 --max-kib 1 --ops` those of its manifest). `onnx.tar.gz` is a sample of ONNX's own tests by
 //! `scripts/onnx-sample.py`. `edges.tar.gz` is a dump of `scripts/edge-goldens.py` (`--dtypes f64`), of whose functions
-//! tests try some; `failing-edges.json` and `failing-edge-gradients.json` list what fails of it.
+//! tests try some; `failing-edges.json` and `failing-edge-gradients.json` list what fails of it. `edges-f32.tar.gz` has 43 of
+//! the functions with `--dtypes f32`, and lists of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use std::process::{Command, Output};
 use rustorch_conformance::Extent;
 use serde::Deserialize;
 
-/// What fails.
+/// Known failures.
 #[derive(Deserialize)]
 struct Known {
     /// So many samples pass, or more.
@@ -45,7 +46,7 @@ struct Manifest {
     files: BTreeMap<String, String>,
 }
 
-/// What `replay --format json` prints, as far as it is read here.
+/// Output of `replay --format json`, as far as it is read here.
 #[derive(Deserialize)]
 struct Report {
     passed: usize,
@@ -123,13 +124,30 @@ fn of_gradients_what_fails_is_what_is_listed() {
 
 #[test]
 fn at_kinks_ties_and_limits_what_fails_is_what_is_listed() {
-    let folder = unpacked("edges.tar.gz", "goldens-edges");
+    at_edges(
+        "edges.tar.gz",
+        "failing-edges.json",
+        "failing-edge-gradients.json",
+    );
+}
+
+#[test]
+fn at_kinks_ties_and_limits_of_single_precision_what_fails_is_what_is_listed() {
+    at_edges(
+        "edges-f32.tar.gz",
+        "failing-edges-f32.json",
+        "failing-edge-gradients-f32.json",
+    );
+}
+
+/// Replays some functions of an archive of edges, of which what is in these lists fails.
+fn at_edges(archive: &str, values: &str, gradients: &str) {
+    let folder = unpacked(archive, archive.trim_end_matches(".tar.gz"));
     let manifest = std::fs::read_to_string(folder.join("manifest.json")).unwrap();
     let manifest: Manifest = serde_json::from_str(&manifest).unwrap();
     let chosen = Extent::of_tests().choose(manifest.files.into_keys(), 60);
-    check_some(&folder, &[], "failing-edges.json", &chosen);
-    let list = "failing-edge-gradients.json";
-    check_some(&folder, &["--grad"], list, &chosen);
+    check_some(&folder, &[], values, &chosen);
+    check_some(&folder, &["--grad"], gradients, &chosen);
 }
 
 /// Replays some operations of a folder, of which what is in a list fails, and nothing else.

@@ -12,7 +12,7 @@ fn sums_are_as_near_as_pytorchs() {
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{text}");
-    assert_eq!(text.lines().count(), 2 + 20 * 3, "{text}");
+    assert_eq!(text.lines().count(), 2 + 21 * 3, "{text}");
 }
 
 #[test]

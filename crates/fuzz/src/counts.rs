@@ -1,4 +1,4 @@
-//! What came of fuzzing, of a process or of several.
+//! Results of fuzzing, from one or several processes.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -7,22 +7,22 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-/// The name of the file with the counts, in the folder of what is found.
+/// The name of the file with the counts, in the folder of found inputs.
 const FILE: &str = "counts.json";
 
-/// What came of it so far.
+/// Results so far.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Counts {
     /// Processes that tried.
     pub(crate) processes: u64,
-    /// Those that ended before their time: by an input that took too long, too much memory, or ended them otherwise.
+    /// Processes that ended early: an input took too long or too much memory, or ended the process otherwise.
     pub(crate) died: u64,
     /// Time of processors that was really used.
     pub(crate) processor_seconds: f64,
     pub(crate) targets: Vec<Count>,
 }
 
-/// What came of a target.
+/// Results of a target.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Count {
     pub(crate) target: String,
@@ -42,7 +42,7 @@ impl Counts {
         self.died == 0 && self.targets.iter().all(|count| count.found == 0)
     }
 
-    /// Adds what came of another process.
+    /// Adds another process's results.
     pub(crate) fn add(&mut self, other: Self) {
         self.processes += other.processes;
         self.died += other.died;
@@ -61,14 +61,14 @@ impl Counts {
         }
     }
 
-    /// Reads what a process left in a folder; nothing if it left none.
+    /// Reads a process's results from a folder; zeros if there are none.
     pub(crate) fn read(folder: &Path) -> Self {
         let read = File::open(folder.join(FILE)).ok();
         let read = read.and_then(|file| serde_json::from_reader(file).ok());
         read.unwrap_or_default()
     }
 
-    /// Leaves it in a folder, for those who read while it goes on: never half of it.
+    /// Writes the results to a folder, whole, for readers meanwhile.
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         let unfinished = folder.join("counts.unfinished");
         fs::write(&unfinished, serde_json::to_vec(self)?)

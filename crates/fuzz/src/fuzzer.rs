@@ -1,4 +1,4 @@
-//! Damaging inputs again and again.
+//! Damages inputs again and again.
 
 use std::collections::HashSet;
 
@@ -7,24 +7,25 @@ use rustorch_testing::random::Random;
 
 use crate::Target;
 
-/// Inputs that are gone on from, at most, and their size.
+/// Largest number of inputs that are kept to be damaged further, and their largest size in bytes.
 const MOST_INPUTS: usize = 4096;
 const LARGEST_INPUT: usize = 1 << 20;
 /// Inputs up to this size are looked through for each word of an error.
 const SHORT: usize = 1024;
 
-/// Damages inputs of a target. An input that got an answer of a new kind is damaged further, as coverage is not known.
+/// Damages inputs of a target. An input with a new kind of answer is damaged further, since
+/// coverage is unknown.
 pub struct Fuzzer {
     target: &'static Target,
     random: Random,
     seeds: Vec<Vec<u8>>,
-    /// Those that got new answers.
+    /// Inputs that got new answers.
     inputs: Vec<Vec<u8>>,
     answers: HashSet<String>,
 }
 
 impl Fuzzer {
-    /// Begins with the target's own inputs; what follows is decided by `seed`.
+    /// Begins with the target's own inputs; `seed` decides the others.
     pub fn new(target: &'static Target, seed: u64) -> Self {
         Self {
             target,
@@ -66,7 +67,7 @@ impl Fuzzer {
         }
     }
 
-    /// What the target answered to an input: the input, if it is one to go on from.
+    /// Records the target's answer to an input. Returns the input, if it is one to continue from.
     pub fn answered(&mut self, input: Vec<u8>, answer: &Result<(), String>) -> Option<&[u8]> {
         let answer = match answer {
             Ok(()) => String::new(),
@@ -80,13 +81,13 @@ impl Fuzzer {
         self.inputs.get(before).map(Vec::as_slice)
     }
 
-    /// How many kinds of answers there were.
+    /// Number of kinds of answers.
     pub fn answers(&self) -> usize {
         self.answers.len()
     }
 }
 
-/// An error without what it quotes of the input: its plain words outside of quotes and lists, unless they are the input's.
+/// An error without quotes of the input: its plain words outside of quotes and lists, unless they are the input's.
 fn kind(line: &str, input: &[u8]) -> String {
     let mut unquoted = String::new();
     let mut quote = None;

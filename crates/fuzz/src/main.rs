@@ -30,12 +30,12 @@ struct Options {
     #[arg(short, long, default_value_t = 60)]
     seconds: u64,
 
-    /// Processes that do so at once, each with a seed of its own
+    /// Processes that do so at once, each with its own seed
     #[arg(short, long, default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     processes: u64,
 
-    /// What follows the same way in each run with it [default: the time]
+    /// Seed of the run: the same seed repeats a run [default: the time]
     #[arg(long)]
     seed: Option<u64>,
 

@@ -14,10 +14,10 @@ use rustorch_fuzz::Target;
 use crate::counts::Counts;
 use crate::run::Folders;
 
-/// How often it is looked whether they have ended, and what came of them so far is written down.
+/// Interval at which processes are checked, and their results written.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Tries damaged input on targets in so many processes, from this seed and those that follow on it.
+/// Tries damaged input on targets in several processes, with this seed and the following ones.
 pub(crate) fn go_on(
     targets: &[&'static Target],
     seed: u64,

@@ -16,14 +16,14 @@ use crate::watch::{self, ProcessorTime};
 /// Time that a target has before the next one's turn.
 const TURN: Duration = Duration::from_secs(5);
 
-/// Where it writes.
+/// Output folders.
 #[derive(clap::Args)]
 pub(crate) struct Folders {
-    /// Where inputs that are found are kept, and counts.json
+    /// Folder for inputs that are found, and counts.json
     #[arg(long, value_name = "FOLDER", default_value = "target/fuzz")]
     pub(crate) found: PathBuf,
 
-    /// Where inputs with new answers are kept, to go on from next time [default: nowhere]
+    /// Folder for inputs with new answers, from which the next run continues [default: none]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) corpus: Option<PathBuf>,
 }
@@ -63,11 +63,11 @@ pub(crate) fn go_on(
     }
 }
 
-/// A target, and what came of it.
+/// A target, and its results.
 struct Run {
     fuzzer: Fuzzer,
     folder: PathBuf,
-    /// Where inputs with answers of new kinds are kept.
+    /// Folder for inputs with answers of new kinds.
     corpus: Option<PathBuf>,
     /// The last input, for the case that the program ends with it.
     last: PathBuf,

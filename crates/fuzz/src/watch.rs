@@ -1,4 +1,4 @@
-//! Ends the process when an input takes too long: by the time of processors, as a machine may have others to do, too.
+//! Ends the process when an input takes too long, in CPU time, since the machine may be busy.
 
 use std::process::{self, abort};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 
-/// Time of processors that no input takes.
+/// Longest processor time of an input.
 const MOST: Duration = Duration::from_secs(20);
-/// Time by the clock that none takes even where all others come first: for what waits without end.
+/// Longest time of an input by the clock, even on a busy machine. It ends inputs that wait for ever.
 const STILL: Duration = Duration::from_secs(3600);
-/// How often it is looked.
+/// Time between two looks at the input.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Inputs that were tried, of all targets.
@@ -65,7 +65,7 @@ impl Since {
     }
 }
 
-/// What this process used of processors.
+/// Processor time of this process.
 pub(crate) struct ProcessorTime {
     /// None where the system does not tell.
     system: Option<System>,

@@ -1,4 +1,4 @@
-//! Files that are somehow damaged.
+//! Damaged files.
 
 use crate::random::Random;
 
@@ -18,13 +18,14 @@ const NUMBERS: [u64; 12] = [
     u64::MAX,
 ];
 
-/// Where files say what is in them: half of the damage is within these bytes.
+/// Length of the part in which files describe their contents: half of the damage is within these
+/// bytes.
 const HEADER: usize = 4096;
 
-/// What formats that are text are made of.
+/// Characters of text formats.
 const SIGNS: &[u8] = b"0123456789,:;.+-*/|&!=<>?()[]{}%#\"'\\ \n";
 
-/// Damages a file in one place: a bit, a byte, a number, a sign of text, what is missing, or what is there twice.
+/// Damages a file in one place: a bit, a byte, a number, a sign of text, a missing part, or a part twice.
 pub fn damage(file: &mut Vec<u8>, random: &mut Random) {
     if file.is_empty() {
         return;
@@ -53,7 +54,7 @@ pub fn damage(file: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// The begin of one file, with the end of another behind it.
+/// The start of one file, followed by the end of another.
 pub fn cross(file: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     if file.is_empty() || other.is_empty() {
         return;

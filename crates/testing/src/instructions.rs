@@ -1,11 +1,11 @@
-//! Instructions that the processor takes, counted by valgrind's callgrind: clocks are too noisy for tests, and counts are
+//! CPU instructions, counted by valgrind's callgrind. Clocks are too noisy for tests; counts are
 //! the same on every run.
 
 use std::env;
 use std::fs;
 use std::process::Command;
 
-/// Runs what is counted. Callgrind finds the function by its name.
+/// Runs the counted work.
 // SAFETY: no other function has this name.
 #[unsafe(no_mangle)]
 #[inline(never)]
@@ -20,10 +20,10 @@ const TOOLS: [[&str; 2]; 3] = [
     ["valgrind", "--version"],
 ];
 
-/// The versions of what counts depend on.
+/// The versions of the tools that counts depend on.
 ///
 /// # Errors
-/// Instructions cannot be counted here: why.
+/// Fails if instructions cannot be counted here. The error says why.
 pub fn tools() -> Result<Vec<String>, String> {
     if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) {
         return Err("counts are of Linux on x86-64".to_owned());
@@ -41,7 +41,7 @@ pub fn tools() -> Result<Vec<String>, String> {
 /// callgrind.
 ///
 /// # Panics
-/// The program fails, or counts nothing.
+/// Panics if the program fails or counts nothing.
 pub fn count(variable: &str, value: &str) -> u64 {
     let folder = tempfile::tempdir().expect("a folder for callgrind");
     let out = folder.path().join("callgrind.out");

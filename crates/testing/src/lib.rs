@@ -1,6 +1,7 @@
-//! Tools for tests of several crates: [damaged files](damage), [instructions counted](instructions), [memory
-//! counted](memory), [numbers at random](random), [a device that works behind the caller's back](queued). It also
-//! runs tests that need a device which not every machine has.
+//! Tools for tests of several crates: [damaged files](damage), [fetched files](fetched), [instructions
+//! counted](instructions), [memory counted](memory), [models of every architecture](models), [numbers at random](random). Others are [a device that works behind
+//! the caller's back](queued), [the compiler's messages](compiler) and [warnings](warnings()). It also runs tests that
+//! need a device which not every machine has.
 //!
 //! Rust's own harness cannot skip a test that runs: one that finds no device and returns counts as
 //! passed. So those tests are in programs (`harness = false`), whose `main` looks for the device:
@@ -22,22 +23,27 @@
 //! }
 //! ```
 
+pub mod compiler;
 pub mod damage;
+pub mod fetched;
 pub mod instructions;
 pub mod memory;
+pub mod models;
 pub mod queued;
 pub mod random;
+mod warnings;
 
 use std::fmt::Display;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Conclusion, Failed, Trial};
+pub use warnings::warnings;
 
-/// A test of something: its name, and what it does.
+/// A test: its name and its function.
 pub type Test<D> = (&'static str, fn(&D));
 
-/// Functions as [`Test`]s of their names, with their modules'.
+/// Functions as [`Test`]s. A test's name has the modules of its function.
 #[macro_export]
 macro_rules! tests {
     ($($test:path),+ $(,)?) => {
@@ -57,12 +63,12 @@ macro_rules! always {
 #[derive(Default)]
 pub struct Suite {
     trials: Vec<Trial>,
-    /// What is missing, a line each.
+    /// Missing things, a line each.
     missing: Vec<String>,
 }
 
 impl Suite {
-    /// None yet.
+    /// A suite without tests.
     pub fn new() -> Self {
         Self::default()
     }
@@ -80,8 +86,7 @@ impl Suite {
         self
     }
 
-    /// With tests of a device. Without one they are reported as ignored, and standard error says
-    /// why; if the environment variable `promise` is set, they fail.
+    /// Adds tests of a device.
     #[must_use]
     pub fn on<D: Send + Sync + 'static>(
         self,
@@ -154,7 +159,7 @@ mod tests {
 
     fn nothing() {}
 
-    /// How many passed, failed and were ignored.
+    /// Numbers of tests that passed, failed and were ignored.
     fn counts(device: Result<usize, &str>, promised: Option<&str>) -> [u64; 3] {
         let suite = Suite::new().always(always![nothing]).on_promised(
             device,

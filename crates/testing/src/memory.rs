@@ -1,4 +1,4 @@
-//! How much memory something takes.
+//! Memory use of a function.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -8,7 +8,7 @@ thread_local! {
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
-/// The system's allocator, counting what each thread holds. A program that asks for [`peak`] makes it its own:
+/// The system's allocator, which counts each thread's memory.
 ///
 /// ```
 /// use rustorch_testing::memory::{Counting, peak};
@@ -43,7 +43,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Runs `f`; the most bytes that this thread held meanwhile beside what it had before, and what `f` gave.
+/// Runs `f`. Returns the peak bytes of this thread during the call, beyond those before, and the
+/// result.
 pub fn peak<T>(f: impl FnOnce() -> T) -> (usize, T) {
     let before = HELD.get();
     PEAK.set(before);
@@ -51,10 +52,10 @@ pub fn peak<T>(f: impl FnOnce() -> T) -> (usize, T) {
     ((PEAK.get() - before) as usize, result)
 }
 
-/// Runs `f`, which is to hold `most` bytes at most.
+/// Runs `f`, which may hold at most `most` bytes.
 ///
 /// # Panics
-/// It holds more.
+/// Panics if the function holds more.
 pub fn within<T>(most: usize, f: impl FnOnce() -> T) -> T {
     let (peak, result) = peak(f);
     assert!(peak <= most, "{peak} bytes held, of {most}");

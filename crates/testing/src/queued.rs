@@ -1,4 +1,4 @@
-//! A device that works behind the caller's back.
+//! A device that works asynchronously.
 
 use std::any::Any;
 use std::fmt;
@@ -15,22 +15,21 @@ use rustorch_runtime::{
 
 type Job = Box<dyn FnOnce() -> Result<(), DeviceError> + Send>;
 
-/// Work in the order in which it came, on a thread of its own. After a failure nothing is done.
+/// Work in the order in which it came, on its own thread. After a failure nothing is done.
 struct Queue {
     jobs: Mutex<mpsc::Sender<Job>>,
     failed: Arc<AtomicBool>,
-    /// How often somebody has waited.
+    /// Number of waits.
     period: AtomicU64,
     /// The number of the next program.
     next: AtomicU64,
-    /// Runs that found a mistake, of which nobody knows yet.
+    /// Runs with a mistake that was not reported yet.
     mistaken: Mutex<Vec<Runs>>,
     /// Mistaken runs that are known.
     poisoned: Mutex<Vec<Runs>>,
 }
 
-/// The runs of a program, by its number, from one time that somebody waited to the next: one mistake among them is as good
-/// as a mistake of all.
+/// The runs of a program, by its number, from one wait to the next: one mistake among them counts for all.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Runs {
     program: u64,
@@ -71,7 +70,7 @@ impl Queue {
         came_of.iter().any(|runs| poisoned.contains(runs))
     }
 
-    /// Fails if what came of these runs is poisoned.
+    /// Fails if results of these runs are poisoned.
     fn check(&self, came_of: &[Runs]) -> Result<(), DeviceError> {
         let message = "computed from what a mistake led to";
         match self.is_poisoned(came_of) {
@@ -115,7 +114,7 @@ impl Queue {
     }
 }
 
-/// Another device's programs, queued, with memory of their own. A mistake of the caller's that one
+/// Another device's programs, queued, with their own memory. A mistake of the caller's that one
 /// finds poisons all that came of its last runs.
 pub struct Queued {
     inner: Arc<dyn Backend>,
@@ -203,7 +202,7 @@ struct QueuedProgram {
 }
 
 impl QueuedProgram {
-    /// Queues a run, whose mistakes are the run's failure, or poison what it writes.
+    /// Queues a run. Its mistakes fail the run, or poison its results.
     fn start(
         &self,
         inputs: &[Arc<dyn DeviceBuffer>],

@@ -1,4 +1,4 @@
-//! Numbers that are the same in every run.
+//! Random numbers that are the same in every run.
 
 use std::ops::Range;
 
@@ -23,15 +23,15 @@ impl Random {
     /// A number from 0 to `end - 1`.
     ///
     /// # Panics
-    /// `end` is 0.
+    /// Panics if `end` is 0.
     pub fn below(&mut self, end: usize) -> usize {
         (self.bits() % end as u64) as usize
     }
 
-    /// One of these.
+    /// One of the choices.
     ///
     /// # Panics
-    /// There is none.
+    /// Fails if there is none.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }

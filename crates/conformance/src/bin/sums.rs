@@ -1,9 +1,10 @@
-//! How far sums are from double precision, on any device, beside PyTorch's on the CPU.
+//! Errors of sums compared with double precision, on any device, and of PyTorch on the CPU.
 //!
-//! Products, convolutions, attention, norms, reductions and some of their gradients, of `k` addends that are
-//! positive, or of both signs. Two figures for each: the error is the root of the mean square, relative to that of
-//! the results; the bias is by how much results are too large, relative to their mean size. PyTorch's figures come
-//! from `scripts/torch-sums.py`. The status is 1 where an error is more than twice PyTorch's and than a rounding.
+//! Operations are products, convolutions, attention, norms, reductions and some of their gradients. Each sum has
+//! `k` addends, positive or of both signs. Each has two figures. The error is the root mean square, relative to
+//! that of the results. The bias is the mean excess of results, relative to their mean size. PyTorch's figures
+//! come from `scripts/torch-sums.py`. The status is 1 if an error is more than twice PyTorch's, and more than a
+//! rounding.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -48,7 +49,7 @@ const ROWS: usize = 64;
 
 struct Case {
     name: &'static str,
-    /// Shapes of operands of `k` addends, for products of so many rows.
+    /// Shapes of operands with `k` addends; products have a given number of rows.
     shapes: fn(usize, usize) -> Vec<Vec<usize>>,
     run: fn(&[Tensor]) -> RusTorchResult<Tensor>,
 }
@@ -123,6 +124,11 @@ fn cases() -> Vec<Case> {
         case(
             "matrix by vector",
             |k, _| vec![vec![rows(k), k], vec![k]],
+            |x| x[0].matmul(&x[1]),
+        ),
+        case(
+            "vector by matrix",
+            |k, _| vec![vec![k], vec![k, rows(k)]],
             |x| x[0].matmul(&x[1]),
         ),
         case(

@@ -1,13 +1,18 @@
 use rustorch_ir::DType;
 use rustorch_ir::ops::*;
+use rustorch_reference::Values;
 
 use crate::{Tensor, assert_floats, double, eval, eval_all, filled, float, int};
 
 const INF: f64 = f64::INFINITY;
 
 fn floats(x: &Tensor) -> &[f64] {
-    match &x.values {
-        rustorch_reference::Values::Float(x) => x,
+    numbers(&x.values)
+}
+
+fn numbers(values: &Values) -> &[f64] {
+    match values {
+        Values::Float(x) => x,
         other => panic!("{other:?} are not floating-point"),
     }
 }
@@ -158,6 +163,7 @@ fn attention(scale: f64) -> Attention {
         soft_cap: None,
         mask: false,
         past: false,
+        window: None,
         log_sum_exp: false,
     }
 }
@@ -203,6 +209,48 @@ fn causal_attention_with_a_past() {
         *x = double(x.ty.shape.clone(), &values);
     }
     assert_floats(&eval(op, &[q, k, v, past]), &expected);
+}
+
+#[test]
+fn attention_in_a_window() {
+    let op = |window| Attention {
+        causal: true,
+        past: true,
+        window,
+        ..attention(0.8)
+    };
+    let [q, mut k, mut v] = heads();
+    let past = int([1], DType::I32, &[2]);
+    // The queries at 2 and 3 see the keys 1 and 2, and 2 and 3.
+    let mask = |seen: [[bool; 5]; 2]| {
+        let addend = |sees: &bool| if *sees { 0.0 } else { -INF };
+        let values: Vec<f64> = seen.as_flattened().iter().map(addend).collect();
+        double([2, 5], &values)
+    };
+    let seen = mask([
+        [false, true, true, false, false],
+        [false, false, true, true, false],
+    ]);
+    let masked = Attention {
+        mask: true,
+        ..attention(0.8)
+    };
+    let expected = eval(masked, &[q.clone(), k.clone(), v.clone(), seen]);
+    let expected = numbers(&expected);
+    let inputs = [q.clone(), k.clone(), v.clone(), past.clone()];
+    assert_floats(&eval(op(Some(2)), &inputs), expected);
+    let whole = eval(op(None), &inputs);
+    assert_floats(&eval(op(Some(4)), &inputs), numbers(&whole));
+    // No query sees the first key or the last: whatever is there does not matter.
+    for x in [&mut k, &mut v] {
+        let mut values = floats(x).to_vec();
+        let row = values.len() / 10;
+        for key in [0, 4, 5, 9] {
+            values[key * row..][..row].fill(f64::NAN);
+        }
+        *x = double(x.ty.shape.clone(), &values);
+    }
+    assert_floats(&eval(op(Some(2)), &[q, k, v, past]), expected);
 }
 
 #[test]

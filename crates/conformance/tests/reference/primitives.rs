@@ -646,8 +646,11 @@ fn mistakes_say_what_and_where() {
 #[test]
 fn what_cannot_fit_is_an_error() {
     let mut graph = Graph::new();
-    let huge = graph.full([1 << 40, 1 << 18].into(), 1, DType::U8).unwrap();
-    let part = graph.slice(huge, 0, 0, 1).unwrap();
+    let huge = graph.full([1 << 40, 1 << 18].into(), 1, DType::I8).unwrap();
+    // A part of a constant alone is a smaller constant.
+    let op = UnaryOp::Neg;
+    let negative = graph.push(Unary { op }, &[huge]).unwrap();
+    let part = graph.slice(negative, 0, 0, 1).unwrap();
     let part = graph.slice(part, 1, 0, 1).unwrap();
     graph.output(part);
     let error = runtime().run(&graph, &[], STRICT).unwrap_err();

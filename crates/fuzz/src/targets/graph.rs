@@ -1,5 +1,5 @@
-//! Nodes, one after the other: what breaks a rule of graphs is refused, what is taken keeps them, and so does the
-//! graph after fusion.
+//! Nodes, one after the other. Nodes that break a rule of graphs are refused. Accepted ones keep the rules, and
+//! so does the graph after fusion.
 
 use rustorch_ir::fusion::fuse;
 use rustorch_ir::ops::{
@@ -57,7 +57,7 @@ fn op(choice: u8) -> (Op, usize) {
     }
 }
 
-/// What a view looks at, in the end.
+/// The value that a chain of views shows.
 fn base(graph: &Graph, mut value: ValueId) -> ValueId {
     while let Some(node) = graph
         .node(value)
@@ -104,7 +104,7 @@ fn keep_the_rules(graph: &Graph) {
     }
 }
 
-/// Chains, states that are written over, views, and what is fused; each with an output.
+/// Chains, overwritten states, views, and fused operations, each with an output.
 pub(super) fn lists() -> Vec<Vec<u8>> {
     let chain = vec![1, 4, 3, 2, 1, 0, 1, 252, 1];
     let assigned = vec![3, 4, 3, 252, 1];

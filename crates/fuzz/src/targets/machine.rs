@@ -1,4 +1,4 @@
-//! What is kept about a machine, and comes with the program.
+//! Files about a machine, and files that are part of the program.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub(super) fn calibrations() -> Vec<Vec<u8>> {
     vec![serde_json::to_vec(&calibration).expect("a file")]
 }
 
-/// What was read is compared by when a graph is planned.
+/// Plans a graph by the calibration that was read.
 pub(super) fn calibration(bytes: &[u8]) -> Result<(), String> {
     static PLANNED: LazyLock<(Runtime, Executable)> = LazyLock::new(|| {
         let mut graph = Graph::new();
@@ -89,9 +89,9 @@ const WORD: usize = 4;
 /// Bytes of the index for a frame: its length and its checksum.
 #[cfg(not(target_vendor = "apple"))]
 const FRAME: usize = 2 * WORD;
-/// Bytes of the index for a kernel: a SHA-256 and four words.
+/// Bytes of the index for a kernel: half a SHA-256 and three words.
 #[cfg(not(target_vendor = "apple"))]
-const KERNEL: usize = 32 + 4 * WORD;
+const KERNEL: usize = 16 + 3 * WORD;
 
 /// The word at a place; 0 behind the end.
 #[cfg(not(target_vendor = "apple"))]
@@ -100,7 +100,7 @@ fn word(file: &[u8], at: usize) -> usize {
     bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes) as usize)
 }
 
-/// Where the index ends; not behind the end of the file.
+/// End of the index, at most the end of the file.
 #[cfg(not(target_vendor = "apple"))]
 fn index(file: &[u8]) -> usize {
     let [frames, kernels] = [0, WORD].map(|at| word(file, at));

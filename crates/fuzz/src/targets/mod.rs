@@ -1,11 +1,13 @@
-//! What is tried.
+//! The list of targets.
 
 mod graph;
 mod machine;
 mod models;
+mod onnx;
 mod samples;
 mod tensors;
 mod texts;
+mod training;
 
 use std::path::{Path, PathBuf};
 
@@ -25,11 +27,13 @@ const fn target(
     }
 }
 
-/// All of them. Not among them are caches that hold a checksum of all that is in them, as GPUs' compiled kernels and
-/// Core ML's programs have: damage is found there before anything is read.
+/// All benchmarks. Caches with a checksum of all their contents are not among them: damage is found
+/// there before anything is read. Examples are GPUs' compiled kernels and Core ML's programs.
 pub const TARGETS: &[Target] = &[
     target("gguf", 20_000, models::files, models::file),
     target("model", 1000, models::models, models::model),
+    target("architecture", 1000, models::heads, models::head),
+    target("tokenizer", 2000, models::vocabularies, models::vocabulary),
     target("adapter", 10_000, models::adapters, models::adapter),
     target("session", 1000, models::sessions, models::session),
     target("safetensors", 20_000, tensors::safetensors, |bytes| {
@@ -47,6 +51,28 @@ pub const TARGETS: &[Target] = &[
     target("tensors-gguf", 20_000, tensors::gguf, |bytes| {
         tensors::read(bytes, rustorch_files::Format::Gguf)
     }),
+    target("raw", 20_000, tensors::raws, tensors::raw),
+    target("onnx", 2000, onnx::models, onnx::model),
+    target(
+        "checkpoint",
+        300,
+        training::checkpoints,
+        training::checkpoint,
+    ),
+    target(
+        "chat-jsonl",
+        5000,
+        training::conversations,
+        training::conversation,
+    ),
+    target("hf-config", 500, training::configs, training::config),
+    target("hf-weights", 200, training::weights, training::weight),
+    target(
+        "hf-tokenizer",
+        500,
+        training::tokenizers,
+        training::tokenizer,
+    ),
     #[cfg(feature = "csv")]
     target("csv", 5000, samples::csvs, samples::csv),
     target("idx", 20_000, samples::idxs, samples::idx),

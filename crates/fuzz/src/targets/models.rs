@@ -8,14 +8,15 @@ use rustorch_gguf::{Array, GgmlType, Gguf, GgufError, GgufWriter, Metadata};
 use rustorch_llm::{AdapterFile, Model, ModelOptions, Session, SessionOptions};
 use rustorch_runtime::{Backend, Runtime};
 use rustorch_testing::memory::within;
-use rustorch_tokenizer::EncodeOptions;
+use rustorch_testing::models::{Header, headers_folder};
+use rustorch_tokenizer::{EncodeOptions, Tokenizer};
 
 use super::{all_in, repository};
 
-/// What texts of errors take.
+/// Bytes for texts of errors.
 const SLACK: usize = 4096;
 
-/// What is in memory of a file is a few times as large as that.
+/// Parses a file, within a few times its size of memory.
 fn parse(bytes: &[u8]) -> Result<Gguf, String> {
     let copy = bytes.to_vec();
     within(8 * bytes.len() + SLACK, || Gguf::from_bytes(copy)).map_err(|e| e.to_string())
@@ -57,11 +58,12 @@ pub(super) fn files() -> Vec<Vec<u8>> {
         ],
     );
     metadata.insert("bytes", Array::Bytes(vec![vec![0xff]]));
-    let tensors: [(&str, &[u64], GgmlType); 4] = [
+    let tensors: [(&str, &[u64], GgmlType); 5] = [
         ("a", &[4, 2], GgmlType::F32),
         ("b", &[32], GgmlType::Q4_0),
         ("c", &[], GgmlType::I64),
         ("d", &[256, 1, 1, 1], GgmlType::Iq2Xxs),
+        ("e", &[32], GgmlType::Mxfp4),
     ];
     vec![written(metadata, &tensors)]
 }
@@ -109,6 +111,30 @@ pub(super) fn models() -> Vec<Vec<u8>> {
     all_in(ARCHITECTURES, ".gguf")
 }
 
+/// Small models of every architecture, without their weights.
+pub(super) fn heads() -> Vec<Vec<u8>> {
+    let headers = Header::all(&headers_folder()).into_iter();
+    headers
+        .map(|header| header.head().expect("a file"))
+        .collect()
+}
+
+/// More bytes than the weights of any of these models have.
+const WEIGHTS: usize = 8 << 20;
+
+/// Bytes for a description of the most layers, and for all that they lack.
+const MOST: usize = 128 << 20;
+
+/// A model of these keys and tensors is described and loaded; its weights are zero.
+pub(super) fn head(bytes: &[u8]) -> Result<(), String> {
+    let mut file = bytes.to_vec();
+    file.resize(bytes.len() + WEIGHTS, 0);
+    let gguf = Gguf::from_bytes(file).map_err(|e| e.to_string())?;
+    within(MOST, || Model::load(gguf))
+        .map(drop)
+        .map_err(|e| e.to_string())
+}
+
 static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| Runtime::new([Arc::new(Cpu::new(1)) as Arc<dyn Backend>]));
 
@@ -119,17 +145,37 @@ fn few() -> SessionOptions {
     }
 }
 
+/// Small vocabularies of every kind of tokenizer.
+pub(super) fn vocabularies() -> Vec<Vec<u8>> {
+    let mut files = all_in("crates/tokenizer/tests/fixtures", ".gguf");
+    files.extend(all_in("crates/tokenizer/tests/fixtures/kinds", ".gguf"));
+    files
+}
+
+/// Text becomes tokens of the vocabulary, each of which has bytes.
+pub(super) fn vocabulary(bytes: &[u8]) -> Result<(), String> {
+    let file = parse(bytes)?;
+    tokenize(&Tokenizer::from_gguf(&file.metadata).map_err(|e| e.to_string())?);
+    Ok(())
+}
+
+fn tokenize(tokenizer: &Tokenizer) {
+    let options = EncodeOptions {
+        add_special: true,
+        parse_special: true,
+    };
+    let text = "It was 7 o'clock, <s> é 中\n\n <dna>ACGTACG</dna> <extra_ ﬁ\u{feff}";
+    for id in tokenizer.encode(text, options) {
+        let bytes = tokenizer.token_bytes(id);
+        black_box(bytes.expect("a token of the vocabulary"));
+    }
+}
+
 /// A model that was taken has a vocabulary, if any, that tokens can be made of, and computes.
 pub(super) fn model(bytes: &[u8]) -> Result<(), String> {
     let model = Model::load(parse(bytes)?).map_err(|e| e.to_string())?;
     if let Ok(tokenizer) = model.tokenizer() {
-        let options = EncodeOptions {
-            add_special: true,
-            parse_special: true,
-        };
-        for id in tokenizer.encode("It was 7 o'clock, <s> é 中\n", options) {
-            black_box(tokenizer.token_bytes(id));
-        }
+        tokenize(tokenizer);
     }
     let mut session = Session::new(&model, &RUNTIME, few()).map_err(|e| e.to_string())?;
     let mut logits = Vec::new();
@@ -165,7 +211,7 @@ pub(super) fn adapters() -> Vec<Vec<u8>> {
     ]
 }
 
-/// As what it is not, a file is refused; as what it is, it changes a model.
+/// Uses the file as an adapter: a file of another kind is refused, an adapter changes a model.
 pub(super) fn adapter(bytes: &[u8]) -> Result<(), String> {
     static MODEL: LazyLock<Gguf> = LazyLock::new(llama);
     let file = || -> Result<_, String> {
@@ -204,7 +250,7 @@ pub(super) fn sessions() -> Vec<Vec<u8>> {
     vec![std::fs::read(&path).expect("the file can be read")]
 }
 
-/// What was restored goes on.
+/// Continues from the restored session.
 pub(super) fn session(bytes: &[u8]) -> Result<(), String> {
     let path = tempfile::NamedTempFile::new()
         .expect("a file")

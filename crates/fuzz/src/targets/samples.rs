@@ -5,10 +5,10 @@ use rustorch_testing::memory::within;
 
 use super::tensors::on_cpu;
 
-/// What a field, an element or a name takes beside its bytes in the file.
+/// Bytes that a field, an element or a name takes beside its bytes in the file.
 const FACTOR: usize = 256;
 const SLACK: usize = 256 << 10;
-/// What deflate makes of a byte, in a vector that grows, and as elements.
+/// Bytes that deflate makes of one byte, in a vector that grows, and as elements.
 const COMPRESSED: usize = 5 * 1032;
 
 /// Reads, within memory that follows from the size of the input.

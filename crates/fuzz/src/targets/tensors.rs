@@ -13,7 +13,7 @@ use rustorch_testing::memory::within;
 
 use super::all_in;
 
-/// What objects of a pickle, or names of tensors, take beside their bytes in the file.
+/// Bytes that objects of a pickle, or names of tensors, take beside their bytes in the file.
 const FACTOR: usize = 64;
 const SLACK: usize = 256 << 10;
 /// Elements of a tensor that is looked at: one may show a small storage often.
@@ -76,6 +76,52 @@ pub(super) fn pytorch() -> Vec<Vec<u8>> {
 
 pub(super) fn gguf() -> Vec<Vec<u8>> {
     vec![saved("a.gguf", false)]
+}
+
+/// Bytes behind a line that says what they are: dtype, sizes, strides or nothing, and bytes to leave out, with bars between.
+pub(super) fn raws() -> Vec<Vec<u8>> {
+    let lines = [
+        "F32|2,3||4",
+        "BF16|2,2|1,3|0",
+        "U8|||5",
+        "Q8_0|2,32||0",
+        "I64|0,7|1,1|3",
+    ];
+    let file = |line: &&str| [line.as_bytes(), b"\n", &[0x3f; 80]].concat();
+    lines.iter().map(file).collect()
+}
+
+/// All elements are looked at, if they are not too many.
+pub(super) fn raw(bytes: &[u8]) -> Result<(), String> {
+    let end = bytes
+        .iter()
+        .position(|&byte| byte == b'\n')
+        .ok_or("no line")?;
+    let line = String::from_utf8_lossy(&bytes[..end]);
+    let [dtype, shape, strides, offset] = line.split('|').collect::<Vec<_>>()[..] else {
+        return Err("not four parts".to_owned());
+    };
+    let numbers = |list: &str| -> Result<Vec<usize>, String> {
+        let numbers = list.split(',').filter(|number| !number.is_empty());
+        numbers
+            .map(|n| n.parse().map_err(|_| format!("{n:?}")))
+            .collect()
+    };
+    let layout = raw::Layout {
+        dtype: dtype.parse().map_err(|_| format!("dtype {dtype:?}"))?,
+        shape: numbers(shape)?,
+        strides: Some(numbers(strides)?).filter(|strides| !strides.is_empty()),
+        offset: offset.parse().map_err(|_| format!("{offset:?}"))?,
+    };
+    let source = Source::from(bytes[end + 1..].to_vec());
+    on_cpu(|| {
+        let read = || raw::read(&source, &layout);
+        let tensor = within(FACTOR * bytes.len() + SLACK, read).map_err(|e| e.to_string())?;
+        if tensor.numel() <= LARGE {
+            raw::write(&mut Vec::new(), &tensor).map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    })
 }
 
 /// All elements are looked at, and written as safetensors, where these have the dtypes, and read again.

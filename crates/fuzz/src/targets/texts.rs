@@ -39,7 +39,7 @@ static VOCABULARY: LazyLock<Vocabulary> = LazyLock::new(|| {
     Vocabulary::from_pieces(&pieces, &[end]).expect("a vocabulary")
 });
 
-/// What a form leaves is followed for a few tokens, of which the mask allows each.
+/// Follows a form for a few tokens, each of which the mask allows.
 fn follow(grammar: &Grammar) -> Result<(), String> {
     let mut constraint = grammar.constrain(&VOCABULARY).map_err(line)?;
     for step in 0..TOKENS {
@@ -157,7 +157,7 @@ pub(super) fn conversations() -> Vec<Vec<u8>> {
     vec![conversation.to_string().into_bytes()]
 }
 
-/// What is a conversation is written by a template that knows all of it.
+/// Renders a conversation by a template that knows all of its parts.
 pub(super) fn conversation(bytes: &[u8]) -> Result<(), String> {
     static TEMPLATE: LazyLock<ChatTemplate> = LazyLock::new(|| {
         let path = repository("crates/chat/tests/data/templates/Qwen-Qwen3-0.6B.jinja");
