@@ -1,12 +1,12 @@
-//! What a benchmark is.
+//! The definition of a benchmark.
 
 use rustorch_ir::DType;
 use rustorch_tensor::{RusTorchResult, Tensor};
 
-/// What a case does.
+/// Work of a case.
 #[derive(Clone, Copy)]
 pub(crate) enum Work {
-    /// Computes something of operands of these shapes.
+    /// Computes an operation on operands of these shapes.
     Compute {
         operands: fn(usize) -> Vec<Vec<usize>>,
         call: fn(&[Tensor]) -> RusTorchResult<Tensor>,
@@ -22,15 +22,15 @@ pub(crate) enum Work {
 /// A benchmark.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// What it is called.
+    /// Name of the benchmark.
     pub name: &'static str,
-    /// What its sizes are.
+    /// Description of its sizes.
     pub of: &'static str,
-    /// Sizes that it is measured at, increasing.
+    /// Sizes of the measurement, ascending.
     pub sizes: &'static [usize],
-    /// Types that it is measured in.
+    /// Types of the measurement.
     pub dtypes: &'static [DType],
-    /// Is it for several devices together alone?
+    /// Does it need several devices together?
     pub is_hybrid: bool,
     pub(crate) work: Work,
 }

@@ -1,4 +1,4 @@
-//! What is measured.
+//! The list of benchmarks.
 
 use rustorch_ir::DType;
 use rustorch_tensor::nn::{AvgPoolOptions, ConvOptions, MaxPoolOptions};
@@ -8,7 +8,7 @@ use crate::case::{Case, Work};
 use crate::measure::{Bench, Measured};
 
 impl Case {
-    /// The benchmark of a name.
+    /// The benchmark with a name.
     pub fn named(name: &str) -> Option<&'static Self> {
         CASES.iter().find(|case| case.name == name)
     }
@@ -107,14 +107,14 @@ fn conv2d(t: &[Tensor]) -> RusTorchResult<Tensor> {
 
 macro_rules! benchmarks {
     ($($(#[$about:meta])* $function:ident $name:literal $case:expr;)+) => {
-        /// All of them.
+        /// All benchmarks.
         pub const CASES: &[Case] = &[$(Case { name: $name, ..$case }),+];
 
         $(
             $(#[$about])*
             ///
             /// # Errors
-            /// The device cannot do it, or fails.
+            /// Fails if the device lacks the operation or reports an error.
             pub fn $function(bench: &Bench, size: usize, dtype: DType) -> RusTorchResult<Measured> {
                 bench.measure(&Case { name: $name, ..$case }, size, dtype)
             }

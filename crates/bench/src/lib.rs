@@ -1,5 +1,6 @@
-//! Benchmarks of operations on every device, and of training. Operations are elementwise operations, products of matrices, convolutions, pooling,
-//! copies between the host and the device, and products that the f32 hybrid places.
+//! Benchmarks of operations on every device, and of training. Operations are elementwise operations, products of
+//! matrices, convolutions, pooling, and copies between the host and the device. There are also products that the f32
+//! hybrid places.
 //!
 //! [`CASES`] is the one list of them. `rustorch-cli bench --ops` and `cargo bench --workspace --bench devices` measure
 //! all; each is a function, too:
@@ -18,7 +19,7 @@
 //!
 //! [`RECIPES`] are trainings, of which `rustorch-cli bench --train` measures steps.
 
-// What `#[derive(Module)]` writes names this crate as users do.
+// `#[derive(Module)]` writes code that names this crate as users do.
 extern crate rustorch_nn as rustorch;
 
 mod case;

@@ -1,4 +1,4 @@
-//! How it is measured.
+//! Measuring of benchmarks.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,10 +14,10 @@ use crate::case::{Case, Work};
 const TIME: Duration = Duration::from_millis(100);
 /// Time of the runs after which a device's work is waited for, at least.
 const BATCH: Duration = Duration::from_millis(2);
-/// Batches of which the median counts, at least.
+/// Least number of batches; the median counts.
 const BATCHES: usize = 5;
 
-/// Where cases are measured: a device by itself, or several.
+/// The device, or devices, on which cases are measured.
 pub struct Bench {
     runtime: Runtime,
     routing: Routing,
@@ -27,18 +27,18 @@ pub struct Bench {
     has_own_memory: bool,
 }
 
-/// What a case took.
+/// Measured time of a case.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Measured {
     /// The case.
     pub case: String,
-    /// Where it was measured.
+    /// Device of the measurement.
     pub device: String,
     /// The type of its operands.
     pub dtype: String,
-    /// Its size, of what [`Case::of`] says.
+    /// Its size, as described by [`Case::of`].
     pub size: usize,
-    /// The median of its time, from one run's begin to the next one's.
+    /// The median time, from the start of one run to the start of the next.
     pub seconds: f64,
     /// Bytes of operands and result.
     pub bytes: f64,
@@ -47,19 +47,19 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Bytes of operands and result in a second.
+    /// Bytes of operands and result per second.
     pub fn bytes_per_second(&self) -> f64 {
         self.bytes / self.seconds
     }
 
-    /// Multiplications and additions in a second.
+    /// Multiplications and additions per second.
     pub fn flops_per_second(&self) -> f64 {
         self.flops / self.seconds
     }
 }
 
 impl Bench {
-    /// A device by itself: what it cannot do is an error.
+    /// A single device: an operation that it does not support is an error.
     pub fn on(backend: Arc<dyn Backend>) -> Self {
         let info = backend.info().clone();
         Self {
@@ -94,16 +94,17 @@ impl Bench {
         &self.name
     }
 
-    /// Does a case make sense here? Copies do not, where the device computes in the host's memory.
+    /// Is the case useful on this subject? Copies are not, if the device computes in the host's
+    /// memory.
     pub fn suits(&self, case: &Case) -> bool {
         let is_copy = matches!(case.work, Work::Upload | Work::Download);
         case.is_hybrid == self.device.is_none() && (!is_copy || self.has_own_memory)
     }
 
-    /// Makes a case ready, so that runs only do what is measured.
+    /// Prepares a case, so that runs do only the measured work.
     ///
     /// # Errors
-    /// The device cannot do it, or fails.
+    /// Fails if the device lacks the operation or reports an error.
     pub fn prepare(&self, case: &Case, size: usize, dtype: DType) -> RusTorchResult<Prepared<'_>> {
         let numbers = |shape: &[usize]| -> RusTorchResult<Tensor> {
             let tensor = Tensor::rand(shape, DType::F32)?
@@ -157,7 +158,7 @@ impl Bench {
     /// Measures a case.
     ///
     /// # Errors
-    /// The device cannot do it, or fails.
+    /// Fails if the device lacks the operation or reports an error.
     pub fn measure(&self, case: &Case, size: usize, dtype: DType) -> RusTorchResult<Measured> {
         let mut prepared = self.prepare(case, size, dtype)?;
         // The first ones plan, compile and take memory.
@@ -182,7 +183,7 @@ impl Bench {
     }
 }
 
-/// What is run again and again.
+/// Work that is repeated.
 enum Runs {
     Compute {
         trace: Box<Trace>,
@@ -198,7 +199,7 @@ enum Runs {
     },
 }
 
-/// A case that is ready to be run.
+/// A prepared case.
 pub struct Prepared<'b> {
     bench: &'b Bench,
     runs: Runs,
@@ -212,10 +213,10 @@ impl Prepared<'_> {
         self.bytes
     }
 
-    /// Runs it so often, and waits for what the device still does then; how long that took.
+    /// Runs it `runs` times, waits for the device, and returns the time.
     ///
     /// # Errors
-    /// The device fails.
+    /// Fails if the device fails.
     pub fn time(&mut self, runs: u64) -> RusTorchResult<Duration> {
         let start = Instant::now();
         for _ in 0..runs {

@@ -1,16 +1,16 @@
-//! The model that is part of the program.
+//! The bundled model.
 
 use rustorch_classics::goldens;
 use rustorch_gguf::{Gguf, GgufError};
 use rustorch_llm::quantize::FileType;
 
-/// What it is called in every type.
+/// Its name in every type.
 pub(crate) const MODEL: &str = rustorch_classics::NAME;
 
 /// Its type.
 pub(crate) const FILE_TYPE: FileType = FileType::Q4KM;
 
-/// llama.cpp's answers for it, and for what other types make of its weights.
+/// llama.cpp's answers for it, and for its weights in other types.
 pub(crate) const GOLDENS: [(FileType, &str); 5] = [
     (FILE_TYPE, goldens::Q4_K_M),
     (FileType::Q5KM, goldens::Q5_K_M),
@@ -22,7 +22,7 @@ pub(crate) const GOLDENS: [(FileType, &str); 5] = [
 /// Its name.
 pub(crate) const NAME: &str = "classics-13m-Q4_K_M";
 
-/// How a story begins when nobody says how.
+/// Beginning of a story without a prompt.
 pub(crate) const OPENING: &str = "Once upon a time there was a king who";
 
 /// llama.cpp's answers for the model in a type.

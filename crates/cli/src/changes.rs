@@ -1,4 +1,4 @@
-//! What options that change a model mean to the libraries.
+//! The libraries' options for changes of a model.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ impl KeyArgs {
     /// Puts the values into a file's metadata.
     ///
     /// # Errors
-    /// A key has two values.
+    /// Fails if a key has two values.
     pub(crate) fn apply(&self, metadata: &mut Metadata) -> Result<(), Usage> {
         let mut seen = BTreeSet::new();
         for change in self.override_kv.iter().flat_map(|row| &row.0) {
@@ -40,7 +40,7 @@ impl KeyArgs {
                 expected,
                 found,
             } if changes().any(|change| change.key == *key) => Usage(format!(
-                "--override-kv {key}: the model reads {expected}, not {found}"
+                "--override-kv {key}: the model expects {expected}, not {found}"
             ))
             .into(),
             _ => error.into(),
@@ -52,7 +52,7 @@ impl ChangeArgs {
     /// The same for loading a model.
     ///
     /// # Errors
-    /// A file cannot be read.
+    /// Fails if a file cannot be read.
     pub(crate) fn options(&self) -> Result<ModelOptions> {
         let AdapterArgs {
             lora,
@@ -85,7 +85,7 @@ fn open(whole: &[Row<Whole>], scaled: &[Row<Scaled>]) -> Result<Vec<AdapterFile>
 }
 
 impl RopeArgs {
-    /// As in llama.cpp, 0 stands for what the model's file says, and so does less than 0 for YaRN.
+    /// 0 stands for the value in the model's file, as in llama.cpp. So does a negative value for YaRN.
     fn options(self) -> RopeOptions {
         let given = |value: Option<f32>| value.filter(|value| *value != 0.0);
         let yarn = |value: Option<f32>| value.filter(|value| *value >= 0.0);

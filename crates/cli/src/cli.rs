@@ -1,4 +1,4 @@
-//! The command line: what was typed, as a whole.
+//! The command line as a whole.
 
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
@@ -10,33 +10,36 @@ use crate::failure;
 
 const EXAMPLES: &str = "\
 Examples:
-  rustorch-cli                                      a story, told by the bundled model
-  rustorch-cli -p \"Alice was beginning to\" -n 100   its next 100 tokens
-  rustorch-cli -m model.gguf -p \"Hello\" --temp 0    another model, always its likeliest token
-  fortune | rustorch-cli -m model.gguf              a prompt from standard input
-  rustorch-cli -p Hello --format json               one JSON object, for scripts
-  rustorch-cli chat -m model.gguf -sys \"Be brief\"    a conversation
-  rustorch-cli -p \"Age: \" --regex \"[1-9][0-9]?\"      a text in a given form
-  rustorch-cli -b cpu -t 4 -p Hello                 on the CPU, with 4 threads
-  rustorch-cli top                                  how busy it is, and with what
-  rustorch-cli devices                              what this machine can compute with
-  rustorch-cli explain -p Hello                     what would run where, and why
-  rustorch-cli -p Hello --trace run.pftrace         what ran when: for ui.perfetto.dev
-  rustorch-cli bench --preset tinyllama-1.1b        how fast it is
-  rustorch-cli verify                               does this machine compute right?
-  rustorch-cli report                               its backends and the types of models, compared
-  rustorch-cli train --text book.txt --out m.gguf   a model of your own
-  rustorch-cli quantize big.gguf small.gguf Q4_K_M  a smaller file of a model
-  rustorch-cli man                                  this, as a manual page
+  rustorch-cli                                      tell a story with the bundled model
+  rustorch-cli -p \"Alice was beginning to\" -n 100   continue a text by 100 tokens
+  rustorch-cli -m model.gguf -p \"Hello\" --temp 0    use another model, without randomness
+  fortune | rustorch-cli -m model.gguf              read the prompt from standard input
+  rustorch-cli -p Hello --format json               print one JSON object, for scripts
+  rustorch-cli chat -m model.gguf -sys \"Be brief\"    chat with a model
+  rustorch-cli embed -m FOLDER \"A cat\" \"A dog\"     turn texts into vectors
+  rustorch-cli -p \"Age: \" --regex \"[1-9][0-9]?\"      generate text that matches a pattern
+  rustorch-cli -b cpu -t 4 -p Hello                 run on the CPU, with 4 threads
+  rustorch-cli top                                  show the load of the devices
+  rustorch-cli devices                              list this machine's devices
+  rustorch-cli inspect -c 8192 model.gguf           show how much memory a model needs
+  rustorch-cli explain -p Hello                     show which device runs what, and why
+  rustorch-cli -p Hello --trace run.pftrace         write a trace for ui.perfetto.dev
+  rustorch-cli bench --preset tinyllama-1.1b        measure speed
+  rustorch-cli verify                               check that this machine computes correctly
+  rustorch-cli report                               compare backends and types of models
+  rustorch-cli train --text book.txt --out m.gguf   train a model of your own
+  rustorch-cli convert FOLDER model.gguf            convert a model of Hugging Face's transformers
+  rustorch-cli quantize big.gguf small.gguf Q4_K_M  make a model smaller
+  rustorch-cli run model.onnx -i x.npy -o out       run an ONNX model
+  rustorch-cli man                                  print the manual page
 
-Options have llama.cpp's names. `rustorch-cli COMMAND --help` tells more of each command.
-Exit status: 0 done, 1 failed, 2 bad usage, 130 ended by Ctrl-C.";
+Options have llama.cpp's names. `rustorch-cli COMMAND --help` explains a command.
+Exit status: 0 success, 1 failure, 2 wrong usage, 130 ended by Ctrl-C.";
 
 /// Runs GGUF language models on the best device of this machine
 ///
-/// Without a command it generates text: the prompt and what the model makes of it go to standard
-/// output as they come, timings and devices to standard error. Without -m it uses the model that is
-/// part of the program.
+/// Without a command, the program generates text. It streams the prompt and the generated text to standard
+/// output; timings and devices go to standard error. Without -m it uses the bundled model.
 #[derive(Debug, Parser)]
 #[command(name = "rustorch-cli", version, after_help = EXAMPLES)]
 #[command(args_conflicts_with_subcommands = true, max_term_width = 100)]
@@ -47,12 +50,12 @@ pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) generate: generate::Options,
 
-    /// Say more on standard error; twice for still more
+    /// Print more messages on standard error; repeat for more
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
 
-    /// Write a trace of what devices and the host do, and when, for ui.perfetto.dev: Perfetto's
-    /// protobuf, or Chrome's JSON where the name ends in .json
+    /// Write a trace of device and host activity for ui.perfetto.dev: Perfetto's format, or Chrome's JSON if
+    /// the name ends in .json
     #[arg(long, global = true, value_name = "FILE", help_heading = "Devices")]
     #[arg(env = "RUSTORCH_TRACE", hide_env_values = true)]
     pub(crate) trace: Option<OsString>,
@@ -61,7 +64,7 @@ pub(crate) struct Cli {
 /// Reads the program's arguments.
 ///
 /// # Errors
-/// There is nothing to be done: the status to end with.
+/// Fails if nothing is left to do. The error is the exit status.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, ExitCode> {
     // A number below 0 is a value, and the error is about it. The last one of an option that is given twice counts.
     let lenient = |command: clap::Command| {
@@ -77,7 +80,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exi
 }
 
 /// llama.cpp's names of several letters behind one dash, which to others mean several options.
-const SHORT_WORDS: [(&str, &str); 14] = [
+const SHORT_WORDS: [(&str, &str); 17] = [
     ("-bf", "--binary-file"),
     ("-jf", "--json-schema-file"),
     ("-ub", "--ubatch-size"),
@@ -87,6 +90,9 @@ const SHORT_WORDS: [(&str, &str); 14] = [
     ("-ctv", "--cache-type-v"),
     ("-dev", "--device"),
     ("-ngl", "--n-gpu-layers"),
+    ("-ot", "--override-tensor"),
+    ("-cmoe", "--cpu-moe"),
+    ("-ncmoe", "--n-cpu-moe"),
     ("-sp", "--special"),
     ("-cnv", "--conversation"),
     ("-st", "--single-turn"),

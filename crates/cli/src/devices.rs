@@ -5,20 +5,21 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use rustorch_cpu::pool::default_threads;
 use rustorch_faulty::{Fault, Faulty};
+use rustorch_llm::{GpuLayers, free_in_all};
 use rustorch_runtime::{Absent, Backend, DeviceInfo, DeviceType, Hardware, Routing, Runtime};
 use rustorch_tensor::{DeviceOptions, Discovered};
 
-use crate::args::{BackendArg, ByteCount, DeviceArgs, GpuArgs, Hybrid};
+use crate::args::{BackendArg, ByteCount, DeviceArgs, GpuArgs, Hybrid, TensorDevice};
 use crate::status;
 
-/// The runtime of a run, and what was asked for.
+/// The runtime of a run, and the options for it.
 #[derive(Clone)]
 pub(crate) struct Devices {
     pub(crate) runtime: Runtime,
     pub(crate) routing: Routing,
-    /// What GPUs may take.
+    /// Limits of GPUs.
     pub(crate) gpus: GpuArgs,
-    /// Have operations devices of their own?
+    /// Have operations their own devices?
     pub(crate) is_routed: bool,
     /// The backend that was asked for.
     pub(crate) name: String,
@@ -28,13 +29,13 @@ pub(crate) struct Devices {
     pub(crate) batch: Option<usize>,
 }
 
-const CURE: &str = "-b auto takes the best device there is";
+const CURE: &str = "-b auto uses the best device of this machine";
 
 impl Devices {
-    /// The devices that the options ask for, with what they were measured to do.
+    /// The devices that the options ask for, with their measured times.
     ///
     /// # Errors
-    /// The backend is not one of this machine's.
+    /// Fails if this machine lacks the backend.
     pub(crate) fn open(args: &DeviceArgs) -> Result<Self> {
         let devices = Self::find(args)?;
         devices.runtime.use_calibration();
@@ -46,7 +47,7 @@ impl Devices {
     /// The devices that the options ask for.
     ///
     /// # Errors
-    /// The backend is not one of this machine's.
+    /// Fails if this machine lacks the backend.
     pub(crate) fn find(args: &DeviceArgs) -> Result<Self> {
         let batch = |arg: &BackendArg| match arg {
             BackendArg::Batch(size) => Some(*size),
@@ -56,7 +57,7 @@ impl Devices {
         let found = match named {
             // Nothing comes before these, so drivers need not be loaded.
             Some(BackendArg::Device(DeviceType::Cpu | DeviceType::Reference))
-                if args.route.is_empty() =>
+                if args.route.is_empty() && args.gpus.tensors().next().is_none() =>
             {
                 Discovered {
                     backends: rustorch_tensor::host(args.workers.threads),
@@ -81,6 +82,9 @@ impl Devices {
         for route in &args.route {
             routes.push((route.op, find(route.device, &backends, &found.absent)?));
         }
+        for TensorDevice(rule) in args.gpus.tensors() {
+            find_for(rule.name(), rule.device, &backends, &found.absent)?;
+        }
         for (op, device) in routes {
             runtime.set_route(op, device);
         }
@@ -90,7 +94,7 @@ impl Devices {
                 strict: args.strict,
                 ..routing
             },
-            gpus: args.gpus,
+            gpus: args.gpus.clone(),
             is_routed: !args.route.is_empty(),
             name: named.map_or_else(|| routing.device.to_string(), BackendArg::to_string),
             threads: match args.workers.threads {
@@ -104,13 +108,13 @@ impl Devices {
     /// The same with one of them before the others.
     ///
     /// # Errors
-    /// It is not among them.
+    /// Fails if the device is not in the list.
     pub(crate) fn first(&self, device: DeviceType) -> Result<Self> {
         let here: Vec<_> = self.runtime.devices().map(|info| info.device).collect();
         if device != DeviceType::Auto && !here.contains(&device) {
             let here: Vec<String> = here.iter().map(DeviceType::to_string).collect();
             bail!(
-                "{device}: this run has no such device, but {}; {CURE}",
+                "{device}: no such device in this run, which has {}; {CURE}",
                 here.join(", ")
             );
         }
@@ -123,6 +127,13 @@ impl Devices {
         })
     }
 
+    /// Free memory of the devices that may compute, where it is known.
+    pub(crate) fn free_memory(&self) -> Option<u64> {
+        let on_host =
+            is_host(self.routing.device) || self.gpus.n_gpu_layers == GpuLayers::AtMost(0);
+        free_in_all(&self.runtime, !on_host)
+    }
+
     /// The devices that have computed something, by name.
     pub(crate) fn used(&self) -> Vec<String> {
         let used = self.runtime.used_devices();
@@ -130,10 +141,10 @@ impl Devices {
     }
 }
 
-/// Which devices a backend stands for, and by which rules.
+/// The devices and rules of a backend.
 ///
 /// # Errors
-/// The backend is not one of this machine's.
+/// Fails if this machine lacks the backend.
 pub(crate) fn routing(
     backend: BackendArg,
     backends: &[Arc<dyn Backend>],
@@ -155,7 +166,9 @@ pub(crate) fn routing(
         ),
         BackendArg::Hybrid(Hybrid::F32) => {
             if backends.iter().all(|b| is_host(b.info().device)) {
-                tracing::warn!("-b hybrid-f32: there is no GPU here, so it is all the CPU's");
+                tracing::warn!(
+                    "-b hybrid-f32: this machine has no GPU; everything runs on the CPU"
+                );
             }
             Routing::F32_HYBRID
         }
@@ -167,7 +180,7 @@ fn is_host(device: DeviceType) -> bool {
     matches!(device, DeviceType::Cpu | DeviceType::Reference)
 }
 
-/// All devices of this machine, some of which fail on command.
+/// All devices of this machine, with injected faults.
 pub(crate) fn discover(options: DeviceOptions, faults: &[Fault]) -> Discovered {
     let Discovered { backends, absent } = rustorch_tensor::discover(options);
     Discovered {
@@ -182,13 +195,23 @@ fn find(
     backends: &[Arc<dyn Backend>],
     absent: &[Absent],
 ) -> Result<DeviceType> {
+    find_for(&format!("-b {wanted}"), wanted, backends, absent)
+}
+
+/// The device that an `option` names, if it is here.
+fn find_for(
+    option: &str,
+    wanted: DeviceType,
+    backends: &[Arc<dyn Backend>],
+    absent: &[Absent],
+) -> Result<DeviceType> {
     let is_here = backends.iter().any(|b| b.info().device == wanted);
     if is_here || wanted == DeviceType::Auto {
         return Ok(wanted);
     }
     let name = wanted.to_string();
     if let Some(Absent { reason, cure, .. }) = absent.iter().find(|a| name.starts_with(&a.device)) {
-        bail!("-b {name}: {reason}; {cure}; {CURE}");
+        bail!("{option}: {reason}; {cure}; {CURE}");
     }
     let here: Vec<String> = (backends.iter())
         .map(|b| b.info().device.to_string())
@@ -199,15 +222,15 @@ fn find(
         .collect();
     match alike[..] {
         [] => {}
-        [one] => bail!("-b {name}: there is only {one}; {CURE}"),
+        [one] => bail!("{option}: this machine has only {one}; {CURE}"),
         _ => bail!(
-            "-b {name}: there are {}: {}; {CURE}",
+            "{option}: this machine has {} such devices: {}; {CURE}",
             alike.len(),
             alike.join(", ")
         ),
     }
     bail!(
-        "-b {name}: this machine has no such device, but {}; {CURE}",
+        "{option}: no such device on this machine, which has {}; {CURE}",
         here.join(", ")
     );
 }
@@ -222,8 +245,8 @@ fn mac_hybrid(backends: &[Arc<dyn Backend>], absent: &[Absent]) -> Result<Routin
         let metal = absent.iter().find(|a| a.device == "metal");
         let reason = metal.map_or("no Metal device", |a| &a.reason);
         bail!(
-            "-b mac-hybrid: neither Core ML nor Metal is here ({reason}); -b hybrid-f32 combines \
-             what is; {CURE}"
+            "-b mac-hybrid: this machine has neither Core ML nor Metal ({reason}); -b hybrid-f32 combines \
+             other devices; {CURE}"
         );
     }
     Ok(Routing::MAC_HYBRID)
@@ -240,7 +263,7 @@ fn coreml_hybrid(
         fallback_gpu,
     } = hybrid
     else {
-        bail!("-b {hybrid}: it is no hybrid; {CURE}");
+        bail!("-b {hybrid}: not a hybrid backend; {CURE}");
     };
     let is_gpu = |info: &DeviceInfo| match fallback_gpu {
         Some(gpu) => info.device == DeviceType::from(gpu),
@@ -252,7 +275,7 @@ fn coreml_hybrid(
         let missing = absent.iter().find(|a| a.device == "coreml");
         let reason = missing.map_or("no Core ML device", |a| &a.reason);
         let gpu = fallback_gpu.map_or("a GPU".to_owned(), |gpu| gpu.to_string());
-        bail!("-b {hybrid}: neither Core ML nor {gpu} is here ({reason}); {CURE}");
+        bail!("-b {hybrid}: this machine has neither Core ML nor {gpu} ({reason}); {CURE}");
     }
     Ok(Routing {
         device: hybrid,
@@ -264,7 +287,10 @@ fn coreml_hybrid(
 fn with_faults(backends: Vec<Arc<dyn Backend>>, faults: &[Fault]) -> Vec<Arc<dyn Backend>> {
     for fault in faults {
         if !backends.iter().any(|b| b.info().device == fault.device) {
-            tracing::warn!("--inject: there is no {} that could fail", fault.device);
+            tracing::warn!(
+                "--inject: this machine has no device {}; its faults are ignored",
+                fault.device
+            );
         }
     }
     let wrap = |backend: Arc<dyn Backend>| -> Arc<dyn Backend> {
@@ -388,11 +414,11 @@ mod tests {
         };
         let one = refused(&[cpu.clone(), cuda(0)]);
         assert!(
-            one.starts_with("-b cuda:9: there is only cuda:0; "),
+            one.starts_with("-b cuda:9: this machine has only cuda:0; "),
             "{one}"
         );
         let two = refused(&[cuda(0), cuda(1), cpu.clone()]);
-        let expected = "-b cuda:9: there are 2: cuda:0, cuda:1; ";
+        let expected = "-b cuda:9: this machine has 2 such devices: cuda:0, cuda:1; ";
         assert!(two.starts_with(expected), "{two}");
     }
 

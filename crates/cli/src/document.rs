@@ -1,4 +1,4 @@
-//! Reports: a file for people or for programs.
+//! Reports as files, in Markdown or JSON.
 
 use std::fmt::Display;
 use std::fs::{self, OpenOptions};
@@ -13,15 +13,16 @@ use crate::args::{DocumentArgs, DocumentFormat};
 /// A report that is to be written.
 pub(crate) struct Document {
     format: DocumentFormat,
-    /// Where to; standard output without.
+    /// The target; standard output without.
     path: Option<PathBuf>,
 }
 
 impl Document {
-    /// Where the options say, else `name` with the ending of its format in the current folder.
+    /// The path in the options, else `name` with its format's extension in the current folder.
     ///
     /// # Errors
-    /// The file cannot be made, which is better told before the work than after it.
+    /// Fails if the file cannot be created. It is better to report this before the work than after
+    /// it.
     pub(crate) fn open(args: &DocumentArgs, name: &str) -> Result<Self> {
         let is_json = |path: &PathBuf| path.extension().is_some_and(|e| e == "json");
         let format = args.format.unwrap_or(match &args.output {
@@ -34,7 +35,7 @@ impl Document {
             None => PathBuf::from(name).with_extension(format.extension()),
         };
         check_writable(&path)
-            .with_context(|| format!("the report cannot be written to {}", path.display()))?;
+            .with_context(|| format!("cannot write the report {}", path.display()))?;
         Ok(Self {
             format,
             path: Some(path),
@@ -49,7 +50,7 @@ impl Document {
     /// Writes it in its format; returns the file's name, or `None` for standard output.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// Fails if the report cannot be written.
     pub(crate) fn write(self, report: &(impl Display + Serialize)) -> Result<Option<String>> {
         let text = match self.format {
             DocumentFormat::Md => report.to_string(),
@@ -69,11 +70,11 @@ impl Document {
     }
 }
 
-/// Can a file be written? That is better told before the work than after it. What there is stays as it is until
-/// then.
+/// Can a file be written? The error comes before the work rather than after it. An existing file stays as it is
+/// until then.
 ///
 /// # Errors
-/// It cannot.
+/// Fails if the file cannot be written.
 pub(crate) fn check_writable(path: &Path) -> io::Result<()> {
     let is_new = !path.exists();
     OpenOptions::new().append(true).create(true).open(path)?;

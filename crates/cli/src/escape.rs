@@ -1,7 +1,7 @@
 //! Escapes in texts from the command line.
 
-/// The text with `\n`, `\t`, `\r`, `\\`, `\'` and `\"` replaced by what they stand for; other
-/// backslashes stay, as in llama.cpp.
+/// The text with the escapes `\n`, `\t`, `\r`, `\\`, `\'` and `\"` replaced; other backslashes
+/// stay, as in llama.cpp.
 pub(crate) fn unescape(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut chars = text.chars();

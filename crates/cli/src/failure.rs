@@ -1,4 +1,4 @@
-//! How the program ends when it does not end well: one line, and an exit status.
+//! Failures of the program: one line, and an exit status.
 
 use std::error::Error;
 use std::fmt;
@@ -14,7 +14,7 @@ const USAGE: u8 = 2;
 /// Ended by Ctrl-C: 128 and the signal's number, as shells report it.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// What was typed is well-formed and makes no sense.
+/// A command line that is well-formed and makes no sense.
 #[derive(Debug)]
 pub(crate) struct Usage(pub(crate) String);
 
@@ -26,7 +26,7 @@ impl fmt::Display for Usage {
 
 impl Error for Usage {}
 
-/// Says what went wrong, and with which status that ends the program.
+/// Prints the error, and returns the program's exit status.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     let is_broken_pipe = |cause: &(dyn Error + 'static)| {
         let io: Option<&io::Error> = cause.downcast_ref();
@@ -50,13 +50,12 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     }
 }
 
-/// What went wrong, on one line.
+/// The error, on one line.
 pub(crate) fn told(error: &anyhow::Error) -> String {
     one_line(&format!("{error:#}"))
 }
 
-/// Says what is wrong with the arguments, if that is why clap gave up; else prints what was
-/// asked for: help, or the version.
+/// Prints the error in the arguments, or the help or version that was asked for.
 pub(crate) fn report_arguments(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         return match error.print() {

@@ -1,4 +1,4 @@
-//! What the libraries have to say, on standard error: warnings always, more with `-v`.
+//! Messages of the libraries, on standard error: warnings always, more with `-v`.
 
 use std::fmt;
 use std::io;
@@ -7,6 +7,8 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
+
+use crate::output::line_break;
 
 /// Shows messages up to a level that `verbose` raises above warnings.
 pub(crate) fn init(verbose: u8) {
@@ -23,7 +25,7 @@ pub(crate) fn init(verbose: u8) {
         .init();
 }
 
-/// `warning: message`, in the style of the program's own errors.
+/// `warning: message` on its own line, in the style of the program's errors.
 struct Plain;
 
 impl<S, N> FormatEvent<S, N> for Plain
@@ -41,7 +43,7 @@ where
             Level::WARN => "warning".to_owned(),
             level => level.as_str().to_ascii_lowercase(),
         };
-        write!(writer, "{level}: ")?;
+        write!(writer, "{}{level}: ", line_break())?;
         context.format_fields(writer.by_ref(), event)?;
         writeln!(writer)
     }

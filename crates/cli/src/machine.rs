@@ -1,4 +1,4 @@
-//! What a report says of the machine it was made on.
+//! A report's facts of its machine.
 
 use std::num::NonZero;
 use std::thread;
@@ -14,7 +14,7 @@ pub(crate) struct Machine {
     processor: String,
     /// Physical cores.
     cores: Option<usize>,
-    /// What runs at once.
+    /// The number of threads.
     threads: usize,
     memory_bytes: Option<u64>,
     system: String,
@@ -64,7 +64,7 @@ impl Machine {
     }
 }
 
-/// The program's arguments, for people: what is not UTF-8 in them, as paths may be, is replaced by U+FFFD.
+/// The program's arguments, for people: U+FFFD replaces invalid UTF-8, as paths may have.
 pub(crate) fn arguments() -> Vec<String> {
     let arguments = std::env::args_os().skip(1);
     arguments

@@ -1,6 +1,6 @@
 //! `rustorch-cli`: runs GGUF language models from the command line.
 //!
-//! Each uses what stands below it:
+//! Each part uses the parts below it:
 //!
 //! ```text
 //! cli       the command line as a whole

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
 use rustorch_gguf::Gguf;
-use rustorch_llm::{LlmError, Model, Selection, Session, load_tokenizer};
+use rustorch_llm::{LlmError, Model, Selection, Session, hugging_face, load_tokenizer};
 use rustorch_tokenizer::Tokenizer;
 
 use crate::args::{ChangeArgs, FileArgs, ModelArgs};
@@ -16,7 +16,7 @@ use crate::{bundled, progress};
 /// Files above this size are worth a progress bar.
 const LARGE: u64 = 64 << 20;
 
-/// Where a model comes from, and what changes it.
+/// The source of a model, and its changes.
 #[derive(Default)]
 pub(crate) struct Source {
     file: FileArgs,
@@ -57,13 +57,17 @@ impl Source {
         self.file.model.is_none()
     }
 
-    /// The file's header, checked, with the values of keys that are given instead.
+    /// The header of the file or folder, checked, with the values of keys that are given instead.
     ///
     /// # Errors
-    /// There is no such file, or it is not a sound GGUF file; a key has two values.
+    /// Fails if the file is missing, or is no valid GGUF file or folder. Also fails if a key has
+    /// two values.
     pub(crate) fn open(&self) -> Result<Gguf> {
         let mut gguf = match &self.file.model {
-            Some(path) => Gguf::open(path)?,
+            Some(path) => match hugging_face::folder(path) {
+                Some(folder) => hugging_face::open(&folder)?,
+                None => Gguf::open(path)?,
+            },
             None => bundled::open()?,
         };
         self.file.keys.apply(&mut gguf.metadata)?;
@@ -73,8 +77,8 @@ impl Source {
     /// The model, whose weights are still on disk; see [`load`].
     ///
     /// # Errors
-    /// As [`Self::open`]; the model is of a kind that is not supported, or damaged; what is to change
-    /// it cannot be read, or is for another model.
+    /// The same errors as [`Self::open`]. Also fails if the model is unsupported or damaged. Also
+    /// fails if an adapter cannot be read or is for another model.
     pub(crate) fn load(&self) -> Result<Model> {
         let (gguf, options) = (self.open()?, self.changes.options()?);
         Model::load_with(gguf, &options).map_err(|e| self.told(e))
@@ -83,7 +87,7 @@ impl Source {
     /// The tokenizer alone.
     ///
     /// # Errors
-    /// As [`Self::open`]; there is no tokenizer, or it is not supported.
+    /// The same errors as [`Self::open`]. Also fails if the tokenizer is missing or unsupported.
     pub(crate) fn tokenizer(&self) -> Result<Tokenizer> {
         let tokenizer = load_tokenizer(&self.open()?).map_err(|e| self.told(e))?;
         tokenizer
@@ -91,7 +95,7 @@ impl Source {
             .with_context(|| self.to_string())
     }
 
-    /// What is wrong, and with what: of what changes the model errors name the file themselves.
+    /// The error, with the file's name. Errors of adapters name their file themselves.
     fn told(&self, error: LlmError) -> anyhow::Error {
         match error {
             LlmError::Adapter { .. } => error.into(),
@@ -116,7 +120,7 @@ impl fmt::Display for Source {
 /// link.
 ///
 /// # Errors
-/// No device is left.
+/// Fails if no device is left.
 pub(crate) fn load(session: &mut Session, selection: &Selection) -> Result<()> {
     let bar = match session.model().gguf().file_bytes() {
         size if size > LARGE => progress::bytes("loading", size),

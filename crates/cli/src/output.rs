@@ -2,13 +2,77 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// A remark. Standard error may be closed: then nobody wants to know.
+/// Is the last line of streamed text unfinished?
+static IN_LINE: AtomicBool = AtomicBool::new(false);
+
+/// Writes text to standard output as it comes.
+pub(crate) fn stream(out: &mut impl Write, text: &str) -> io::Result<()> {
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    if let Some(last) = without_codes(text).chars().next_back() {
+        IN_LINE.store(last != '\n', Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Is the cursor within a line of streamed text?
+pub(crate) fn is_in_line() -> bool {
+    IN_LINE.load(Ordering::Relaxed)
+}
+
+/// The line break that a remark needs before it: remarks and an unfinished line share a terminal or a file.
+pub(crate) fn line_break() -> &'static str {
+    match is_in_line() && outputs_are_one() {
+        true => {
+            IN_LINE.store(false, Ordering::Relaxed);
+            "\n"
+        }
+        false => "",
+    }
+}
+
+/// The text up to the codes of colours at its end.
+fn without_codes(mut text: &str) -> &str {
+    while let Some((before, code)) = text.rsplit_once("\x1b[")
+        && code.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';') == "m"
+    {
+        text = before;
+    }
+    text
+}
+
+/// Do standard output and standard error go to the same place?
+#[cfg(unix)]
+fn outputs_are_one() -> bool {
+    use std::fs::File;
+    use std::os::fd::{AsFd, BorrowedFd};
+    use std::os::unix::fs::MetadataExt;
+
+    let place = |stream: BorrowedFd| {
+        let file = File::from(stream.try_clone_to_owned().ok()?);
+        let data = file.metadata().ok()?;
+        Some((data.dev(), data.ino()))
+    };
+    let out = place(io::stdout().as_fd());
+    out.is_some() && out == place(io::stderr().as_fd())
+}
+
+/// Do standard output and standard error go to the same place?
+#[cfg(not(unix))]
+fn outputs_are_one() -> bool {
+    use std::io::IsTerminal;
+
+    io::stdout().is_terminal() && io::stderr().is_terminal()
+}
+
+/// A remark, on its own line. A closed standard error is no failure.
 pub(crate) fn note(text: impl Display) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}{text}", line_break());
 }
 
 /// Writes a value as one line of JSON.
@@ -54,6 +118,19 @@ pub(crate) fn duration(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn colours_are_no_text() {
+        for (text, plain) in [
+            ("a\x1b[0m", "a"),
+            ("a\n\x1b[1;35m\x1b[0m", "a\n"),
+            ("\x1b[2m", ""),
+            ("a [2m", "a [2m"),
+            ("\x1b[2mfrom", "\x1b[2mfrom"),
+        ] {
+            assert_eq!(without_codes(text), plain);
+        }
+    }
 
     #[test]
     fn sizes_are_readable() {

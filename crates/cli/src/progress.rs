@@ -1,4 +1,4 @@
-//! Progress bars on standard error. Where that is no terminal, they do not show.
+//! Progress bars on standard error. Without a terminal they do not show.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! Long work that goes on where it ended: results are kept in a file beside the report until that is
-//! there.
+//! Long work that resumes: results are kept in a file beside the report until that is written.
 //!
 //! ```text
 //! {"identity": "…"}              what has to be the same for the rest to count
@@ -18,10 +17,10 @@ use serde_json::{Value, json};
 
 use crate::machine::{self, Machine, PROGRAM};
 
-/// How often work may be begun.
+/// Number of times that work may be begun.
 const ATTEMPTS: usize = 2;
 
-/// What has to be the same for results to count: the program, what it was asked for, and the machine.
+/// The conditions under which results stay valid: the program, its arguments, and the machine.
 pub(crate) fn identity() -> String {
     let args = machine::arguments();
     let facts = Machine::this().facts();
@@ -34,7 +33,7 @@ pub(crate) fn identity() -> String {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ended;
 
-/// What was done so far.
+/// The results so far.
 #[derive(Default)]
 pub(crate) struct Progress {
     file: Option<(PathBuf, File)>,
@@ -43,8 +42,8 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// What was done for this report by work of the same identity. Nothing is kept where there is
-    /// no report's file, or none can be written beside it.
+    /// The results for this report by work of the same identity. Nothing is kept where there is no report's
+    /// file, or none can be written beside it.
     pub(crate) fn open(report: Option<&Path>, identity: &str) -> Self {
         let Some(report) = report else {
             return Self::default();
@@ -74,7 +73,7 @@ impl Progress {
         if is_same {
             let count = progress.done.len();
             tracing::warn!(
-                "{count} parts were done before the program ended, and are not repeated"
+                "continuing an interrupted run: {count} finished parts are not repeated"
             );
         } else {
             progress.note(&json!({"identity": identity}));
@@ -91,7 +90,7 @@ impl Progress {
         }
     }
 
-    /// A line of its own, whatever was cut before it. One that is lost costs time, and no more.
+    /// Its own line, whatever was cut before it. One that is lost costs time, and no more.
     fn note(&mut self, line: &Value) {
         if let Some((_, file)) = &mut self.file {
             let _ = write!(file, "\n{line}\n").and_then(|()| file.sync_data());
@@ -101,7 +100,7 @@ impl Progress {
     /// The result of some work, which is done unless it was.
     ///
     /// # Errors
-    /// It was begun twice, and ended the program.
+    /// Fails if the work began twice and ended the program both times.
     pub(crate) fn done<T: Serialize + DeserializeOwned>(
         &mut self,
         key: &str,
@@ -123,14 +122,16 @@ impl Progress {
     /// [`Self::done`] of work that may fail, with the reason as text.
     ///
     /// # Errors
-    /// The work's, or that it ended the program twice.
+    /// The errors of the work. Also fails if the work ended the program twice.
     pub(crate) fn attempt<T: Serialize + DeserializeOwned>(
         &mut self,
         key: &str,
         work: impl FnOnce() -> anyhow::Result<T>,
     ) -> Result<T, String> {
         let result = self.done(key, || work().map_err(|e| format!("{e:#}")));
-        result.unwrap_or_else(|Ended| Err("the program ended twice while it did this".to_owned()))
+        result.unwrap_or_else(|Ended| {
+            Err("skipped: the program ended twice during this part".to_owned())
+        })
     }
 
     /// The report is there.

@@ -1,4 +1,4 @@
-//! What the options of sampling mean.
+//! The libraries' options for sampling.
 
 use std::cell::OnceCell;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::text::from_option;
 /// Sequence breakers of llama.cpp.
 const BREAKERS: [&str; 4] = ["\n", ":", "\"", "*"];
 
-/// What the tokens of a model stand for, if it says so.
+/// The texts of a model's tokens, if it has them.
 pub(crate) struct Words<'t> {
     tokenizer: Option<&'t Tokenizer>,
     /// Once a text was held to a form: it takes long to make.
@@ -42,7 +42,7 @@ impl<'t> Words<'t> {
             Some(vocabulary) => vocabulary,
             None => {
                 let tokenizer = self.tokenizer.context(
-                    "this model has no vocabulary, so that its text cannot be held to a form",
+                    "this model has no vocabulary, which grammars, schemas and patterns need",
                 )?;
                 let vocabulary = Vocabulary::new(tokenizer)?;
                 self.vocabulary.get_or_init(|| vocabulary)
@@ -54,11 +54,11 @@ impl<'t> Words<'t> {
 }
 
 impl SamplingArgs {
-    /// Whether the values are possible, as far as that can be said without a vocabulary: what is
-    /// wrong is told before a model is loaded.
+    /// Checks the values, as far as that is possible without a vocabulary. So errors come before a
+    /// model is loaded.
     ///
     /// # Errors
-    /// One is not.
+    /// Fails if a value is out of range.
     pub(crate) fn check(&self) -> Result<(), Usage> {
         let mut config = self.config()?;
         config.samplers.retain(|&kind| kind != SamplerKind::Infill);
@@ -69,7 +69,8 @@ impl SamplingArgs {
     /// The chain that chooses tokens of a model.
     ///
     /// # Errors
-    /// A value is impossible, the form cannot be held to, or there is no vocabulary to do so.
+    /// Fails if a value is out of range, or if there is no vocabulary. Also fails if the grammar
+    /// cannot be enforced.
     pub(crate) fn chain(&self, words: &Words) -> Result<SamplerChain> {
         let mut config = self.config()?;
         if let Some(tokenizer) = words.tokenizer {
@@ -87,7 +88,7 @@ impl SamplingArgs {
         Ok(chain)
     }
 
-    /// What the chain does, but for what needs a vocabulary.
+    /// The chain's configuration, without parts that need a vocabulary.
     fn config(&self) -> Result<SamplerConfig, Usage> {
         let seed =
             match self.seed {
@@ -172,9 +173,9 @@ impl FormArgs {
     /// The form that was asked for.
     ///
     /// # Errors
-    /// Its file cannot be read, or there are several.
+    /// Fails if the grammar's file cannot be read, or if there are several grammars.
     fn grammar(&self) -> Result<Option<Grammar>> {
-        /// How grammars of llama.cpp begin that are in Lark.
+        /// Beginning of llama.cpp's grammars in Lark.
         const LARK: &str = "%llguidance";
         let schema = text(&self.json_schema, self.json_schema_file.as_deref())?;
         let grammar = text(&self.grammar, self.grammar_file.as_deref())?;
@@ -191,9 +192,7 @@ impl FormArgs {
         let mut forms = forms.into_iter().flatten();
         match (forms.next(), forms.next()) {
             (form, None) => Ok(form),
-            _ => bail!(Usage(
-                "a text has one form: give one schema, grammar or pattern".to_owned()
-            )),
+            _ => bail!(Usage("give only one schema, grammar or pattern".to_owned())),
         }
     }
 }

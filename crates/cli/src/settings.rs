@@ -1,12 +1,17 @@
-//! What the options of a run mean to the libraries.
+//! The libraries' options for a run.
+
+use std::fmt;
 
 use anyhow::{Result, bail};
 use rustorch_ir::{BlockFormat, DType};
-use rustorch_llm::{BackendConfig, LayerBackend, Model, SessionOptions};
+use rustorch_llm::{
+    BackendConfig, EncoderOptions, LayerBackend, MemoryNeeds, Model, PlacementOptions,
+    SessionOptions, TensorBackend, TensorRule,
+};
 use rustorch_runtime::{DeviceType, Rules};
 use serde_json::{Value, json};
 
-use crate::args::{CacheType, ContextArgs, GpuArgs};
+use crate::args::{CacheType, ContextArgs, EncoderArgs, GpuArgs, TensorDevice};
 use crate::devices::Devices;
 use crate::failure::Usage;
 use crate::output::{bytes, note};
@@ -17,22 +22,52 @@ const DEFAULT_CONTEXT: usize = 8192;
 /// llama.cpp's `--batch-size`, where none is given.
 pub(crate) const DEFAULT_BATCH: usize = 2048;
 
-/// How a model runs.
+impl EncoderArgs {
+    /// The options of an encoder on `devices`.
+    pub(crate) fn options(&self, devices: &Devices) -> EncoderOptions {
+        EncoderOptions {
+            tokens: self.ctx_size,
+            batch: devices.batch.unwrap_or(DEFAULT_BATCH),
+            routing: devices.routing,
+            ..EncoderOptions::default()
+        }
+    }
+}
+
+/// Settings of a model's run.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) session: SessionOptions,
-    /// Where each layer goes, and why; empty where that was not for the program to choose.
+    /// The device of each layer, and why; empty where that was not for the program to choose.
     pub(crate) layers: Vec<LayerBackend>,
 }
 
+impl GpuArgs {
+    /// Wishes for the devices of layers and tensors.
+    fn wishes(&self) -> PlacementOptions {
+        let of_experts = [
+            self.cpu_moe
+                .then(|| TensorRule::experts("--cpu-moe", usize::MAX)),
+            self.n_cpu_moe
+                .map(|n| TensorRule::experts(format!("--n-cpu-moe {n}"), n)),
+        ];
+        let named = self.tensors().map(|TensorDevice(rule)| rule.clone());
+        PlacementOptions {
+            gpu_layers: self.n_gpu_layers,
+            rules: named.chain(of_experts.into_iter().flatten()).collect(),
+        }
+    }
+}
+
 impl ContextArgs {
-    /// The settings of a session of `model` on `devices`. Where its layers are split between
-    /// several, a line on standard error says how.
+    /// The settings of a session of `model` on `devices`. If its layers are split between several devices, a
+    /// line on standard error says how.
     ///
     /// # Errors
-    /// They contradict each other, or GPUs may take too little memory for a layer.
+    /// Fails if options contradict each other. Also fails if the GPU memory limit is too small for
+    /// a layer.
     pub(crate) fn session(&self, model: &Model, devices: &Devices) -> Result<Settings> {
-        let trained = model.config().context;
+        let trained = model.spec().context;
         let context = match self.ctx_size {
             None => trained.min(DEFAULT_CONTEXT),
             Some(0) => trained,
@@ -40,14 +75,12 @@ impl ContextArgs {
         };
         if context > trained {
             tracing::warn!(
-                "a context of {context} tokens: the model was trained with {trained}, and what it \
-                 writes beyond them may make no sense"
+                "-c {context} is more than the {trained} tokens that the model was trained with; \
+                 text beyond them may be nonsense"
             );
         }
         if self.ubatch_size == 0 {
-            return Err(
-                Usage("--ubatch-size 0: a batch needs at least one token".to_owned()).into(),
-            );
+            return Err(Usage("--ubatch-size 0: give at least one token".to_owned()).into());
         }
         let backend = match devices.routing.rules {
             Rules::F32Hybrid => SessionOptions::f32_hybrid(model)?,
@@ -55,7 +88,7 @@ impl ContextArgs {
         };
         let cache_dtype = self.cache_dtype(backend.cache_dtype)?;
         if devices.routing.rules == Rules::F32Hybrid && cache_dtype != backend.cache_dtype {
-            let problem = "-b hybrid-f32 converts nothing: leave -ctk and -ctv out";
+            let problem = "-b hybrid-f32 keeps the KV cache in f32; omit -ctk and -ctv";
             return Err(Usage(problem.to_owned()).into());
         }
         let options = SessionOptions {
@@ -65,6 +98,16 @@ impl ContextArgs {
             routing: devices.routing,
             ..backend
         };
+        let needs = MemoryNeeds::new(model, &options)?;
+        if let Some(free) = devices.free_memory().filter(|&free| !needs.fit(free)) {
+            tracing::warn!("{}", Shortage { needs, free });
+        }
+        let is_by_operation = devices.is_routed || devices.routing.rules == Rules::F32Hybrid;
+        if is_by_operation && devices.gpus.places_tensors() {
+            let problem = "-ot, --cpu-moe and --n-cpu-moe choose devices by weights, --route and -b hybrid-f32 by \
+                           operations; give one of them";
+            return Err(Usage(problem.to_owned()).into());
+        }
         // Who routes operations chooses by hand.
         if devices.is_routed {
             return Ok(Settings {
@@ -75,38 +118,38 @@ impl ContextArgs {
         let GpuArgs {
             n_gpu_layers,
             gpu_memory,
+            ..
         } = devices.gpus;
-        let (session, layers) = options.select_layers(model, &devices.runtime, n_gpu_layers)?;
+        let wishes = devices.gpus.wishes();
+        let (session, layers) = options.placed(model, &devices.runtime, &wishes)?;
         if let Some(limit) = gpu_memory
             && layers.iter().all(|layer| layer.device == DeviceType::Cpu)
         {
             let config = BackendConfig::new(model, &devices.runtime, &session)?;
             if let Some(needed) = config.with_gpu_layers(n_gpu_layers).lacking() {
                 bail!(
-                    "--gpu-memory {limit}: not even one layer fits; the last one, with the output \
-                     head, its cache and working memory, needs {}; -ngl 0 does without GPUs",
+                    "--gpu-memory {limit}: no layer fits; the last layer with the output head, \
+                     KV cache and working memory needs {}; -ngl 0 uses no GPU",
                     bytes(needed)
                 );
             }
         }
         let runs = layer_runs(&layers);
-        for (layers, backend) in &runs {
-            tracing::info!("{layers} on {}: {}", backend.device, backend.reason);
+        let lines: Vec<LayerLine> = runs.iter().flat_map(layer_lines).collect();
+        for line in &lines {
+            tracing::info!("{line}");
         }
-        if runs.len() > 1 {
-            let parts = runs.iter();
-            let parts = parts.map(|(layers, LayerBackend { device, reason })| {
-                format!("{layers} on {device} ({reason})")
-            });
+        if lines.len() > 1 {
+            let parts = lines.iter().map(|line| line.in_brackets());
             note(parts.collect::<Vec<_>>().join(" · "));
         }
         Ok(Settings { session, layers })
     }
 
-    /// The element type of the cache; what is not given is the backend's.
+    /// The element type of the cache; without an option it is the backend's.
     ///
     /// # Errors
-    /// Keys and values differ.
+    /// Fails if keys and values have different types.
     fn cache_dtype(&self, backend: DType) -> Result<DType, Usage> {
         let dtype = |given: Option<CacheType>| match given {
             None => backend,
@@ -119,9 +162,45 @@ impl ContextArgs {
         match keys == values {
             true => Ok(keys),
             false => Err(Usage(
-                "-ctk and -ctv differ: keys and values are cached in one type".to_owned(),
+                "-ctk and -ctv differ; give both the same type".to_owned(),
             )),
         }
+    }
+}
+
+/// A model that does not fit in memory.
+struct Shortage {
+    needs: MemoryNeeds,
+    free: u64,
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { needs, free } = self;
+        write!(
+            f,
+            "memory is short: the model needs {} (weights {}, KV cache {} at -c {}, working memory {}), and {} \
+             is free, so that running it is slow or fails; {}",
+            bytes(needs.total()),
+            bytes(needs.weights),
+            bytes(needs.cache),
+            needs.context,
+            bytes(needs.working),
+            bytes(*free),
+            what_fits(needs, *free),
+        )
+    }
+}
+
+/// Advice for a model that does not fit.
+pub(crate) fn what_fits(needs: &MemoryNeeds, free: u64) -> String {
+    match (needs.context_within(free), needs.weights_within(free)) {
+        (0, 0) => "use a smaller -c, or free memory".to_owned(),
+        (0, weights) => format!(
+            "weights of up to {} fit: use a smaller model, or a smaller type (rustorch-cli quantize)",
+            bytes(weights)
+        ),
+        (context, _) => format!("-c {context} fits"),
     }
 }
 
@@ -136,13 +215,71 @@ pub(crate) fn layer_runs(chosen: &[LayerBackend]) -> Vec<(String, &LayerBackend)
             n => format!("layers {first}-{}", first + n - 1),
         }
     };
-    let runs = chosen.chunk_by(|a, b| a == b);
+    let runs = chosen.chunk_by(LayerBackend::is_like);
     runs.map(|run| (name(run), &run[0])).collect()
+}
+
+/// The device of layers, or of some of their tensors, and why.
+pub(crate) struct LayerLine<'a> {
+    what: String,
+    device: DeviceType,
+    reason: &'a str,
+}
+
+impl LayerLine<'_> {
+    fn in_brackets(&self) -> String {
+        let Self {
+            what,
+            device,
+            reason,
+        } = self;
+        format!("{what} on {device} ({reason})")
+    }
+}
+
+impl fmt::Display for LayerLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {}: {}", self.what, self.device, self.reason)
+    }
+}
+
+/// Lines about layers that go together: one for them, and one for tensors of each other device and reason.
+pub(crate) fn layer_lines<'a>(
+    (layers, backend): &'a (String, &'a LayerBackend),
+) -> impl Iterator<Item = LayerLine<'a>> {
+    let own = LayerLine {
+        what: layers.clone(),
+        device: backend.device,
+        reason: &backend.reason,
+    };
+    let elsewhere = backend.elsewhere.iter().map(move |elsewhere| {
+        let names: Vec<&str> = elsewhere.names().collect();
+        LayerLine {
+            what: format!("{} of {layers}", names.join(", ")),
+            device: elsewhere.device,
+            reason: &elsewhere.reason,
+        }
+    });
+    std::iter::once(own).chain(elsewhere)
 }
 
 /// The layers that go together, for programs.
 pub(crate) fn layers_json(runs: &[(String, &LayerBackend)]) -> Vec<Value> {
-    let row = |(layers, LayerBackend { device, reason }): &(String, &LayerBackend)| json!({"layers": layers, "device": device.to_string(), "reason": reason});
+    let elsewhere = |of: &TensorBackend| {
+        json!({
+            "tensors": of.names().collect::<Vec<_>>(),
+            "device": of.device.to_string(),
+            "reason": of.reason,
+        })
+    };
+    let row = |(layers, backend): &(String, &LayerBackend)| {
+        json!({
+            "layers": layers,
+            "device": backend.device.to_string(),
+            "reason": backend.reason,
+            "elsewhere": backend.elsewhere.iter().map(elsewhere).collect::<Vec<_>>(),
+        })
+    };
     runs.iter().map(row).collect()
 }
 
@@ -157,6 +294,7 @@ mod tests {
         let layer = |device, reason: &str| LayerBackend {
             device,
             reason: reason.to_owned(),
+            elsewhere: Vec::new(),
         };
         let (cpu, gpu) = (DeviceType::Cpu, DeviceType::Cuda(0));
         let chosen = [

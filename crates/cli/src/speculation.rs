@@ -1,4 +1,4 @@
-//! What the options of guessing mean.
+//! The libraries' options for speculative decoding.
 
 use anyhow::{Context, Result, bail};
 use rustorch_llm::{
@@ -13,7 +13,7 @@ use crate::devices::Devices;
 use crate::failure::Usage;
 use crate::model::{self, Source};
 
-/// What guesses come from.
+/// The source of drafts.
 pub(crate) struct Guesses<'a> {
     args: &'a SpeculationArgs,
     kind: SpecType,
@@ -28,10 +28,10 @@ struct Draft {
 }
 
 impl SpeculationArgs {
-    /// What guesses come from, and the draft model, if there is one.
+    /// The source of drafts, and the draft model, if there is one.
     ///
     /// # Errors
-    /// The options contradict each other, or the model cannot be loaded.
+    /// Fails if the options contradict each other, or if the model cannot be loaded.
     pub(crate) fn open(&self, devices: &Devices) -> Result<Guesses<'_>> {
         let kind = self.kind()?;
         let draft = match &self.model_draft {
@@ -39,6 +39,11 @@ impl SpeculationArgs {
                 let devices = match self.spec_draft_device {
                     Some(device) => devices.first(device).context("-devd")?,
                     None => devices.clone(),
+                };
+                // Places of tensors are for the model whose text it is.
+                let devices = Devices {
+                    gpus: devices.gpus.of_layers(),
+                    ..devices
                 };
                 let source = Source::new(Some(path.clone()));
                 let load = || source.load();
@@ -69,10 +74,10 @@ impl SpeculationArgs {
             (None, None) => Ok(SpecType::None),
             (None, Some(_)) => Ok(SpecType::DraftSimple),
             (Some(SpecType::DraftSimple), None) => Err(Usage(
-                "--spec-type draft-simple: which model? -md FILE names it".to_owned(),
+                "--spec-type draft-simple needs a draft model; give it with -md FILE".to_owned(),
             )),
             (Some(SpecType::NgramSimple), Some(_)) => Err(Usage(
-                "--spec-type ngram-simple and -md: guesses come from one of them".to_owned(),
+                "--spec-type ngram-simple uses no draft model; omit -md".to_owned(),
             )),
             (Some(kind), _) => Ok(kind),
         }
@@ -83,7 +88,7 @@ impl Guesses<'_> {
     /// Can they be guesses for this model?
     ///
     /// # Errors
-    /// The draft model has another vocabulary.
+    /// Fails if the draft model has another vocabulary.
     pub(crate) fn check(&self, model: &Model) -> Result<()> {
         match &self.draft {
             Some(draft) => {
@@ -96,7 +101,7 @@ impl Guesses<'_> {
     /// Guesses for the model of `session`, if there are to be some.
     ///
     /// # Errors
-    /// The draft model does not fit, or no device can run it.
+    /// Fails if the draft model does not fit, or if no device can run it.
     pub(crate) fn start(
         &self,
         context: &ContextArgs,
@@ -130,11 +135,11 @@ impl Guesses<'_> {
     ) -> Result<ModelDraft<'d>> {
         let Draft { model, devices, .. } = draft;
         ModelDraft::check(model, target.model())?;
-        let (trained, size) = (model.config().context, target.context());
+        let (trained, size) = (model.spec().context, target.context());
         if trained < size {
             bail!(
-                "the draft model was trained with a context of {trained} tokens, and there is one of \
-                 {size}: -c {trained} makes it as small"
+                "the draft model was trained with a context of {trained} tokens, and this one \
+                 has {size}; -c {trained} matches it"
             );
         }
         let context = ContextArgs {
@@ -156,7 +161,7 @@ impl Guesses<'_> {
         }
     }
 
-    /// What became of guesses, on a line; nothing if none were to be made.
+    /// Statistics of drafts, on a line; nothing if none were to be made.
     pub(crate) fn summary(&self, stats: &SpeculationStats) -> Option<String> {
         let SpeculationStats {
             drafted,
@@ -169,7 +174,7 @@ impl Guesses<'_> {
             None => String::new(),
         };
         let told = format!(
-            "{}: {drafted} tokens guessed, {accepted} accepted{part}",
+            "{}: drafted {drafted} tokens, accepted {accepted}{part}",
             self.name()
         );
         (self.kind != SpecType::None).then_some(told)

@@ -1,5 +1,5 @@
-//! What a program that computes tells of itself while it does, for `top` in another one: a file for
-//! each process in the folder `running` of the cache, written anew twice a second.
+//! The status of a running program, published for `top`: a file for each process in the folder
+//! `running` of the cache, rewritten twice a second.
 
 use std::fs;
 use std::io;
@@ -15,19 +15,19 @@ use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 
 use crate::machine;
 
-/// How often it is told; programs that are done sooner tell nothing.
+/// Interval of the reports; programs that end sooner report nothing.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// Fallbacks that are told, the latest.
+/// Number of reported fallbacks, the latest.
 const FALLBACKS: usize = 8;
 
-/// A process and what it does.
+/// A process and its activity.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Status {
     pub(crate) pid: u32,
     /// The command, and the model if one was named.
     pub(crate) command: String,
-    /// When it began to compute, in seconds of Unix time.
+    /// Start of its computation, in seconds of Unix time.
     pub(crate) started: u64,
     /// Tokens that went through the model so far.
     pub(crate) tokens: u64,
@@ -35,7 +35,7 @@ pub(crate) struct Status {
     pub(crate) tokens_per_second: f64,
     /// The devices that have computed something.
     pub(crate) devices: Vec<Used>,
-    /// How often a device failed and the run went on.
+    /// Number of times that a device failed and the run went on.
     pub(crate) fallback_count: usize,
     /// The latest of that, with the reasons.
     pub(crate) fallbacks: Vec<String>,
@@ -47,12 +47,12 @@ pub(crate) struct Used {
     pub(crate) device: String,
     /// Segments of graphs that it ran.
     pub(crate) runs: u64,
-    /// Bytes that tensors have of its memory; if that is the host's, all that the process has there now: what such a
-    /// device computes with is mostly not its own, as the pages of a model's file. 0 if it is not known.
+    /// Bytes that tensors have of its memory. If that is the host's, all memory of the process: such a device mostly
+    /// computes with other memory, such as the pages of a model's file.
     pub(crate) memory_bytes: u64,
 }
 
-/// Who tells of this process.
+/// The publisher of this process.
 static TELLER: Mutex<Option<Teller>> = Mutex::new(None);
 
 struct Teller {
@@ -66,7 +66,7 @@ pub(crate) fn folder() -> Option<PathBuf> {
     cache_folder().map(|cache| cache.join("running"))
 }
 
-/// From now on this process tells what `runtime` does, if it does so for a while.
+/// Publishes the activity of `runtime` from now on, if it lasts for a while.
 pub(crate) fn publish(runtime: &Runtime) {
     let mut teller = TELLER.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(folder) = folder().filter(|_| teller.is_none()) else {
@@ -80,7 +80,7 @@ pub(crate) fn publish(runtime: &Runtime) {
     *teller = thread.ok().map(|thread| Teller { stop, thread });
 }
 
-/// Nothing is told from now on.
+/// Ends the reports.
 pub(crate) fn end() {
     let mut teller = TELLER.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(Teller { stop, thread }) = teller.take() {
@@ -89,7 +89,7 @@ pub(crate) fn end() {
     }
 }
 
-/// Tells what `runtime` does until it is stopped.
+/// Reports the activity of `runtime` until it is stopped.
 fn tell(runtime: &Runtime, folder: &Path, stopped: &Receiver<()>) {
     let started = SystemTime::now().duration_since(UNIX_EPOCH);
     let started = started.map_or(0, |since| since.as_secs());
@@ -140,7 +140,7 @@ fn used(runtime: &Runtime, resident: u64) -> Vec<Used> {
     .collect()
 }
 
-/// Bytes that this process has in memory, if the system tells.
+/// Bytes that this process has in memory, if the system reports them.
 fn resident(system: &mut System) -> Option<u64> {
     let pid = Pid::from_u32(std::process::id());
     let what = ProcessRefreshKind::nothing().with_memory();
@@ -170,7 +170,7 @@ fn command(args: &[String]) -> String {
     }
 }
 
-/// Writes the file so that nobody reads half of it.
+/// Writes the file so that no reader sees half of it.
 fn write(folder: &Path, path: &Path, status: &Status) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let new = path.with_extension("new");
@@ -178,7 +178,7 @@ fn write(folder: &Path, path: &Path, status: &Status) -> io::Result<()> {
     fs::rename(new, path)
 }
 
-/// What processes tell that are `alive`; files of others are removed.
+/// The status of processes that are `alive`; files of others are removed.
 pub(crate) fn read(folder: &Path, mut alive: impl FnMut(u32) -> bool) -> Vec<Status> {
     let Ok(entries) = fs::read_dir(folder) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! What is verified and measured by itself: a device, or several that work together.
+//! A unit of verification and measurement: a device, or several that work together.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::devices::routing;
 /// A device that nothing can stand in for, or several by common rules. Core ML is not offered
 /// everything, so that it has the CPU behind it.
 pub(crate) struct Subject {
-    /// What `-b` calls it.
+    /// Its name for `-b`.
     pub(crate) name: String,
     pub(crate) backends: Vec<Arc<dyn Backend>>,
     device: Option<Arc<dyn Backend>>,
@@ -21,11 +21,11 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    /// What was asked for; if nothing was, every device but the reference, and all of them as
-    /// the f32 hybrid where they are more than one.
+    /// The requested one; without a request, every device but the reference. If there are several, all of them
+    /// as the f32 hybrid, too.
     ///
     /// # Errors
-    /// It is not on this machine.
+    /// Fails if the requested backend is not on this machine.
     pub(crate) fn find(asked: Option<BackendArg>, found: &Discovered) -> Result<Vec<Self>> {
         let Discovered { backends, absent } = found;
         let is_cpu = |b: &&Arc<dyn Backend>| b.info().device == DeviceType::Cpu;
@@ -82,7 +82,7 @@ impl Subject {
     /// The CPU's own backend.
     ///
     /// # Errors
-    /// There is none, which no machine is without.
+    /// Fails if there is no CPU backend, which every machine has.
     pub(crate) fn cpu(found: &Discovered) -> Result<Vec<Self>> {
         Self::find(Some(BackendArg::Device(DeviceType::Cpu)), found)
     }
@@ -92,7 +92,7 @@ impl Subject {
         self.device.as_ref()
     }
 
-    /// The devices that computed, where it is not all the same one; and what is wrong with that.
+    /// The devices that computed, if they are several, and the fault in that.
     pub(crate) fn computed(&self, runtime: &Runtime) -> (String, Option<String>) {
         let used = runtime.used_devices();
         let names: Vec<String> = (used.iter())
@@ -130,10 +130,10 @@ impl Subject {
         runtime
     }
 
-    /// How a model runs on it.
+    /// Options of a model's session on it.
     ///
     /// # Errors
-    /// It cannot.
+    /// Fails if the model cannot run on the subject.
     pub(crate) fn session(&self, model: &Model) -> Result<SessionOptions> {
         let options = match self.is_f32_hybrid() {
             true => SessionOptions::f32_hybrid(model)?,

@@ -1,4 +1,4 @@
-//! Tables in Markdown, aligned so that they can be read as they are.
+//! Tables in Markdown, aligned to be readable as text.
 
 use std::fmt;
 

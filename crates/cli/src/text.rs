@@ -7,14 +7,15 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::args::TextArgs;
 pub(crate) use crate::escape::unescape;
+use crate::failure::Usage;
 
 /// The name that stands for standard input.
 const STDIN: &str = "-";
 
-/// The text that was given: by the options, else what is piped in. `None` if nothing is.
+/// The given text: by the options, else the piped input.
 ///
 /// # Errors
-/// The file or pipe cannot be read, or is not UTF-8.
+/// Fails if the file or pipe cannot be read, or is not UTF-8.
 pub(crate) fn given(args: &TextArgs) -> Result<Option<String>> {
     match (
         &args.prompt,
@@ -27,11 +28,11 @@ pub(crate) fn given(args: &TextArgs) -> Result<Option<String>> {
     }
 }
 
-/// A prompt: [`given`], without one line break at the end of a file or pipe, as in llama.cpp,
-/// unless the file is to be taken as it is.
+/// A prompt: [`given`], without one line break at the end of a file or pipe, as in llama.cpp. A file that is
+/// taken as it is keeps it.
 ///
 /// # Errors
-/// As [`given`].
+/// The same errors as [`given`].
 pub(crate) fn prompt(args: &TextArgs) -> Result<Option<String>> {
     let text = given(args)?;
     let as_it_is = args.prompt.is_some() || args.binary_file.is_some();
@@ -41,10 +42,39 @@ pub(crate) fn prompt(args: &TextArgs) -> Result<Option<String>> {
     }))
 }
 
+/// The given texts with the lines of `file`. Without either, the lines of standard input.
+///
+/// # Errors
+/// The same as [`from_option`]. Fails if there is no text; the error asks for what is `wanted`.
+pub(crate) fn listed(
+    mut given: Vec<String>,
+    file: Option<&Path>,
+    wanted: &str,
+) -> Result<Vec<String>> {
+    if file.is_some() || given.is_empty() {
+        given.extend(lines(file)?);
+    }
+    match given.is_empty() {
+        true => Err(Usage(format!("give {wanted}, -f or lines on standard input")).into()),
+        false => Ok(given),
+    }
+}
+
+/// The lines of a file that an option names, or of standard input, that are not empty.
+fn lines(path: Option<&Path>) -> Result<Vec<String>> {
+    let text = match path {
+        Some(path) => from_option(path)?,
+        None if io::stdin().is_terminal() => String::new(),
+        None => from_stdin()?.unwrap_or_default(),
+    };
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    Ok(lines.map(str::to_owned).collect())
+}
+
 /// The contents of a file that an option names, or of standard input, which `-` stands for.
 ///
 /// # Errors
-/// It cannot be read, or is not UTF-8.
+/// Fails if the text cannot be read, or is not UTF-8.
 pub(crate) fn from_option(path: &Path) -> Result<String> {
     match path.as_os_str() == STDIN {
         true => Ok(from_stdin()?.unwrap_or_default()),
@@ -55,7 +85,7 @@ pub(crate) fn from_option(path: &Path) -> Result<String> {
 /// The contents of a file.
 ///
 /// # Errors
-/// It cannot be read, or is not UTF-8.
+/// Fails if the text cannot be read, or is not UTF-8.
 pub(crate) fn from_file(path: &Path) -> Result<String> {
     let name = path.display();
     let read = || std::fs::read(path);
@@ -63,7 +93,7 @@ pub(crate) fn from_file(path: &Path) -> Result<String> {
     utf8(bytes).with_context(|| name.to_string())
 }
 
-/// What is piped in, if anything is.
+/// The text from a pipe, if there is one.
 fn from_stdin() -> Result<Option<String>> {
     let mut bytes = Vec::new();
     let read = io::stdin().read_to_end(&mut bytes);

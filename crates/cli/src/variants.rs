@@ -1,5 +1,4 @@
-//! The bundled model in several types: those for which llama.cpp's answers are part of the
-//! program.
+//! The bundled model in the types for which the program has llama.cpp's answers.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -29,10 +28,10 @@ pub(crate) struct Variants {
 }
 
 impl Variants {
-    /// The bundled model and those in `files`. Of a file in f16 the other types are made.
+    /// The bundled model and those in `files`. The other types are made from a file in f16.
     ///
     /// # Errors
-    /// A file cannot be read, or is no model.
+    /// Fails if a file cannot be read, or is no model.
     pub(crate) fn open(files: &[PathBuf]) -> Result<Self> {
         let mut found = Self {
             all: vec![Variant {
@@ -58,7 +57,7 @@ impl Variants {
             let Some(file_type) = answered_type(&gguf).filter(|_| is_it) else {
                 let types: Vec<&str> = bundled::GOLDENS.iter().map(|(ty, _)| ty.name()).collect();
                 let types = types.join(", ");
-                let why = format!("there are answers for \"{name}\" only, in {types}");
+                let why = format!("only files of \"{name}\" in {types} have reference answers");
                 found.useless.push((source.to_string(), why));
                 continue;
             };
@@ -76,7 +75,7 @@ impl Variants {
         Ok(found)
     }
 
-    /// The model that is part of the program.
+    /// The bundled model.
     pub(crate) fn bundled(&self) -> &Variant {
         &self.all[0]
     }
@@ -103,15 +102,15 @@ impl Variant {
         format!("{} {}", bundled::MODEL, self.file_type)
     }
 
-    /// How far the logits of a device may be from llama.cpp's.
+    /// Limits of the logits' differences from llama.cpp's on a device.
     pub(crate) fn bounds(&self, subject: &Subject) -> Bounds {
         Bounds::of(self.file_type, subject.is_cpu())
     }
 
-    /// How near its answers are to llama.cpp's.
+    /// Agreement of its answers with llama.cpp's.
     ///
     /// # Errors
-    /// A device fails.
+    /// Fails if a device fails.
     pub(crate) fn agreement(&self, subject: &Subject) -> Result<Agreement> {
         let goldens = Golden::parse(bundled::goldens(self.file_type).unwrap_or_default())?;
         let options = subject.session(&self.model)?;
@@ -127,7 +126,7 @@ impl Variant {
 /// A model of the bundled one's shape with random weights: it takes the same time and memory.
 ///
 /// # Errors
-/// There is no memory for it.
+/// Fails if memory is too small for the model.
 pub(crate) fn random(file_type: FileType) -> Result<Model> {
     let preset: Preset = bundled::MODEL.parse()?;
     Ok(Model::load(preset.build(file_type)?)?)
@@ -142,7 +141,7 @@ fn answered_type(gguf: &Gguf) -> Option<FileType> {
 
 /// A model in another type.
 fn quantised(source: &Gguf, file_type: FileType) -> Result<Model> {
-    let folder = tempfile::tempdir().context("there is no place for a temporary file")?;
+    let folder = tempfile::tempdir().context("cannot create a temporary directory")?;
     let path = folder.path().join("model.gguf");
     let options = QuantizeOptions::default();
     quantize(source, &path, file_type, &options, &mut |_| {

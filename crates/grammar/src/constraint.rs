@@ -1,4 +1,4 @@
-//! A text on its way through a grammar.
+//! The state of a text in a grammar.
 
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ impl TokenMask {
         (token as usize) < self.0.len() && self.0.is_allowed(token)
     }
 
-    /// How many they are.
+    /// Number of allowed tokens.
     pub fn count(&self) -> usize {
         self.0.num_set()
     }
 
-    /// Makes the others impossible: of `logits` `[vocab]`, those of tokens that are not in the set
-    /// become −∞. A model may have more logits than its vocabulary has tokens.
+    /// Excludes the other tokens: the logits `[vocab]` of tokens outside the set become −∞. A model
+    /// may have more logits than its vocabulary has tokens.
     pub fn apply(&self, logits: &mut [f32]) {
         // 32 tokens at a time: mostly either none or all of them are in the set.
         let words = self.0.as_slice();
@@ -44,15 +44,15 @@ impl TokenMask {
     }
 }
 
-/// A text that is held to its form: says which tokens may come, and learns which did.
+/// The constraint of a text: it computes the allowed tokens, and is advanced by the chosen ones.
 ///
-/// After an error every other call fails, too: a constraint that broke never lets tokens pass.
+/// After an error every other call fails, too: a broken constraint never allows tokens.
 #[derive(Clone)]
 pub struct Constraint {
     engine: Engine,
     /// Tokens that end a text, wherever a grammar has them.
     ends: Arc<[u32]>,
-    /// Those of the tokens so far, once asked for.
+    /// The masks of the tokens so far, once asked for.
     mask: Option<TokenMask>,
     /// Whether the last token ended the text.
     ended: bool,
@@ -60,7 +60,7 @@ pub struct Constraint {
     broken: Option<GrammarError>,
 }
 
-/// What knows the texts.
+/// The engine of the texts.
 #[derive(Clone)]
 enum Engine {
     /// llguidance, whose grammars are of lexemes.
@@ -88,12 +88,12 @@ impl Constraint {
         }
     }
 
-    /// The tokens that may come next: there is at least one. Those that end the text are among
-    /// them where it may end, and only there.
+    /// The tokens that may come next, at least one. End tokens are among them only if the text may
+    /// end.
     ///
     /// # Errors
-    /// [`GrammarError::Failed`] if the engine gives up, no token of the vocabulary continues the
-    /// text, or a token ended it.
+    /// [`GrammarError::Failed`] if the engine gives up, if no token continues the text, or if a
+    /// token ended the text.
     pub fn mask(&mut self) -> Result<&TokenMask, GrammarError> {
         let mask = match self.mask.take() {
             Some(mask) => mask,
@@ -117,10 +117,11 @@ impl Constraint {
         }
     }
 
-    /// May this token come next? The same as asking [`Self::mask`], mostly without making one.
+    /// May this token come next? It equals a look-up in [`Self::mask`], mostly without computing
+    /// the mask.
     ///
     /// # Errors
-    /// As [`Self::mask`].
+    /// The same errors as [`Self::mask`].
     pub fn allows(&mut self, token: u32) -> Result<bool, GrammarError> {
         if let Some(mask) = &self.mask {
             return Ok(mask.allows(token));
@@ -136,7 +137,8 @@ impl Constraint {
     /// Adds a token to the text.
     ///
     /// # Errors
-    /// [`GrammarError::Token`] if it may not come next, and those of [`Self::mask`].
+    /// [`GrammarError::Token`] if the grammar does not allow the token, and the errors of
+    /// [`Self::mask`].
     pub fn accept(&mut self, token: u32) -> Result<(), GrammarError> {
         if !self.allows(token)? {
             return Err(GrammarError::Token { token });
@@ -150,10 +152,10 @@ impl Constraint {
         self.unless_broken(accepted)
     }
 
-    /// Takes the last `tokens` tokens back.
+    /// Removes the last `tokens` tokens.
     ///
     /// # Errors
-    /// [`GrammarError::Failed`] if there were fewer.
+    /// [`GrammarError::Failed`] if there were fewer tokens.
     pub fn rollback(&mut self, tokens: usize) -> Result<(), GrammarError> {
         if tokens == 0 {
             return Ok(());
@@ -176,7 +178,7 @@ impl Constraint {
         self.unless_broken(accepting)
     }
 
-    /// Is the text at its end, with nothing that could follow?
+    /// Is the text complete, so that nothing can follow?
     pub fn is_complete(&self) -> bool {
         self.ended || (self.broken.is_none() && self.engine.is_complete())
     }
@@ -190,7 +192,7 @@ impl Constraint {
         }
     }
 
-    /// What the engine says, unless it gave up now or before.
+    /// The engine's answer, unless it gave up now or before.
     fn unless_broken<T>(&mut self, result: Result<T, String>) -> Result<T, GrammarError> {
         if let Some(error) = &self.broken {
             return Err(error.clone());

@@ -1,72 +1,72 @@
-//! Why a text cannot be held to a form.
+//! Reasons why a constraint cannot be enforced.
 
 use thiserror::Error;
 
-/// A failure to make a constraint, or to go on with one. Its text is one line that says what is
-/// wrong, where, and what to do.
+/// A failure to make or continue a constraint. Its text is one line with the problem, the place,
+/// and advice.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GrammarError {
     /// The schema is not JSON.
     #[error("the JSON schema is not JSON: {reason}")]
     NotJson {
-        /// What the JSON parser says, with line and column.
+        /// The JSON parser's message, with line and column.
         reason: String,
     },
 
-    /// A part of a JSON schema that is wrong, or that texts cannot be held to.
+    /// A part of a JSON schema that is invalid or cannot be enforced.
     #[error("JSON schema, {path}: {reason}")]
     Schema {
-        /// Where, as a JSON pointer from the root `#`.
+        /// The place, as a JSON pointer from the root `#`.
         path: String,
-        /// What is wrong, and what to do.
+        /// The problem, and advice.
         reason: String,
     },
 
-    /// A GBNF grammar that is wrong.
+    /// An invalid GBNF grammar.
     #[error("grammar, line {line}, column {column}: {reason}")]
     Gbnf {
         /// The line, from 1.
         line: usize,
         /// The character in the line, from 1.
         column: usize,
-        /// What is wrong, and what to do.
+        /// The problem, and advice.
         reason: String,
     },
 
-    /// A regular expression or a Lark grammar that llguidance refuses.
+    /// An invalid regular expression or Lark grammar.
     #[error("{what}: {reason}")]
     Refused {
-        /// What was given.
+        /// The given constraint.
         what: &'static str,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
 
-    /// A vocabulary for which there are no masks.
+    /// A vocabulary that does not support masks.
     #[error("this vocabulary cannot be constrained: {reason}")]
     Vocabulary {
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
 
-    /// A token was accepted that the mask does not have.
-    #[error("token {token} does not continue the text in its form; only tokens of the mask do")]
+    /// A token that the mask excludes was accepted.
+    #[error("token {token} breaks the grammar; choose a token that the mask allows")]
     Token {
         /// Its id.
         token: u32,
     },
 
-    /// The engine gave up. The text so far is in its form, but not at its end.
-    #[error("the text cannot be held to its form any longer: {reason}; simplify the grammar")]
+    /// The engine gave up. The text so far is valid, but incomplete.
+    #[error("the grammar cannot be followed any longer: {reason}; simplify the grammar")]
     Failed {
-        /// What the engine says.
+        /// The engine's message.
         reason: String,
     },
 }
 
 impl GrammarError {
-    /// What the engine says: its first line, for others are a listing of its state.
+    /// The engine's message: its first line, for others are a listing of its state.
     pub(crate) fn reason(error: &impl ToString) -> String {
         let text = error.to_string();
         text.lines().next().unwrap_or_default().trim().to_owned()

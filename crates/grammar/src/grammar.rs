@@ -1,18 +1,18 @@
-//! What a text may be.
+//! A constraint of texts.
 
 use llguidance::api::TopLevelGrammar;
 use serde_json::Value;
 
 use crate::{Constraint, GrammarError, Vocabulary, gbnf, network, schema};
 
-/// What a text may be.
+/// A constraint of texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Grammar {
-    /// JSON that is valid by this JSON schema (draft 2020-12, and older ones where they mean the
-    /// same), as its text. Properties come in the schema's order, and what separates them is
-    /// nothing, one space, or one or two line breaks with at most 20 spaces or tabs behind them.
+    /// JSON that is valid by this JSON schema, given as text. The version is draft 2020-12; older
+    /// ones work if they have the same meaning. Properties come in the schema's order. White space
+    /// between tokens is at most one space, or two line breaks and 20 spaces or tabs.
     JsonSchema(String),
-    /// Texts of the rule `root` of a grammar as llama.cpp writes them.
+    /// Texts of the rule `root` of a grammar in llama.cpp's language (GBNF).
     Gbnf(String),
     /// Texts that match this regular expression as a whole, in the syntax of Rust's `regex`.
     Regex(String),
@@ -21,10 +21,10 @@ pub enum Grammar {
 }
 
 impl Grammar {
-    /// Holds texts of `vocabulary` to this grammar.
+    /// Constrains texts of `vocabulary` to this grammar.
     ///
     /// # Errors
-    /// The grammar is wrong, or cannot be held to: see [`GrammarError`].
+    /// Fails if the grammar is invalid or cannot be enforced: see [`GrammarError`].
     pub fn constrain(&self, vocabulary: &Vocabulary) -> Result<Constraint, GrammarError> {
         match self {
             Self::JsonSchema(text) => {

@@ -3,7 +3,7 @@
 /// Statements that hold once enough of their parts do.
 #[derive(Default)]
 pub(crate) struct Statements {
-    /// How many parts of a statement have to hold still.
+    /// Number of a statement's parts that are still open.
     missing: Vec<usize>,
     /// The statements that one is a part of.
     wholes: Vec<Vec<usize>>,

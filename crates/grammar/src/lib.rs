@@ -1,9 +1,9 @@
-//! Text in a given form: masks that leave a language model no other tokens.
+//! Constrained decoding: masks that exclude a language model's invalid tokens.
 //!
-//! A [`Grammar`] says what the text may be: JSON of a schema, a grammar as llama.cpp writes them
-//! (GBNF), a regular expression, or a grammar in llguidance's Lark. A [`Vocabulary`] is what the
-//! tokens of a model stand for. Together they make a [`Constraint`], which is asked before each
-//! token which ones may come, and told which one came.
+//! A [`Grammar`] describes the text: JSON by a schema, a GBNF grammar as in llama.cpp, a regular
+//! expression, or a grammar in llguidance's Lark. A [`Vocabulary`] has the texts of a model's
+//! tokens. Together they make a [`Constraint`]. It returns the allowed tokens before each step, and
+//! accepts the chosen one.
 //!
 //! ```text
 //! JSON schema ── checked, references resolved (schema/) ──┐
@@ -27,9 +27,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Nothing here fails open: what a grammar asks for and this crate cannot hold is an error when
-//! the constraint is made, and should the engine give up on the way, every later question to the
-//! constraint is answered by that error.
+//! Nothing here fails open: a constraint that this crate cannot enforce is an error when it is made. If the
+//! engine gives up later, all later calls return that error.
 
 mod automaton;
 mod constraint;

@@ -3,13 +3,13 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
-/// The texts of all tokens. Those that are found as text have their place in the trie.
+/// The texts of all tokens. Tokens that are found as text have their place in the trie.
 pub(crate) struct Trie {
     /// All texts, one behind the other.
     bytes: Vec<u8>,
-    /// Where the text of a token begins; one more than there are tokens.
+    /// The start of a token's text; one more than there are tokens.
     starts: Vec<u32>,
-    /// Each before those below it. The first is the root, below which there is a trie for each
+    /// Nodes, each before those below it.
     /// [`Kind`] of texts.
     nodes: Vec<Node>,
     /// The tokens in the order of their nodes.
@@ -20,8 +20,7 @@ pub(crate) struct Trie {
     longest: Vec<u32>,
 }
 
-/// Texts that are made of much the same characters: what may follow is then mostly either all below
-/// a node, or nothing.
+/// Texts of similar characters: mostly either all tokens below a node may follow, or none.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     /// Small letters and spaces.
@@ -44,15 +43,15 @@ impl Kind {
     }
 }
 
-/// A set of bytes, of which those from 0x7F on are one.
+/// A set of bytes; those from 0x7F on are one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bytes(u128);
 
 impl Bytes {
-    /// What stands for the bytes that are one.
+    /// The class of equivalent bytes.
     const LAST: u8 = 0x7F;
 
-    /// The bytes of which this is so, the last ones if it is so of all of them.
+    /// The bytes for which `is` holds; the last ones count if it holds for all of them.
     pub(crate) fn of(mut is: impl FnMut(u8) -> bool) -> Self {
         let mut set = (0..Self::LAST).fold(0, |set, byte| set | u128::from(is(byte)) << byte);
         set |= u128::from((Self::LAST..=u8::MAX).all(is)) << Self::LAST;
@@ -76,18 +75,18 @@ impl Bytes {
 /// The text that is the bytes of the nodes from the root to this one.
 struct Node {
     byte: u8,
-    /// How many bytes its text has.
+    /// Number of its text's bytes.
     depth: u32,
     /// The first node behind it that is not below it.
     end: u32,
-    /// Where its tokens begin. They end where those of the next node begin.
+    /// The first of its tokens. They end where those of the next node begin.
     tokens: u32,
     /// The depth of the deepest node below it, or its own.
     deepest: u32,
 }
 
 impl Trie {
-    /// Of token `id` the text is `texts[id]`. Only tokens of `found` are in the trie.
+    /// The text of token `id` is `texts[id]`. Only tokens of `found` are in the trie.
     pub(crate) fn new<'a>(
         texts: impl Iterator<Item = &'a [u8]>,
         found: impl Fn(u32) -> bool,
@@ -164,7 +163,7 @@ impl Trie {
         }
     }
 
-    /// How many tokens there are.
+    /// Number of tokens.
     pub(crate) fn len(&self) -> usize {
         self.starts.len() - 1
     }
@@ -193,7 +192,7 @@ impl Trie {
         self.nodes[node].byte
     }
 
-    /// How many bytes a node's text has.
+    /// Number of bytes of a node's text.
     pub(crate) fn depth(&self, node: usize) -> usize {
         self.nodes[node].depth as usize
     }

@@ -1,4 +1,4 @@
-//! What the tokens of a model stand for, as tries.
+//! The tokens of a model, as tries of their texts.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -14,17 +14,17 @@ use crate::constraint::Constraint;
 use crate::network::Network;
 use crate::trie::Trie;
 
-/// What a token stands for.
+/// The text of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// Bytes of text: part of a character, perhaps.
+    /// Bytes of text, which may be part of a character.
     Bytes(Vec<u8>),
-    /// No text: a control token of this name. It comes where a grammar names it, and nowhere else.
+    /// A control token of this name, without text. It occurs only where a grammar names it.
     Control(String),
 }
 
-/// The tokens of a model, and which of them end a text. Clones share what is made of it: one is
-/// enough for all texts of a model.
+/// The tokens of a model, and which of them end a text. Clones share derived data: one vocabulary
+/// is enough for all texts of a model.
 #[derive(Clone)]
 pub struct Vocabulary {
     trie: Arc<Trie>,
@@ -37,7 +37,7 @@ pub struct Vocabulary {
     factory: Arc<OnceLock<Result<ParserFactory, GrammarError>>>,
 }
 
-/// Ids in the nodes of llguidance's trie have 24 bits, all of which set mean none.
+/// Ids in the nodes of llguidance's trie have 24 bits; all of them set mean none.
 const MAX_TOKENS: usize = (1 << 24) - 1;
 /// Longer tokens are left out where llguidance makes the mask, whose trie counts bytes in 10 bits.
 const MAX_BYTES: usize = 512;
@@ -46,7 +46,7 @@ impl Vocabulary {
     /// The vocabulary of `tokenizer`.
     ///
     /// # Errors
-    /// [`GrammarError::Vocabulary`] if no token ends a text, or there are more than 2²⁴.
+    /// [`GrammarError::Vocabulary`] if no token ends a text, or if there are more than 2²⁴ tokens.
     pub fn new(tokenizer: &Tokenizer) -> Result<Self, GrammarError> {
         let ids = 0..tokenizer.vocab_size() as u32;
         let ends: Vec<u32> = ids
@@ -67,8 +67,8 @@ impl Vocabulary {
     /// text.
     ///
     /// # Errors
-    /// [`GrammarError::Vocabulary`] if `ends` is empty or has a token that is not there, or there
-    /// are more than 2²⁴ tokens.
+    /// [`GrammarError::Vocabulary`] if `ends` is empty or names a missing token, or if there are
+    /// more than 2²⁴ tokens.
     pub fn from_pieces(pieces: &[Piece], ends: &[u32]) -> Result<Self, GrammarError> {
         let refuse = |reason: &str| GrammarError::Vocabulary {
             reason: reason.to_owned(),
@@ -77,9 +77,7 @@ impl Vocabulary {
             return Err(refuse("it has more than 2²⁴ tokens"));
         }
         if ends.is_empty() {
-            return Err(refuse(
-                "it has no token that ends a text, so that a finished one could not stop",
-            ));
+            return Err(refuse("it has no token that ends a text"));
         }
         if ends.iter().any(|&id| id as usize >= pieces.len()) {
             return Err(refuse("a token that ends a text is outside of it"));
@@ -109,12 +107,12 @@ impl Vocabulary {
         &self.ends
     }
 
-    /// How many tokens there are.
+    /// Number of tokens.
     pub fn len(&self) -> usize {
         self.trie.len()
     }
 
-    /// Are there none?
+    /// Is the vocabulary empty?
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -185,8 +183,8 @@ impl Vocabulary {
         Ok(factory)
     }
 
-    /// A token as llguidance's trie has it. No text has what is empty there: bytes that no text of
-    /// UTF-8 has, and what is too long.
+    /// A token as llguidance's trie has it. Tokens with an empty text there are in no text: their
+    /// bytes are not UTF-8, or they are too long.
     fn word(&self, id: u32) -> Vec<u8> {
         let marker = TokTrie::SPECIAL_TOKEN_MARKER;
         let text = self.trie.text(id);

@@ -1,8 +1,8 @@
-//! Signposts for Apple's Instruments: what the host does, by `os_signpost`.
+//! Signposts for Apple's Instruments: the host's activity, by `os_signpost`.
 //!
-//! C's macros of `<os/signpost.h>` become calls of one function, which takes the text of a signpost as a format and an
-//! encoded argument. Names and formats are told apart by their place in the program, so they have to be in a section of it
-//! that is for them; what differs from run to run is the argument.
+//! C's macros of `<os/signpost.h>` become calls of one function. It takes the text of a signpost as a format
+//! and an encoded argument. Names and formats are identified by their place in the program. So they have to be
+//! in a section for them; data that differs from run to run is the argument.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_void};
@@ -11,8 +11,8 @@ use rustorch_runtime::{Event, HostWork, Observer};
 
 use crate::nvtx::c_text;
 
-/// By what Instruments finds them: its `os_signpost` instrument shows subsystems, and this category is on only
-/// while a tool records.
+/// Key for Instruments: its `os_signpost` instrument shows subsystems, and this category is on only while a
+/// tool records.
 const SUBSYSTEM: &std::ffi::CStr = c"rustorch";
 const CATEGORY: &std::ffi::CStr = c"DynamicTracing";
 
@@ -22,7 +22,7 @@ const BEGIN: u8 = 1;
 const END: u8 = 2;
 
 unsafe extern "C" {
-    /// Of the program or library that this is linked into.
+    /// The handle of the program or library that this is linked into.
     static __dso_handle: u8;
 
     fn os_log_create(subsystem: *const c_char, category: *const c_char) -> *mut c_void;
@@ -83,7 +83,7 @@ impl Arguments {
     }
 }
 
-/// Tells Instruments what the host does.
+/// Reports the host's activity to Instruments.
 pub(crate) struct Signposts {
     log: *mut c_void,
 }
@@ -94,7 +94,7 @@ unsafe impl Send for Signposts {}
 unsafe impl Sync for Signposts {}
 
 thread_local! {
-    /// What this thread has begun, innermost last: the name, and what its end is found by.
+    /// The open ranges of this thread, innermost last: the name, and the key of its end.
     static OPEN: RefCell<Vec<(&'static [u8], u64)>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -1,4 +1,4 @@
-//! Times by what they were spent on, as PyTorch's `key_averages` has them.
+//! Times by activity, as in PyTorch's `key_averages`.
 
 use std::fmt;
 use std::mem;
@@ -13,7 +13,7 @@ use crate::launches::PerList;
 use crate::limits::Limits;
 use crate::record::{Record, What, copier};
 
-/// What a [`KeyAverage`] is of.
+/// The key of a [`KeyAverage`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -21,32 +21,32 @@ pub enum Kind {
     Launch,
     /// Copies from one memory to another.
     Transfer,
-    /// What the host does: planning, compiling, runs, and ranges of the user's.
+    /// Host activity: planning, compiling, runs, and ranges of the user's.
     Host,
 }
 
-/// All that has one name, on one device.
+/// All activities of one name, on one device.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct KeyAverage {
-    /// The operations of a launch, the way of a copy, or what the host called it.
+    /// The operations of a launch, the route of a copy, or the name of the host's activity.
     pub name: String,
-    /// What it is.
+    /// The name.
     pub kind: Kind,
     /// The device; `None` for the host's own.
     #[serde(serialize_with = "device")]
     pub device: Option<DeviceType>,
-    /// How often it was.
+    /// Number of times.
     pub calls: u64,
-    /// The time of all together, in nanoseconds; of launches that a device was given at once, the
-    /// shares that they had of it when they were made one by one.
+    /// The total time, in nanoseconds. Launches that a device received at once share the time in
+    /// proportion to their single times.
     pub total_ns: u64,
-    /// The same without what was begun and ended inside of it.
+    /// The total time without nested activities.
     pub self_ns: u64,
-    /// Bytes that were read and written, or copied.
+    /// Bytes read and written, or copied.
     pub bytes: u64,
-    /// Multiplications and additions of products.
+    /// Multiplications and additions in products.
     pub flops: u64,
-    /// The share of what the device was [measured](crate::Limit) to do at most; `None` if it was not.
+    /// Share of the device's [measured](crate::Limit) limit; `None` if it was not measured.
     pub share_of_limit: Option<f64>,
 }
 
@@ -61,22 +61,22 @@ fn device<S: serde::Serializer>(
 }
 
 impl KeyAverage {
-    /// The time of all together.
+    /// The total time.
     pub fn total(&self) -> Duration {
         Duration::from_nanos(self.total_ns)
     }
 
-    /// The time of one of them.
+    /// The time of one activity.
     pub fn mean(&self) -> Duration {
         Duration::from_nanos(self.total_ns / self.calls.max(1))
     }
 
-    /// Bytes a second.
+    /// Bytes per second.
     pub fn bytes_per_second(&self) -> f64 {
         per_second(self.bytes, self.total_ns)
     }
 
-    /// Operations a second.
+    /// Operations per second.
     pub fn flops_per_second(&self) -> f64 {
         per_second(self.flops, self.total_ns)
     }
@@ -89,14 +89,14 @@ fn per_second(work: u64, ns: u64) -> f64 {
     }
 }
 
-/// What was run, by name and device: what took longest first, launches before transfers, and those
-/// before what the host did.
+/// The activities, by name and device, longest first. Launches come before transfers, and transfers
+/// before the host's activities.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 #[serde(transparent)]
 pub struct KeyAverages(pub Vec<KeyAverage>);
 
 impl KeyAverages {
-    /// How long a device worked on launches.
+    /// Time of a device's work on launches.
     pub fn busy(&self, device: DeviceType) -> Duration {
         let its = self.launches().filter(|row| row.device == Some(device));
         its.map(KeyAverage::total).sum()
@@ -113,8 +113,8 @@ impl KeyAverages {
 }
 
 impl fmt::Display for KeyAverages {
-    /// A table. Shares are of all time of the rows of that kind; of the host's, of what they took
-    /// themselves.
+    /// A table. Shares are of the time of all rows of that kind. For the host they are of the rows'
+    /// own time.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sum = |kind| -> u64 {
             let its = self.0.iter().filter(|row| row.kind == kind);
@@ -178,21 +178,21 @@ fn time(ns: u64) -> String {
     }
 }
 
-/// What rows are told apart by.
+/// The key of rows.
 type Key = (Kind, Option<DeviceType>, Arc<str>);
 
-/// Adds up what is seen.
+/// Adds up events.
 #[derive(Default)]
 pub(crate) struct Totals {
     rows: Map<Key, KeyAverage>,
-    /// What is not in `rows` yet: each launch of a list, and those that were made at once.
+    /// Activity that is not in `rows` yet: each launch of a list, and those that were made at once.
     launches: PerList<Vec<Arc<LaunchInfo>>, Vec<Launched>>,
     replays: PerList<Replay, Launched>,
-    /// What each thread has begun, innermost last.
+    /// The open ranges of each thread, innermost last.
     open: Map<u32, Vec<Open>>,
 }
 
-/// How often a launch was made, and its time.
+/// Number and time of a launch.
 #[derive(Clone, Copy, Default)]
 struct Launched {
     calls: u64,
@@ -210,7 +210,7 @@ impl Launched {
 struct Open {
     name: Arc<str>,
     since: u64,
-    /// What was begun and ended inside of it took so long.
+    /// The time of the ranges inside it.
     inner: u64,
 }
 
@@ -320,7 +320,7 @@ impl Totals {
         }
     }
 
-    /// What was seen so far, beside what devices can do at most.
+    /// The activity so far, beside the limits of devices.
     pub(crate) fn averages(&self, limits: &Limits) -> KeyAverages {
         let mut rows = self.rows.clone();
         self.add_launches(&mut rows);

@@ -1,6 +1,6 @@
 //! Chrome's format: a JSON array of events, which `chrome://tracing` and other viewers read, as
-//! "Trace Event Format" describes it. Devices are shown as processes, since rows of a process are
-//! what it has.
+//! "Trace Event Format" describes it. Devices are shown as processes, since rows belong to
+//! processes.
 
 use std::iter;
 
@@ -59,7 +59,7 @@ impl Chrome {
     }
 }
 
-/// What is written on an event.
+/// The annotations of an event.
 fn label<N: Into<Value>>(
     name: &str,
     category: Category,

@@ -1,10 +1,10 @@
-//! What is known of launches that are told of together.
+//! The facts of launches that are reported together.
 
 use std::sync::Arc;
 
 use crate::Map;
 
-/// Launches of which something is kept, at most.
+/// Most launches that are kept.
 const MOST: usize = 1 << 12;
 
 /// A value for each list of launches that was seen. Steps make the same launches again and again, and hand on the same
@@ -12,7 +12,7 @@ const MOST: usize = 1 << 12;
 pub(crate) struct PerList<T, V> {
     /// By addresses: a list that is kept here shares its own with no other, and does not change.
     known: Map<usize, (Arc<T>, V)>,
-    /// How many launches are in the lists.
+    /// Number of launches in the lists.
     launches: usize,
 }
 
@@ -35,7 +35,7 @@ impl<T, V> PerList<T, V> {
         self.known.get_mut(&address(list)).map(|(_, value)| value)
     }
 
-    /// Adds a list of so many launches that was not seen yet, and forgets the others if they are too many.
+    /// Adds a list of `launches` new launches, and forgets the others if they are too many.
     pub(crate) fn insert(&mut self, list: &Arc<T>, launches: usize, value: V) -> &mut V {
         if self.is_full() {
             self.clear();
@@ -45,12 +45,12 @@ impl<T, V> PerList<T, V> {
         &mut place.insert_entry((list.clone(), value)).into_mut().1
     }
 
-    /// Are there so many that they are [forgotten](Self::clear) when another one comes?
+    /// Are there too many to keep when another one comes?
     pub(crate) fn is_full(&self) -> bool {
         self.launches.max(self.known.len()) >= MOST
     }
 
-    /// All lists and their values.
+    /// The lists and their values.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &(Arc<T>, V)> {
         self.known.values()
     }

@@ -1,24 +1,24 @@
-//! What a runtime does when, for how long and how fast.
+//! A record of a runtime's activity: times, durations and speeds.
 //!
 //! ```text
 //! Runtime ─ Event ─► Recorder ─ Record ─► a thread: KeyAverages, and
 //!                                         Timeline (tracks) ─► Perfetto's protobuf or Chrome's JSON
 //! ```
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! | --- | --- |
 //! | `process.rs` | the trace of a whole process |
-//! | `multi_gpu.rs`, `metrics.rs`, `metrics/` | what the drivers of GPUs tell, sampled |
+//! | `multi_gpu.rs`, `metrics.rs`, `metrics/` | figures from GPU drivers, sampled |
 //! | `profiler.rs` | profiling a part of a program, steps of a loop |
-//! | `recorder.rs` | from events to files and averages, on a thread of its own |
+//! | `recorder.rs` | events to files and averages, on a thread of its own |
 //! | `perfetto.rs`, `chrome.rs` | formats of files |
-//! | `timeline.rs` | what is on which track |
-//! | `averages.rs` | times by what they were spent on |
-//! | `launches.rs` | what is known of launches that are told of together |
-//! | `names.rs` | names that are called by numbers |
-//! | `limits.rs` | what devices were measured to do at most |
+//! | `timeline.rs` | the contents of tracks |
+//! | `averages.rs` | times by kind of activity |
+//! | `launches.rs` | facts of launches that are reported together |
+//! | `names.rs` | names with numbers |
+//! | `limits.rs` | measured limits of devices |
 //! | `nvtx.rs`, `apple.rs` | ranges for tools of NVIDIA's, signposts for Apple's |
-//! | `record.rs` | what was seen |
+//! | `record.rs` | the recorded events |
 
 #[cfg(target_vendor = "apple")]
 mod apple;

@@ -1,16 +1,16 @@
-//! How much a device was measured to do at most.
+//! Measured limits of devices.
 
 use rustorch_runtime::{Bound, Costs, DeviceType, OpCost, Runtime};
 
 use crate::Map;
 
-/// What a device was measured to reach with its largest work, by
+/// The measured limits of a device under its largest work, by
 /// [calibration](rustorch_runtime::Runtime::measure).
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Limit {
-    /// Bytes that it reads and writes in a second; 0 if that was not measured.
+    /// Bytes read and written per second; 0 if it was not measured.
     pub bytes_per_second: f64,
-    /// Multiplications and additions of products in a second; 0 if that was not measured.
+    /// Multiplications and additions in products per second; 0 if it was not measured.
     pub flops_per_second: f64,
 }
 
@@ -31,14 +31,14 @@ impl Limit {
         }
     }
 
-    /// The share of it that work takes which lasts so many seconds: of bytes or of operations,
-    /// whichever is more. `None` where neither was measured.
+    /// The share of the limit that work of this duration reaches: of bytes or of operations,
+    /// whichever is larger.
     pub fn share(&self, bytes: f64, flops: f64, seconds: f64) -> Option<f64> {
         let least = self.least_seconds(bytes, flops).filter(|_| seconds > 0.0);
         least.map(|least| least / seconds)
     }
 
-    /// How long work takes at least. `None` where neither was measured.
+    /// Least time of work.
     pub(crate) fn least_seconds(&self, bytes: f64, flops: f64) -> Option<f64> {
         let pairs = [
             (bytes, self.bytes_per_second),
@@ -49,7 +49,7 @@ impl Limit {
     }
 }
 
-/// Those of the devices that were measured.
+/// The limits of the devices that were measured.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Limits(Map<DeviceType, Limit>);
 

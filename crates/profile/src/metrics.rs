@@ -1,6 +1,6 @@
-//! What the drivers of GPUs tell of them: how busy, full and warm they are.
+//! Figures from GPU drivers: load, memory and temperature.
 //!
-//! Nothing of it is computed here, and what a driver does not tell is `None`.
+//! Figures that a driver does not report are `None`.
 
 mod apple;
 mod nvml;
@@ -12,30 +12,31 @@ use std::path::Path;
 use rustorch_runtime::{DeviceInfo, DeviceType};
 use serde::Serialize;
 
-/// A GPU at a moment, as its driver tells it.
+/// A GPU's state at a moment, as its driver reports it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct GpuBenchmarkMetrics {
     /// Its name.
     pub name: String,
-    /// Where it is on the PCI bus: domain, bus and device, as in `0000:19:00`.
+    /// The address on the PCI bus: domain, bus and device, as in `0000:19:00`.
     pub pci: Option<String>,
-    /// Who told this: `NVML`, `sysfs` or `IOKit`.
+    /// The source of the figures: `NVML`, `sysfs` or `IOKit`.
     pub source: &'static str,
-    /// Share of the last moment (of NVML's choice a sixth of a second to a second) in which it worked.
+    /// Utilisation: the share of the last period in which it worked. NVML chooses a period of a
+    /// sixth of a second to a second.
     pub gpu_utilization_percent: Option<f64>,
-    /// Bytes of its memory that all programs together have.
+    /// Used bytes of its memory, by all programs together.
     pub gpu_memory_used_bytes: Option<u64>,
-    /// Bytes of its memory.
+    /// Total bytes of its memory.
     pub gpu_memory_total_bytes: Option<u64>,
     /// Temperature of the chip.
     pub gpu_temperature_celsius: Option<f64>,
-    /// Power that it draws.
+    /// Power draw.
     pub gpu_power_watts: Option<f64>,
     /// Clock of its processors.
     pub gpu_clock_mhz: Option<f64>,
     /// Clock of its memory.
     pub memory_clock_mhz: Option<f64>,
-    /// Why it is clocked lower than it could be; empty if it is not.
+    /// Reasons for a reduced clock; empty if there are none.
     pub throttle_reasons: Option<Vec<&'static str>>,
 }
 
@@ -59,7 +60,7 @@ impl GpuBenchmarkMetrics {
         known.filter_map(|(name, value)| Some((name, value?)))
     }
 
-    /// Which of these devices it is; `None` if none says where it is on the bus, or none is there.
+    /// The index among these devices; `None` if none has the same bus address.
     pub fn device<'a>(
         &self,
         devices: impl IntoIterator<Item = &'a DeviceInfo>,
@@ -81,26 +82,26 @@ impl fmt::Display for GpuBenchmarkMetrics {
     }
 }
 
-/// The drivers that tell of GPUs, opened once.
+/// The drivers that report on GPUs, opened once.
 pub struct GpuMonitor {
     /// Or why there is none.
     nvml: Result<nvml::Driver, String>,
 }
 
 impl GpuMonitor {
-    /// Opens what is here. What is not there tells nothing.
+    /// Opens the drivers of this machine.
     pub fn open() -> Self {
         Self {
             nvml: nvml::Driver::open(),
         }
     }
 
-    /// Why NVIDIA's driver tells nothing, if it does not.
+    /// The reason why NVIDIA's driver reports nothing, if so.
     pub fn nvml_absent(&self) -> Option<&str> {
         self.nvml.as_ref().err().map(String::as_str)
     }
 
-    /// All GPUs whose drivers tell of them, now. NVIDIA's come first, in the order of `nvidia-smi`.
+    /// The current state of all GPUs whose drivers report.
     pub fn sample(&self) -> Vec<GpuBenchmarkMetrics> {
         let mut all = (self.nvml.as_ref()).map_or(Vec::new(), nvml::Driver::sample);
         all.extend(sysfs::sample(Path::new("/sys/class/drm")));

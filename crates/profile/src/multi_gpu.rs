@@ -1,4 +1,4 @@
-//! A profiler that also samples what the drivers of all GPUs tell.
+//! A profiler that also samples the drivers of all GPUs.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
@@ -9,8 +9,8 @@ use rustorch_runtime::{DeviceInfo, DeviceType, Runtime};
 use crate::metrics::{GpuBenchmarkMetrics, GpuMonitor};
 use crate::profiler::{Profile, Profiler, ProfilerOptions};
 
-/// A [`Profiler`] in whose traces each GPU's load, memory, temperature, power and clocks are shown
-/// beside what it runs, as its driver tells them.
+/// A [`Profiler`] whose traces show each GPU's load, memory, temperature, power and clocks beside the work on
+/// it. The figures are the driver's.
 pub struct MultiGpuProfiler {
     profiler: Profiler,
     sampler: Option<Sampler>,
@@ -22,17 +22,17 @@ struct Sampler {
     thread: JoinHandle<Vec<GpuSample>>,
 }
 
-/// The GPUs at one moment.
+/// The state of the GPUs at one moment.
 #[derive(Clone, PartialEq, Debug)]
 pub struct GpuSample {
-    /// Since profiling began.
+    /// Time since profiling began.
     pub at: Duration,
-    /// Which of the runtime's devices each one is, where that is known, and what is told of it.
+    /// The runtime's device of each GPU, if known, and the figures.
     pub gpus: Vec<(Option<DeviceType>, GpuBenchmarkMetrics)>,
 }
 
 impl MultiGpuProfiler {
-    /// Begins to look on at a runtime, and asks the drivers at once and then each `period`.
+    /// Begins to profile a runtime. Samples the drivers at once, and then every `period`.
     pub fn start(options: ProfilerOptions, runtime: &Runtime, period: Duration) -> Self {
         let profiler = options.start(runtime);
         let recorder = profiler.recorder();
@@ -59,19 +59,19 @@ impl MultiGpuProfiler {
         let sampler = match named.spawn(sample) {
             Ok(thread) => Some(Sampler { stop, thread }),
             Err(e) => {
-                tracing::warn!("the drivers are not asked: no thread: {e}");
+                tracing::warn!("device load is not measured: cannot start a thread: {e}");
                 None
             }
         };
         Self { profiler, sampler }
     }
 
-    /// As [`Profiler::step`].
+    /// The same as [`Profiler::step`].
     pub fn step(&mut self) {
         self.profiler.step();
     }
 
-    /// Stops looking on: what was run, and what the drivers told meanwhile, oldest first.
+    /// Stops profiling. Returns the profile and the drivers' samples, oldest first.
     pub fn finish(self) -> (Profile, Vec<GpuSample>) {
         let samples = self.sampler.map(|Sampler { stop, thread }| {
             drop(stop);

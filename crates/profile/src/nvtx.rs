@@ -1,4 +1,4 @@
-//! Ranges for NVIDIA's tools, such as Nsight Systems: what the host does, by NVTX.
+//! Ranges for NVIDIA's tools, such as Nsight Systems: the host's activity, by NVTX.
 //!
 //! The tools record launches by themselves.
 
@@ -7,7 +7,7 @@ use std::ffi::{CString, c_char, c_int};
 use libloading::Library;
 use rustorch_runtime::{Event, Observer};
 
-/// What Nsight Systems and other tools set for the programs that they look on at.
+/// The variable that Nsight Systems and other tools set for the programs that they observe.
 const TOOL: &str = "NVTX_INJECTION64_PATH";
 
 /// The library as toolkits have named it, the latest first.
@@ -20,7 +20,7 @@ const NAMES: [&str; 4] = [
 
 type Named = unsafe extern "C" fn(*const c_char) -> c_int;
 
-/// Tells NVIDIA's tools what the host does.
+/// Reports the host's activity to NVIDIA's tools.
 pub struct Nvtx {
     push: Named,
     pop: unsafe extern "C" fn() -> c_int,
@@ -29,7 +29,7 @@ pub struct Nvtx {
 }
 
 impl Nvtx {
-    /// Is there a tool that looks on at this process?
+    /// Does a tool profile this process?
     pub(crate) fn is_wanted() -> bool {
         std::env::var_os(TOOL).is_some_and(|path| !path.is_empty())
     }
@@ -37,7 +37,7 @@ impl Nvtx {
     /// Loads the library of the CUDA toolkit.
     ///
     /// # Errors
-    /// It is not installed, as one line with the cure.
+    /// Fails if the library is not installed. The message is one line with the cure.
     pub fn load() -> Result<Self, String> {
         // SAFETY: NVIDIA's library does nothing when it is loaded that others would have to know of.
         let mut found = NAMES.iter().map(|name| unsafe { Library::new(name) });
@@ -64,7 +64,7 @@ impl Nvtx {
     }
 }
 
-/// A text as tools that are written in C take it. What has a zero in it cannot be told as a whole.
+/// A text as tools that are written in C take it. Texts with a zero are cut off there.
 pub(crate) fn c_text(text: &str) -> CString {
     CString::new(text.replace('\0', " ")).unwrap_or_default()
 }
@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// A library that writes down what it is told.
+    /// A library that records its calls.
     const FAKE: &str = r#"
         #include <stdio.h>
         #include <stdlib.h>

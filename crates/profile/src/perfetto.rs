@@ -1,11 +1,11 @@
 //! Perfetto's own format: a `Trace` of its `TrackEvent`s, as `protos/perfetto/trace` of its sources
 //! defines them. Field numbers are those of these definitions.
 //!
-//! It is kept small: each track is a sequence of packets of its own, whose defaults name the track
-//! and a clock that counts from packet to packet, and names are written once in each.
+//! It is kept small: each track has its own sequence of packets. Its defaults name the track and a
+//! clock that counts from packet to packet. Names are written once in each.
 //!
-//! Events are nearly all of a trace. They are written [field by field](Wire), where everything else is a message
-//! that `prost` encodes: building one for each costs many times what it takes to write it.
+//! Events are nearly all of a trace. They are written [field by field](Wire). All other packets are messages
+//! that `prost` encodes: building one for each event costs many times as much as writing it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -47,7 +47,7 @@ const ANNOTATION_NAME: u8 = 1;
 const ANNOTATION_COUNT: u8 = 3;
 const ANNOTATION_TEXT: u8 = 17;
 
-/// What is interned may be forgotten: here a sequence begins.
+/// Interned texts may be forgotten: here a sequence begins.
 const STATE_CLEARED: u32 = 1;
 
 #[derive(Clone, PartialEq, Message)]
@@ -168,14 +168,14 @@ pub(crate) struct Interned {
 pub(crate) struct Perfetto {
     out: Vec<u8>,
     sequences: Vec<Sequence>,
-    /// Where packets of events are put together, many of which are added to the trace by one copy.
+    /// The buffer in which packets of events are built. One copy adds many of them to the trace.
     room: Box<[u8; ROOM]>,
-    /// How many bytes of these there are.
+    /// Number of these bytes.
     filled: usize,
 }
 
-/// Bytes of the events that are put together at once, at most: all that a length of one byte can be, and those that are
-/// put behind it, so that no place has to be checked.
+/// Bytes of the events that are put together at once, at most: the longest length in one byte, and the bytes
+/// after it. So no place has to be checked.
 const MOST: usize = 256 + 32;
 
 /// Bytes of events that are added to a trace at once, at most.
@@ -185,9 +185,9 @@ const ROOM: usize = 1 << 12;
 struct Sequence {
     /// Its number.
     id: u32,
-    /// Of the last packet.
+    /// The timestamp of the last packet.
     at: u64,
-    /// How far from the beginning of a packet the length of its event is.
+    /// Offset of the event's length in its packet.
     event: u8,
     /// The end of a slice.
     end: Piece<16>,
@@ -257,17 +257,17 @@ impl Sequence {
     }
 }
 
-/// How a field is written: as a whole number, as eight bytes, or with its length in front.
+/// Encoding of a field: as a whole number, as eight bytes, or with its length in front.
 const NUMBER: u8 = 0;
 const EIGHT_BYTES: u8 = 1;
 const MESSAGE: u8 = 2;
 
-/// What is in front of a field with a number below 16.
+/// The tag of a field with a number below 16.
 const fn key(field: u8, wire: u8) -> u8 {
     field << 3 | wire
 }
 
-/// What is in front of a field with a number from 16 on.
+/// The tag of a field with a number from 16 on.
 const fn long_key(field: u8, wire: u8) -> [u8; 2] {
     [key(field, wire) | 0x80, field >> 4]
 }
@@ -277,7 +277,7 @@ const fn long_key(field: u8, wire: u8) -> [u8; 2] {
 /// Lengths of messages are one byte: with three notes and the largest numbers a packet has 84, and two are together.
 struct Wire<'a> {
     bytes: &'a mut [u8; MOST],
-    /// How many of these there are.
+    /// Number of these.
     length: u8,
 }
 
@@ -294,7 +294,7 @@ impl<'a> Wire<'a> {
         self
     }
 
-    /// Adds what was prepared.
+    /// Adds a prepared piece.
     fn piece<const N: usize>(mut self, piece: &Piece<N>) -> Self {
         let at = usize::from(self.length);
         self.bytes[at..at + N].copy_from_slice(&piece.bytes);
@@ -324,7 +324,7 @@ impl<'a> Wire<'a> {
         its.put([key(TRACK_EVENT, MESSAGE), 0, key(TYPE, NUMBER), r#type])
     }
 
-    /// What the event is called.
+    /// The name of the event.
     fn label(self, name: usize, category: Category) -> Self {
         let named = self.put([key(NAME, NUMBER)]).varint(iid(name));
         match category {
@@ -345,8 +345,8 @@ impl<'a> Wire<'a> {
         ])
     }
 
-    /// The packet ends that began at `start`, with an event whose length is so far from there, so long after the one
-    /// before.
+    /// Ends the packet that began at `start`. The event's length is at this offset, and the time since the last
+    /// packet is given.
     fn finish(self, start: u8, event: u8, step: u64) -> Self {
         self.close(start.wrapping_add(event)).timed(start, step)
     }
@@ -358,7 +358,7 @@ impl<'a> Wire<'a> {
     }
 }
 
-/// Bytes that are the same in many packets, of which the first `length` are meant: a fixed number is copied faster.
+/// Bytes that are the same in many packets. The first `length` count: a fixed number is copied faster.
 struct Piece<const N: usize> {
     bytes: [u8; N],
     length: u8,
@@ -374,7 +374,7 @@ impl<const N: usize> Piece<N> {
     }
 }
 
-/// What is the same in slices of a form.
+/// The common part of slices of a form.
 struct Prepared {
     /// The beginning of one, up to its notes.
     begin: Piece<32>,
@@ -385,12 +385,12 @@ struct Prepared {
 /// The track of this process, which threads are of.
 const PROCESS: u64 = 1;
 
-/// What tells a track from those of other traces that are looked at together.
+/// The identity of a track among other traces that are viewed together.
 fn uuid(track: TrackId) -> u64 {
     u64::from(track) + 2
 }
 
-/// What is interned under a number that counts from 0 on.
+/// The interned values with numbers from 0 on.
 fn iid(number: usize) -> u64 {
     number as u64 + 1
 }
@@ -470,7 +470,7 @@ impl Perfetto {
         write(&mut self.out, packet);
     }
 
-    /// By what number events of a track call a name.
+    /// Number of a name in events of a track.
     fn name(&mut self, track: TrackId, name: &str) -> usize {
         let (number, is_new) = self.sequences[track as usize].names.number(name);
         if is_new {
@@ -485,7 +485,7 @@ impl Perfetto {
         number
     }
 
-    /// By what number notes of a track call a text.
+    /// Number of a text in notes of a track.
     fn text(&mut self, track: TrackId, text: &str) -> usize {
         let (number, is_new) = self.sequences[track as usize].texts.number(text);
         if is_new {
@@ -500,7 +500,7 @@ impl Perfetto {
         number
     }
 
-    /// Tells what events of a track call by numbers from now on.
+    /// Defines the numbers of names for later events of a track.
     fn intern(&mut self, track: TrackId, its: InternedData) {
         let packet = Packet {
             interned_data: Some(its),

@@ -1,4 +1,4 @@
-//! The trace of a whole process, as `RUSTORCH_TRACE` asks for it.
+//! The trace of a whole process, which `RUSTORCH_TRACE` enables.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
@@ -17,7 +17,7 @@ const VARIABLE: &str = "RUSTORCH_TRACE";
 struct State {
     path: Option<PathBuf>,
     profiler: Option<Profiler>,
-    /// For a tool of NVIDIA's or Apple's that looks on; `None` within if there is none, or it cannot be told.
+    /// Observer for a tool of NVIDIA's or Apple's; `None` within if there is none, or it cannot be reached.
     tool: Option<Option<Arc<dyn Observer>>>,
 }
 
@@ -31,12 +31,12 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Traces of this process go to `path`, whatever the variable `RUSTORCH_TRACE` says.
+/// Writes traces of this process to `path`, and ignores the variable `RUSTORCH_TRACE`.
 pub fn set_trace_path(path: impl Into<PathBuf>) {
     state().path = Some(path.into());
 }
 
-/// What tells the tool that looks on at this process, if one does.
+/// The tool that observes this process, if there is one.
 fn tool() -> Option<Arc<dyn Observer>> {
     #[cfg(target_vendor = "apple")]
     if let Some(signposts) = Signposts::wanted() {
@@ -49,9 +49,9 @@ fn tool() -> Option<Arc<dyn Observer>> {
     Some(Arc::new(loaded.ok()?))
 }
 
-/// From now on, if the process [is traced](set_trace_path) or `RUSTORCH_TRACE` names a file, that is a
-/// trace of this runtime, too. It is written as the process goes on, and ends with it. Where a tool of
-/// NVIDIA's or Apple's looks on at the process, it is told what the host does.
+/// Adds this runtime to the process's trace, if [a path is set](set_trace_path) or `RUSTORCH_TRACE`
+/// names a file. The trace is written while the process runs, and ends with it. If a tool of
+/// NVIDIA's or Apple's observes the process, it gets the host's activity.
 pub fn trace_runtime(runtime: &Runtime) {
     let mut state = state();
     let tool = state.tool.get_or_insert_with(tool);

@@ -1,4 +1,4 @@
-//! Profiling a part of a program.
+//! Profiling of a part of a program.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,9 @@ use crate::record::{Records, nanoseconds};
 use crate::recorder::{Recorded, Recorder, Target, sink, unwritten};
 use crate::timeline::Timeline;
 
-/// Which steps of a loop are profiled: `wait` steps are not, which then costs nothing; `warm_up`
-/// steps are, but forgotten; `active` ones count. Then it begins again, as PyTorch's
-/// `torch.profiler.schedule` does.
+/// The profiled steps of a loop: `wait` steps are skipped at no cost, `warm_up` steps are
+/// discarded, and `active` ones are recorded. Then the cycle repeats, as with PyTorch's
+/// `torch.profiler.schedule`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Schedule {
     wait: u64,
@@ -25,7 +25,7 @@ pub struct Schedule {
     repeat: u64,
 }
 
-/// The [`Schedule`] of so many steps of each kind, repeated until the end.
+/// A [`Schedule`] with these numbers of steps, repeated until the end.
 pub fn schedule(wait: u64, warm_up: u64, active: u64) -> Schedule {
     Schedule {
         wait,
@@ -35,7 +35,7 @@ pub fn schedule(wait: u64, warm_up: u64, active: u64) -> Schedule {
     }
 }
 
-/// What is done in a step.
+/// The action of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     Off,
@@ -44,13 +44,13 @@ enum Phase {
 }
 
 impl Schedule {
-    /// The same, but only so often; 0 for until the end.
+    /// Limits the number of cycles; 0 for no limit.
     #[must_use]
     pub fn repeat(self, repeat: u64) -> Self {
         Self { repeat, ..self }
     }
 
-    /// What is done in a step, from 0 on.
+    /// The action of a step, from 0 on.
     fn phase(self, step: u64) -> Phase {
         let length = self
             .wait
@@ -68,7 +68,7 @@ impl Schedule {
     }
 }
 
-/// What is to be profiled, and where it goes.
+/// Options of profiling, with the target of traces.
 #[derive(Clone, Debug, Default)]
 pub struct ProfilerOptions {
     target: Target,
@@ -81,15 +81,15 @@ impl ProfilerOptions {
         Self::default()
     }
 
-    /// A trace is written to this file while it runs: Chrome's JSON where its name ends in `.json`,
-    /// else Perfetto's protobuf. What cannot be written costs one warning, and nothing else.
+    /// The trace file, written during the run: Chrome's JSON if its name ends in `.json`, else
+    /// Perfetto's protobuf. A failed write gives one warning, and has no other effect.
     #[must_use]
     pub fn trace(self, path: impl Into<PathBuf>) -> Self {
         let target = Target::File(path.into());
         Self { target, ..self }
     }
 
-    /// What was seen is kept in memory, for [`Profile::save`]: about 20 bytes for a launch, of the
+    /// Keeps the record in memory for [`Profile::save`]: about 20 bytes for a launch, up to the
     /// first four million events.
     #[must_use]
     pub fn keep(self) -> Self {
@@ -97,14 +97,14 @@ impl ProfilerOptions {
         Self { target, ..self }
     }
 
-    /// Only some steps count, of which [`Profiler::step`] tells.
+    /// Records only some steps; [`Profiler::step`] marks their ends.
     #[must_use]
     pub fn schedule(self, schedule: Schedule) -> Self {
         let schedule = Some(schedule);
         Self { schedule, ..self }
     }
 
-    /// Begins to look on at a runtime.
+    /// Begins to profile a runtime.
     pub fn start(self, runtime: &Runtime) -> Profiler {
         let limits = Limits::of(runtime);
         let (recorder, writer) = Recorder::start(&self.target, limits.clone());
@@ -125,7 +125,7 @@ impl ProfilerOptions {
     }
 }
 
-/// Looks on at a runtime until it is finished, or dropped.
+/// Records the activity of a runtime until the profiler is finished or dropped.
 pub struct Profiler {
     runtimes: Vec<Runtime>,
     limits: Limits,
@@ -144,7 +144,7 @@ impl Profiler {
         self.recorder.clone()
     }
 
-    /// Looks on at another runtime, too.
+    /// Also records another runtime.
     pub fn also(&mut self, runtime: &Runtime) {
         if self.phase != Phase::Off {
             runtime.add_observer(self.observer.clone());
@@ -152,7 +152,8 @@ impl Profiler {
         self.runtimes.push(runtime.clone());
     }
 
-    /// A step of the loop is over, and the next one begins. Without a [`Schedule`] it only marks them.
+    /// Ends a step of the loop, and begins the next one. Without a [`Schedule`] it only marks
+    /// steps.
     pub fn step(&mut self) {
         self.span = None;
         self.step += 1;
@@ -188,7 +189,7 @@ impl Profiler {
         self.phase = phase;
     }
 
-    /// Stops looking on, and waits until all is written.
+    /// Stops profiling, and waits until everything is written.
     pub fn finish(mut self) -> Profile {
         self.end()
     }
@@ -217,7 +218,7 @@ impl Drop for Profiler {
     }
 }
 
-/// What a [`Profiler`] has seen.
+/// The record of a [`Profiler`].
 pub struct Profile {
     averages: KeyAverages,
     records: Records,
@@ -227,26 +228,26 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Times by what they were spent on.
+    /// Averages by activity.
     pub fn key_averages(&self) -> &KeyAverages {
         &self.averages
     }
 
-    /// How long it was looked on.
+    /// Duration of the profile.
     pub fn time(&self) -> Duration {
         self.time
     }
 
-    /// Why the trace that was [asked for](ProfilerOptions::trace) is not whole.
+    /// The reason why the [requested](ProfilerOptions::trace) trace is incomplete.
     pub fn failure(&self) -> Option<&io::Error> {
         self.failure.as_ref()
     }
 
-    /// Writes a trace of what was [kept](ProfilerOptions::keep), in the format that the name's ending
-    /// asks for.
+    /// Writes a trace of the [kept](ProfilerOptions::keep) events, in the format of the file name's
+    /// extension.
     ///
     /// # Errors
-    /// The file, which the error names, cannot be written.
+    /// Fails if the file cannot be written. The error names the file.
     pub fn save(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = path.as_ref();
         let mut timeline = Timeline::new(sink(path), self.limits.clone());

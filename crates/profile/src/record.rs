@@ -1,4 +1,4 @@
-//! What was seen, in a form that can be kept.
+//! The record, in a form that can be kept.
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,21 +10,21 @@ use rustorch_runtime::{DeviceType, Event, Fallback, HostWork, LaunchInfo, Launch
 /// Something that was seen.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
-    /// When it was, or began: nanoseconds since the beginning.
+    /// Time, or start: nanoseconds since the beginning.
     pub(crate) at: u64,
     /// The thread on which it was.
     pub(crate) thread: u32,
     pub(crate) what: What,
 }
 
-/// What it was. Times are in nanoseconds.
+/// The event. Times are in nanoseconds.
 #[derive(Clone, Debug)]
 pub(crate) enum What {
-    /// As [`LaunchTimes`](rustorch_runtime::LaunchTimes) are, whose times count from when the record is of.
+    /// The same as [`LaunchTimes`](rustorch_runtime::LaunchTimes) are, whose times count from when the record is of.
     Launched {
         launches: Arc<Vec<Arc<LaunchInfo>>>,
         first: usize,
-        /// How many were told of.
+        /// Number of reported events.
         count: usize,
     },
     Replayed {
@@ -47,13 +47,13 @@ pub(crate) enum What {
         bytes: u64,
     },
     FellBack(Box<Fallback>),
-    /// A figure that a driver tells of its device.
+    /// A driver's figure of its device.
     Figure {
         gpu: Gpu,
         name: &'static str,
         value: f64,
     },
-    /// What comes from now on has a gap before it: what was begun is over.
+    /// A gap before the following events: open ranges are over.
     Cut,
     /// So many were not kept, because they came faster than they could be written.
     Dropped(u64),
@@ -62,9 +62,9 @@ pub(crate) enum What {
 /// A GPU as its driver names it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Gpu {
-    /// One of the runtime's devices.
+    /// A device of the runtime.
     Device(DeviceType),
-    /// One of which it is not known which device it is.
+    /// A device that could not be identified.
     Other(Arc<str>),
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn copier(from: DeviceType, to: DeviceType) -> DeviceType {
 }
 
 impl Record {
-    /// `event`, told now on this thread, without the times of launches; `None` for what is not known here.
+    /// `event` as of now on this thread, without the times of launches; `None` for unknown events.
     pub(crate) fn of(event: &Event<'_>, start: Instant) -> Option<Self> {
         let now = || since(start, Instant::now());
         let (at, what) = match *event {
@@ -126,7 +126,7 @@ impl Record {
         Some(Self { at, thread, what })
     }
 
-    /// How many events it is of.
+    /// Number of its events.
     pub(crate) fn count(&self) -> usize {
         match self.what {
             What::Launched { count, .. } => count,
@@ -135,7 +135,7 @@ impl Record {
     }
 }
 
-/// What was seen, in order. Times of launches are beside it, so that there is no memory of each record's own.
+/// The events, in order. Times of launches are beside it, so that there is no memory of each record's own.
 #[derive(Default)]
 pub(crate) struct Records {
     all: Vec<Record>,
@@ -163,7 +163,7 @@ impl Records {
         })
     }
 
-    /// Forgets all, and gives memory back beyond that of so many events.
+    /// Forgets all, and gives memory back beyond that of `events` events.
     pub(crate) fn clear(&mut self, events: usize) {
         self.all.clear();
         self.times.clear();
@@ -198,7 +198,7 @@ pub(crate) fn this_thread() -> u32 {
     NUMBER.get()
 }
 
-/// What the thread with a number is called.
+/// The name of the thread with a number.
 pub(crate) fn thread_name(number: u32) -> String {
     let threads = THREADS.lock().unwrap_or_else(PoisonError::into_inner);
     let named = threads.get((number as usize).wrapping_sub(1)).cloned();

@@ -1,5 +1,5 @@
-//! From what devices do to files and averages: those who compute only put down what they saw, and a
-//! thread of its own does the rest.
+//! From devices' activity to files and averages: computing threads only record events, and a
+//! separate thread does the rest.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -19,7 +19,7 @@ use crate::perfetto::Perfetto;
 use crate::record::{Gpu, Record, Records, What, since, this_thread};
 use crate::timeline::{Sink, Timeline};
 
-/// How long what was seen waits to be written, at most. Mostly it is told of some forty milliseconds late at most.
+/// Longest time that events wait to be written. Mostly the delay is at most some forty milliseconds.
 const PERIOD: Duration = Duration::from_millis(60);
 
 /// Events that are written sooner.
@@ -32,10 +32,10 @@ const WAITING: usize = 1 << 18;
 /// Events that are kept in memory, where there is no file.
 const KEPT: usize = 1 << 22;
 
-/// Where traces go.
+/// The target of traces.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Target {
-    /// Nowhere: only averages are kept.
+    /// No trace: only averages are kept.
     #[default]
     None,
     /// Memory, to be written later.
@@ -58,7 +58,7 @@ pub(crate) fn sink(path: &Path) -> Box<dyn Sink> {
     }
 }
 
-/// Why a trace is not whole, and what to do.
+/// Error of a trace that is incomplete, with advice.
 pub(crate) fn unwritten(path: &Path, error: io::Error) -> io::Error {
     let path = path.display();
     let told = format!(
@@ -67,11 +67,11 @@ pub(crate) fn unwritten(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), told)
 }
 
-/// What was recorded.
+/// The record.
 #[derive(Default)]
 pub(crate) struct Recorded {
     pub(crate) totals: Totals,
-    /// What was kept in memory.
+    /// The record in memory.
     pub(crate) records: Records,
     /// From the beginning to the end.
     pub(crate) time: Duration,
@@ -79,7 +79,7 @@ pub(crate) struct Recorded {
     pub(crate) failure: Option<io::Error>,
 }
 
-/// Puts down what it sees.
+/// Records events.
 pub(crate) struct Recorder {
     start: Instant,
     shared: Arc<Shared>,
@@ -94,10 +94,10 @@ struct Shared {
 #[derive(Default)]
 struct Buffer {
     records: Records,
-    /// How many events these are of.
+    /// Number of events of these.
     events: usize,
     dropped: u64,
-    /// Is what comes to be forgotten?
+    /// Are new events dropped?
     pauses: bool,
     is_over: bool,
 }
@@ -107,7 +107,7 @@ impl Shared {
         self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As [`Records::push`].
+    /// The same as [`Records::push`].
     fn push(&self, record: Record, times: &[LaunchTime]) {
         let mut buffer = self.buffer();
         if buffer.pauses {
@@ -160,7 +160,8 @@ impl Recorder {
             writer.work(&shared);
             writer.end()
         });
-        let thread = thread.map_err(|e| tracing::warn!("nothing is profiled: no thread: {e}"));
+        let thread =
+            thread.map_err(|e| tracing::warn!("profiling is off: cannot start its thread: {e}"));
         (recorder, thread.ok())
     }
 
@@ -169,18 +170,18 @@ impl Recorder {
         self.shared.push(record(self.start, what), &[]);
     }
 
-    /// Forgets what comes, or no longer.
+    /// Drops new events, or no longer.
     pub(crate) fn pause(&self, pauses: bool) {
         self.note(What::Cut);
         self.shared.buffer().pauses = pauses;
     }
 
-    /// Since the beginning.
+    /// Time since the beginning.
     pub(crate) fn elapsed(&self) -> Duration {
         self.start.elapsed()
     }
 
-    /// What a driver tells of a GPU, which is this device if that is known.
+    /// A driver's figures of a GPU, and the GPU's device if that is known.
     pub(crate) fn figures(&self, device: Option<DeviceType>, told: &GpuBenchmarkMetrics) {
         let gpu = match (device, &told.pci) {
             (Some(device), _) => Gpu::Device(device),
@@ -200,7 +201,7 @@ impl Recorder {
     }
 }
 
-/// What happens now, on this thread.
+/// An event of now, on this thread.
 fn record(start: Instant, what: What) -> Record {
     Record {
         at: since(start, Instant::now()),
@@ -209,13 +210,13 @@ fn record(start: Instant, what: What) -> Record {
     }
 }
 
-/// Writes what was seen.
+/// Writes recorded events.
 struct Writer {
     start: Instant,
     totals: Totals,
-    /// What is kept, if it is.
+    /// The record, if it is kept.
     kept: Option<Records>,
-    /// How many more events may be.
+    /// Room for more events.
     room: usize,
     file: Option<(Timeline, File, PathBuf)>,
     failure: Option<io::Error>,
@@ -246,7 +247,7 @@ impl Writer {
     /// The run goes on without a trace, after one warning.
     fn fail(&mut self, path: &Path, error: io::Error) {
         let error = unwritten(path, error);
-        tracing::warn!("{error}; what runs goes on without it");
+        tracing::warn!("{error}; the program continues without the trace");
         self.file = None;
         self.failure = Some(error);
     }
@@ -265,7 +266,9 @@ impl Writer {
                 (mem::take(&mut buffer.dropped), buffer.is_over)
             };
             if dropped > 0 {
-                tracing::warn!("{dropped} events came faster than they could be written");
+                tracing::warn!(
+                    "the trace lacks {dropped} events, which came faster than they could be written"
+                );
                 records.push(record(self.start, What::Dropped(dropped)), &[]);
             }
             self.add(&records);

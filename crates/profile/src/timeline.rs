@@ -1,7 +1,7 @@
-//! What was seen, laid out on tracks. Formats of files only have to write it down.
+//! Recorded events, laid out on tracks. Formats of files only have to write it down.
 //!
-//! A device is a track, and so is each thread of the host. Slices of a track do not overlap: what
-//! a device does at the same time, because several threads give it work, is on further tracks.
+//! A device is a track, and so is each thread of the host. Slices of a track do not overlap: if a
+//! device works for several threads at the same time, further tracks show that.
 
 use std::mem;
 use std::num::NonZero;
@@ -22,20 +22,20 @@ pub(crate) struct Track {
     pub(crate) kind: TrackKind,
 }
 
-/// What is on a track.
+/// The contents of a track.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TrackKind {
-    /// What a device works on.
+    /// The work of a device.
     Device,
     /// A thread of the host.
     Thread(u32),
-    /// What else belongs to a device, which has that track.
+    /// The other tracks of a device with that track.
     Part(TrackId),
     /// A number over time, of the device that has that track.
     Counter(TrackId, Unit),
 }
 
-/// What a number counts.
+/// The unit of a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unit {
     Bytes,
@@ -45,12 +45,12 @@ pub(crate) enum Unit {
 /// The number of a track, from 0 on in the order in which they come.
 pub(crate) type TrackId = u32;
 
-/// What slices with nothing inside of them have in common.
+/// The common part of slices without inner slices.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Form {
     pub(crate) name: String,
     pub(crate) category: Category,
-    /// What is noted of each, at most [`NOTES`].
+    /// The notes of each, at most [`NOTES`].
     pub(crate) notes: SmallVec<[NoteName; NOTES]>,
 }
 
@@ -82,7 +82,7 @@ macro_rules! named {
 }
 
 named! {
-    /// Of what kind a slice is.
+    /// The kind of a slice.
     Category {
         Launch "launch",
         Transfer "transfer",
@@ -96,7 +96,7 @@ named! {
 }
 
 named! {
-    /// What a note is about.
+    /// The subject of a note.
     NoteName {
         Bytes "bytes",
         BytesRate "MB/s",
@@ -108,16 +108,15 @@ named! {
     }
 }
 
-/// Where it is written down. Times are nanoseconds since the beginning; on each track they do not
-/// decrease.
+/// The target of events. Times are nanoseconds since the beginning; on each track they do not decrease.
 pub(crate) trait Sink: Send {
     /// The track with the next number.
     fn track(&mut self, track: &Track);
     fn begin(&mut self, track: TrackId, at: u64, name: &str, category: Category);
     fn end(&mut self, track: TrackId, at: u64);
-    /// By what number slices on a track call a form.
+    /// Number of a form in slices on a track.
     fn form(&mut self, track: TrackId, form: &Form) -> FormId;
-    /// A slice of a form, with the values of its notes; what is behind these is of no meaning.
+    /// A slice of a form, with the values of its notes; the rest has no meaning.
     fn slice(&mut self, track: TrackId, at: u64, end: u64, form: FormId, values: &[u64; NOTES]);
     fn instant(
         &mut self,
@@ -130,11 +129,11 @@ pub(crate) trait Sink: Send {
     fn counter(&mut self, track: TrackId, at: u64, value: f64);
     /// Nothing comes any more.
     fn finish(&mut self);
-    /// What was written, and was not taken away.
+    /// The written bytes that were not taken away.
     fn written(&mut self) -> &mut Vec<u8>;
 }
 
-/// What tells tracks apart.
+/// The identity of tracks.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Key {
     Device(DeviceType),
@@ -152,13 +151,13 @@ enum Kind {
     Transfers,
 }
 
-/// What is known of a launch, or of some that are made at once.
+/// The facts of a launch, or of some that are made at once.
 #[derive(Clone)]
 struct Site {
     device: Device,
-    /// On the device's track.
+    /// Form on the device's track.
     form: FormId,
-    /// Its notes tell how fast it is: what each would be if it took a nanosecond; 0 behind the last.
+    /// Its notes show speeds: the value of each for a duration of a nanosecond; 0 behind the last.
     work: [u64; NOTES],
     notes: SmallVec<[NoteName; NOTES]>,
 }
@@ -187,16 +186,16 @@ pub(crate) struct Timeline {
     tracks: Map<Key, TrackId>,
     launches: PerList<Vec<Arc<LaunchInfo>>, Arc<[Site]>>,
     replays: PerList<Replay, Site>,
-    /// For each track, when what is on it ends.
+    /// End of the last slice of each track.
     ends: Vec<u64>,
-    /// Of each thread by its number, if it was seen.
+    /// The facts of each thread by its number, if it was seen.
     threads: Vec<Option<Thread>>,
 }
 
-/// What is known of a thread of the host.
+/// The facts of a thread of the host.
 struct Thread {
     track: TrackId,
-    /// How many slices are open.
+    /// Number of open slices.
     open: u32,
 }
 
@@ -213,7 +212,7 @@ impl Timeline {
         }
     }
 
-    /// What was written, and was not taken away.
+    /// The written bytes that were not taken away.
     pub(crate) fn written(&mut self) -> &mut Vec<u8> {
         self.sink.written()
     }
@@ -348,7 +347,7 @@ impl Timeline {
         }
     }
 
-    /// Those of a list of launches.
+    /// The forms of a list of launches.
     fn sites(&mut self, launches: &Arc<Vec<Arc<LaunchInfo>>>) -> Arc<[Site]> {
         if let Some(sites) = self.launches.get(launches) {
             return sites.clone();
@@ -360,7 +359,7 @@ impl Timeline {
         known.clone()
     }
 
-    /// That of launches that are made at once.
+    /// The form of launches that are made at once.
     fn replay(&mut self, replay: &Arc<Replay>) -> Site {
         if let Some(site) = self.replays.get(replay) {
             return site.clone();
@@ -374,7 +373,7 @@ impl Timeline {
         known.clone()
     }
 
-    /// Of what a device does for the first time.
+    /// The form of a device's first work.
     fn site(&mut self, device: DeviceType, name: &str, bytes: u64, flops: u64) -> Site {
         let limit = self.limits.of_device(device);
         let least = limit.and_then(|limit| limit.least_seconds(bytes as f64, flops as f64));
@@ -400,7 +399,7 @@ impl Timeline {
         }
     }
 
-    /// The first track of a kind of slices on which nothing is then.
+    /// The first track of a kind of slices that is free at time `at`.
     fn free(&mut self, device: &Device, kind: Kind, at: u64) -> TrackId {
         let mut track = match kind {
             Kind::Launches => device.track,
@@ -472,14 +471,14 @@ impl Timeline {
         self.sink.counter(track, at, value);
     }
 
-    /// The track of a key; if it is new, with what `name` says.
+    /// The track of a key; a new one gets the name that `name` returns.
     fn track(&mut self, key: Key, name: impl FnOnce() -> String, kind: TrackKind) -> TrackId {
         let known = self.tracks.entry(key);
         *known.or_insert_with(|| add_track(&mut *self.sink, &mut self.ends, name(), kind))
     }
 
-    /// The moment, or the last one on the track if that is later: clocks are read before what they
-    /// are read for is in order.
+    /// The moment, or the last one on the track if that is later: clocks are read before events are
+    /// put in order.
     fn not_before(&mut self, track: TrackId, at: u64) -> u64 {
         let end = &mut self.ends[track as usize];
         *end = at.max(*end);
@@ -511,7 +510,7 @@ fn replay_name(replay: &Replay) -> String {
     }
 }
 
-/// Of each work, how much it is for each of so many nanoseconds, rounded.
+/// The amount of each work in this number of nanoseconds, rounded.
 fn rates(work: &[u64; NOTES], time: u64) -> [u64; NOTES] {
     let mut rates = [0; NOTES];
     if let Some(nanoseconds) = NonZero::new(time) {
@@ -541,7 +540,7 @@ mod tests {
 
     use super::*;
 
-    /// Notes what it is told to write, a line each.
+    /// Records written text, a line each.
     #[derive(Default)]
     struct Notes {
         tracks: Vec<String>,
@@ -607,7 +606,7 @@ mod tests {
 
     const GPU: DeviceType = DeviceType::OpenCL(0);
 
-    /// What is written of records, each with its moment, all of one thread that nobody has named.
+    /// The output of records, each with its moment, all of one unnamed thread.
     fn written(records: Vec<(u64, What)>) -> Vec<String> {
         let records = records.into_iter().map(|(at, what)| (at, what, vec![]));
         written_with_times(records.collect())
@@ -640,7 +639,7 @@ mod tests {
         })
     }
 
-    /// Products, of which those before the `first` were told of before.
+    /// Products; those before the `first` were reported before.
     fn launches(at: u64, first: usize, times: &[(u64, u64)]) -> (u64, What, Vec<LaunchTime>) {
         let what = What::Launched {
             launches: Arc::new(vec![matmul(); first + times.len()]),

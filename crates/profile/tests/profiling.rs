@@ -20,7 +20,7 @@ fn runtime() -> Runtime {
     Runtime::new(backends)
 }
 
-/// As many products of `size` × `size` matrices, one behind the other.
+/// A chain of `length` products of `size` × `size` matrices.
 fn chain(runtime: &Runtime, length: usize, size: usize, device: DeviceType) -> Executable {
     let mut graph = Graph::new();
     let x = graph
@@ -55,7 +55,7 @@ fn traced(path: &Path, runs: usize, device: DeviceType) -> Profile {
     profiler.finish()
 }
 
-/// What a field of a protocol buffer has.
+/// Value of a protocol buffer's field.
 #[derive(Clone, Debug)]
 enum Value {
     Number(u64),
@@ -140,7 +140,7 @@ struct Seen {
     notes: HashMap<String, String>,
 }
 
-/// What a sequence of packets has said so far.
+/// State of a sequence of packets so far.
 #[derive(Default)]
 struct Sequence {
     clock: u64,
@@ -150,7 +150,7 @@ struct Sequence {
     open: Vec<Seen>,
 }
 
-/// What is in a trace.
+/// The events of a trace.
 fn perfetto(bytes: &[u8]) -> Vec<Seen> {
     let mut sequences: HashMap<u64, Sequence> = HashMap::new();
     let mut tracks: HashMap<u64, String> = HashMap::new();

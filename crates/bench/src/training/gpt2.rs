@@ -1,4 +1,4 @@
-//! GPT-2, whose head has the embedding's weights.
+//! GPT-2, whose head shares the embedding's weights.
 
 use rustorch::nn::{
     CrossEntropyLoss, Embedding, Forward, LayerNorm, Linear, Module, ModuleList, init,
@@ -60,7 +60,8 @@ impl Forward for Block {
     }
 }
 
-/// GPT-2 under the names of Hugging Face's, but that weights of linear layers are `[out, in]`, and without dropout.
+/// GPT-2 with Hugging Face's names, but with weights of linear layers as `[out, in]`, and without
+/// dropout.
 #[derive(Module)]
 pub struct Gpt2 {
     wte: Embedding,
@@ -74,7 +75,7 @@ impl Gpt2 {
     ///
     /// # Errors
     ///
-    /// Sizes of zero.
+    /// Fails for sizes of zero.
     pub fn new(
         layers: usize,
         width: usize,
@@ -109,11 +110,13 @@ impl Gpt2 {
         Ok(model)
     }
 
-    /// The loss of tokens `[batch, length + 1]`, each of which follows from those before: a tensor of rank 0.
+    /// The loss of predicting each token of `[batch, length + 1]` from those before: a tensor of
+    /// rank 0.
     ///
     /// # Errors
     ///
-    /// Tokens of another rank or dtype, or more than the model's length.
+    /// Fails for tokens of an unsupported rank or dtype, or for more tokens than the model's
+    /// context.
     pub fn loss(&self, tokens: &Tensor) -> RusTorchResult<Tensor> {
         let length = tokens.size(1)?.saturating_sub(1);
         let places = Tensor::arange(0, length as i64, 1, DType::I64)?;

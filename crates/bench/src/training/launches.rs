@@ -1,4 +1,4 @@
-//! What of a step takes how long.
+//! Times of the launches of a step.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use serde::Serialize;
 pub struct Launch {
     /// The operations.
     pub name: String,
-    /// How many there are in a step.
+    /// Number of them in a step.
     pub calls: f64,
     /// Their time in a step.
     pub seconds: f64,
@@ -22,7 +22,7 @@ pub struct Launch {
     pub flops: u64,
 }
 
-/// Looks on at a runtime until it is dropped.
+/// Counts and sums the times of the launches of a runtime until it is dropped.
 pub(super) struct Launches {
     runtime: Runtime,
     seen: Arc<Seen>,
@@ -60,7 +60,7 @@ impl Launches {
         }
     }
 
-    /// The launches of each of so many steps, what takes longest first.
+    /// The launches of each of `steps` steps, the longest first.
     pub(super) fn of_each(self, steps: usize) -> Vec<Launch> {
         let seen = self.seen.0.lock().unwrap_or_else(PoisonError::into_inner);
         let launches = seen.iter().map(|(launch, &(calls, time))| Launch {

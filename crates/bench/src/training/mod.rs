@@ -1,4 +1,4 @@
-//! Steps of training as programs: how many samples a second, and what of a step takes how long.
+//! Training steps as programs: samples per second, and times of a step's launches.
 
 mod gpt2;
 mod launches;
@@ -19,20 +19,22 @@ pub use launches::Launch;
 use launches::Launches;
 use resnet::ResNet;
 
-/// Steps before those that are measured: the first two have programs of their own, and devices record theirs next.
+/// Steps before those that are measured: the first two have their own programs, and devices record
+/// theirs next.
 const WARM_UP: usize = 5;
-/// Steps whose losses are told.
+/// Number of steps whose losses are reported.
 const TOLD: usize = 3;
-/// Steps whose launches are looked at: as many as a device that makes them at once makes launch by launch first.
+/// Number of steps whose launches are timed. A device that replays programs makes as many launch by launch
+/// first.
 const WATCHED: usize = 2;
 
 /// Numbers of a head of attention.
 const HEAD: usize = 64;
 
-/// What is trained, on random samples.
+/// Network that is trained, on random samples.
 #[derive(Clone, Copy, Debug)]
 enum Network {
-    /// Layers, width, tokens that there are.
+    /// Layers, width, vocabulary size.
     Gpt2 {
         layers: usize,
         width: usize,
@@ -46,19 +48,19 @@ enum Network {
     },
 }
 
-/// A training to be measured.
+/// A recipe of a training to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Recipe {
-    /// What it is called.
+    /// Name of the recipe.
     pub name: &'static str,
     network: Network,
-    /// Samples of a step.
+    /// Batch size.
     pub batch: usize,
     /// Tokens of a sample, or the side of a square picture.
     pub length: usize,
-    /// What products are computed in: `f32`, or `bf16` and `f16` by autocast.
+    /// Precision of products: `f32`, or `bf16` and `f16` by autocast.
     pub precision: DType,
-    /// Bytes that a step may take: see [`TrainStep::memory_budget`].
+    /// Memory limit of a step, in bytes: see [`TrainStep::memory_budget`].
     pub memory: Option<usize>,
     /// See [`TrainStep::offload_activations`].
     pub offloads: bool,
@@ -126,48 +128,48 @@ pub const RECIPES: [Recipe; 5] = [
     },
 ];
 
-/// What a training took.
+/// Measurements of a training run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Trained {
     /// The recipe.
     pub name: &'static str,
-    /// Samples of a step.
+    /// Batch size.
     pub batch: usize,
     /// Tokens of a sample, or the side of a square picture.
     pub length: usize,
-    /// What products were computed in.
+    /// Precision of products.
     pub precision: String,
-    /// Numbers of all parameters.
+    /// Number of parameters.
     pub parameters: usize,
     /// The time of the first steps, with planning and compiling.
     pub first_seconds: f64,
     /// The time of each step after these.
     pub seconds: f64,
-    /// What is counted: `tokens` or `images`.
+    /// Unit of the speed: `tokens` or `images`.
     pub unit: &'static str,
-    /// How many of them there were in a second.
+    /// Number of units per second.
     pub per_second: f64,
-    /// Bytes that a step takes at its peak: parameters, states, and what it works in.
+    /// Peak bytes of a step: parameters, states, and working memory.
     pub peak_bytes: u64,
-    /// Bytes of values that wait in the host's memory besides.
+    /// Bytes of offloaded values.
     pub offloaded_bytes: u64,
     /// Losses of the first steps.
     pub losses: Vec<f64>,
-    /// Launches of a step, what takes longest first; empty where they were not looked at.
+    /// Launches of a step, the longest first; empty if they were not timed.
     pub launches: Vec<Launch>,
 }
 
 impl Recipe {
-    /// The recipe of a name.
+    /// The recipe with a name.
     pub fn named(name: &str) -> Option<&'static Self> {
         RECIPES.iter().find(|recipe| recipe.name == name)
     }
 
-    /// Makes so many steps and measures them, on the current thread's runtime: AdamW, and gradients whose norm is
-    /// clipped. `watches` has a few more steps looked at launch by launch.
+    /// Makes `steps` steps and measures them, on the current thread's runtime: AdamW, and gradients whose norm is
+    /// clipped.
     ///
     /// # Errors
-    /// The device cannot do it, or has too little memory.
+    /// Fails if the device lacks the operation or has too little memory.
     pub fn measure(&self, steps: usize, watches: bool) -> RusTorchResult<Trained> {
         manual_seed(0);
         let (batch, length) = (self.batch, self.length);

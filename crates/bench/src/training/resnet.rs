@@ -16,7 +16,7 @@ fn conv(from: usize, to: usize, kernel: usize, stride: usize) -> RusTorchResult<
     Ok(Sequential::new().append(conv).append(BatchNorm2d::new(to)?))
 }
 
-#[derive(Module)]
+#[derive(Clone, Module)]
 struct Block {
     body: Sequential,
     shortcut: Option<Sequential>,
@@ -69,7 +69,7 @@ pub(super) struct ResNet {
 }
 
 impl ResNet {
-    /// Of so many blocks in each stage, which are bottlenecks or not.
+    /// A network with these numbers of blocks in its stages. Blocks are bottlenecks if `is_deep`.
     pub(super) fn new(blocks: [usize; 4], is_deep: bool, classes: usize) -> RusTorchResult<Self> {
         let halved = MaxPoolOptions::default().stride(2).padding(1);
         let stem = conv(3, CHANNELS, 7, 2)?

@@ -1,4 +1,4 @@
-//! Values of options that are amounts: bytes of memory, layers of a model.
+//! Amounts as values of options: bytes of memory, layers of a model.
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,7 +28,7 @@ impl FromStr for ByteCount {
             "M" | "MB" | "MIB" => 2,
             "G" | "GB" | "GIB" => 3,
             "T" | "TB" | "TIB" => 4,
-            _ => return Err(format!("{unit} is no unit of memory: give K, M, G or T")),
+            _ => return Err(format!("unknown unit {unit}; use K, M, G or T")),
         };
         Ok(Self((number * 1024_f64.powi(power)) as u64))
     }

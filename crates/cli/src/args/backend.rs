@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use rustorch_runtime::DeviceType;
 
-/// What `-b` was given.
+/// The value of `-b`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BackendArg {
     /// A device, or `auto`.
@@ -21,7 +21,7 @@ pub(crate) enum BackendArg {
 pub(crate) enum Hybrid {
     /// Convolutions and activations on Core ML, products on Metal.
     Mac,
-    /// Each operation where the rules of the f32 hybrid send it.
+    /// Each operation by the f32 hybrid's rules.
     F32,
 }
 
@@ -34,7 +34,7 @@ impl FromStr for BackendArg {
     fn from_str(text: &str) -> Result<Self, String> {
         if text.starts_with(|c: char| c.is_ascii_digit()) {
             return match text.parse() {
-                Ok(0) | Err(_) => Err("a batch size is a whole number above 0".to_owned()),
+                Ok(0) | Err(_) => Err("expected a batch size above 0".to_owned()),
                 Ok(size) => Ok(Self::Batch(size)),
             };
         }
@@ -42,9 +42,8 @@ impl FromStr for BackendArg {
             Some((_, hybrid)) => Ok(Self::Hybrid(hybrid)),
             None => text.parse().map(Self::Device).map_err(|_| {
                 format!(
-                    "no backend has this name; there are auto, cpu, reference, cuda[:N], \
-                     metal[:N], opencl[:N], coreml[:N], coreml-hybrid[:N][+GPU], {}; a number is \
-                     the batch size",
+                    "unknown backend; expected auto, cpu, reference, cuda[:N], metal[:N], \
+                     opencl[:N], coreml[:N], coreml-hybrid[:N][+GPU], {}, or a number as the batch size",
                     HYBRIDS.map(|(name, _)| name).join(", ")
                 )
             }),

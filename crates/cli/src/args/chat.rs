@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use clap::Args;
 use rustorch_chat::ReasoningFormat;
 
-/// How a conversation is held.
+/// Options of conversations.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Conversation")]
 pub(crate) struct ChatArgs {
-    /// What the model is told before the conversation (-sys)
+    /// System prompt (-sys)
     #[arg(
         long,
         visible_alias = "system",
@@ -19,28 +19,27 @@ pub(crate) struct ChatArgs {
     )]
     pub(crate) system_prompt: Option<String>,
 
-    /// A file with it, in UTF-8 (-sysf)
+    /// File of the system prompt, in UTF-8 (-sysf)
     #[arg(long, value_name = "FILE", conflicts_with = "system_prompt")]
     pub(crate) system_prompt_file: Option<PathBuf>,
 
-    /// Template of the prompt: the name of a family, a file, or the template itself
-    /// [default: the model's own]
+    /// Chat template: the name of a model family, a file, or the template itself [default: the model's own]
     #[arg(long, visible_alias = "chat-template-file", value_name = "NAME|FILE")]
     pub(crate) chat_template: Option<OsString>,
 
-    /// Take the model's template as it is, which is always done: for llama.cpp's command lines
+    /// Use the model's Jinja template; always on, accepted for llama.cpp's command lines
     #[arg(long, hide = true)]
     pub(crate) jinja: bool,
 
-    /// End after one answer (-st)
+    /// Exit after one answer (-st)
     #[arg(long)]
     pub(crate) single_turn: bool,
 
-    /// Text at which an answer ends, which is not part of it; may be given often
+    /// Reverse prompt: a text that ends the answer and is not part of it; repeatable
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) reverse_prompt: Vec<String>,
 
-    /// Text before each thing that the user says
+    /// Text added before each user message
     #[arg(
         long,
         value_name = "TEXT",
@@ -50,7 +49,7 @@ pub(crate) struct ChatArgs {
     #[arg(hide_default_value = true)]
     pub(crate) in_prefix: String,
 
-    /// Text behind each thing that the user says
+    /// Text added after each user message
     #[arg(
         long,
         value_name = "TEXT",
@@ -60,26 +59,25 @@ pub(crate) struct ChatArgs {
     #[arg(hide_default_value = true)]
     pub(crate) in_suffix: String,
 
-    /// What becomes of reasoning: none leaves it in the answer, deepseek and auto tell it apart,
-    /// deepseek-legacy is as none here. A pipe gets the answer alone
+    /// Handling of reasoning: `none` leaves it in the answer; `auto`, `deepseek` and `deepseek-legacy`
+    /// separate it. A pipe gets the answer only
     #[arg(long, value_name = "FORMAT", default_value = "auto")]
     pub(crate) reasoning_format: ReasoningFormat,
 
-    /// Show reasoning on a terminal as one line; /think shows it whole
+    /// Show reasoning as one line on a terminal; /think shows all of it
     #[arg(long)]
     pub(crate) fold_reasoning: bool,
 
-    /// File of the conversation's tokens with their keys and values: read if it is there, written at
-    /// the end
+    /// File of the conversation's tokens and KV cache: read at the start if it exists, written at the end
     #[arg(long, value_name = "FILE")]
     pub(crate) prompt_cache: Option<PathBuf>,
 
-    /// File of tools that the model may call, each with a command (docs/chat.md has the form). Before
-    /// one is run, the user is asked; where there is no terminal, none is
+    /// File of tools that the model may call, each with a command (docs/chat.md has the format). The program
+    /// asks before each call. Without a terminal it runs none but those of --tool-approve
     #[arg(long, value_name = "FILE")]
     pub(crate) tool_command: Option<PathBuf>,
 
-    /// Tools that are run without asking: their names, or all
+    /// Tools that run without asking: names separated by commas, or `all`
     #[arg(
         long,
         value_name = "NAMES",
@@ -88,7 +86,7 @@ pub(crate) struct ChatArgs {
     )]
     pub(crate) tool_approve: Vec<String>,
 
-    /// Rounds of calls before an answer has to come without
+    /// Maximum rounds of tool calls for one answer
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(crate) tool_rounds: usize,
 }

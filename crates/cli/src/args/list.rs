@@ -1,4 +1,4 @@
-//! Values that are lists, as llama.cpp writes them.
+//! Lists as values of options, in llama.cpp's form.
 
 use std::ffi::{OsStr, OsString};
 use std::mem;
@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use rustorch_gguf::Value;
+use rustorch_llm::TensorRule;
+use rustorch_runtime::DeviceType;
 
 /// Several values of one option: a row of comma-separated values, in which `"` protects commas.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,7 +65,7 @@ fn path(bytes: &[u8]) -> Result<PathBuf, String> {
 
 fn named(name: OsString) -> Result<PathBuf, String> {
     match name.is_empty() {
-        true => Err("expected the name of a file".to_owned()),
+        true => Err("expected a file name".to_owned()),
         false => Ok(name.into()),
     }
 }
@@ -83,7 +85,7 @@ impl Item for Whole {
     }
 }
 
-/// Such a file, and what it is multiplied by.
+/// A file, and the factor of its contents.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Scaled {
     pub(crate) path: PathBuf,
@@ -108,7 +110,7 @@ impl Item for Scaled {
     }
 }
 
-/// A key of a model's file, and what is read instead of its value.
+/// A key of a model's file, and the value that replaces its own.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Override {
     pub(crate) key: String,
@@ -144,6 +146,25 @@ impl Item for Override {
                 value,
             }),
         }
+    }
+}
+
+/// A regular expression for names of tensors, and the device of these.
+#[derive(Clone, Debug)]
+pub(crate) struct TensorDevice(pub(crate) TensorRule);
+
+impl Item for TensorDevice {
+    fn read(field: &[u8]) -> Result<Self, String> {
+        let text = text(field)?;
+        let (pattern, device) = text.rsplit_once('=').ok_or_else(|| {
+            format!("expected PATTERN=DEVICE, such as ffn_.*_exps=cpu, got {text:?}")
+        })?;
+        let device = match device.parse().map_err(|e| format!("{text}: {e}"))? {
+            DeviceType::Auto => return Err(format!("{text}: expected the name of a device")),
+            device => device,
+        };
+        let rule = TensorRule::matching(format!("-ot {text}"), pattern, device);
+        rule.map(Self).map_err(|error| error.to_string())
     }
 }
 
@@ -222,6 +243,30 @@ mod tests {
         ] {
             let error = read::<Override>(bad).unwrap_err();
             assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn tensors_and_their_devices() {
+        let devices = |text| {
+            let row = read::<TensorDevice>(text)?;
+            Ok::<Vec<DeviceType>, String>(row.0.iter().map(|of| of.0.device).collect())
+        };
+        let (cpu, cuda) = (DeviceType::Cpu, DeviceType::Cuda(1));
+        assert_eq!(devices("exps=CPU"), Ok(vec![cpu]));
+        assert_eq!(devices(r"blk\.(1|2)\.=cpu,a=b=cuda:1"), Ok(vec![cpu, cuda]));
+        assert_eq!(devices("\"a{1,2}=cpu\""), Ok(vec![cpu]));
+        for (bad, why) in [
+            ("exps", "expected PATTERN=DEVICE"),
+            ("", "expected PATTERN=DEVICE"),
+            ("exps=gpu7", "unknown device"),
+            ("exps=", "unknown device"),
+            ("exps=auto", "expected the name of a device"),
+            ("(=cpu", "no regular expression"),
+            ("=cpu", "no regular expression"),
+        ] {
+            let error = devices(bad).unwrap_err();
+            assert!(error.contains(why), "{bad}: {error}");
         }
     }
 }

@@ -1,10 +1,11 @@
-//! Options that commands have in common: syntax only. [`changes`](crate::changes),
-//! [`devices`](crate::devices),
-//! [`model`](crate::model) and [`settings`](crate::settings) say what they mean.
+//! Options that several commands share: syntax only. [`changes`](crate::changes),
+//! [`devices`](crate::devices), [`model`](crate::model) and [`settings`](crate::settings) define
+//! their meaning.
 
 mod amount;
 mod backend;
 mod chat;
+mod encoder;
 mod list;
 mod model;
 mod route;
@@ -15,7 +16,8 @@ mod speculation;
 pub(crate) use amount::ByteCount;
 pub(crate) use backend::{BackendArg, Hybrid};
 pub(crate) use chat::ChatArgs;
-pub(crate) use list::{Row, Scaled, Whole};
+pub(crate) use encoder::{EncoderArgs, PoolingArg};
+pub(crate) use list::{Row, Scaled, TensorDevice, Whole};
 pub(crate) use model::{
     AdapterArgs, ChangeArgs, FileArgs, KeyArgs, ModelArgs, RopeArgs, RopeScalingArg,
 };

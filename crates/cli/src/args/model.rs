@@ -1,4 +1,4 @@
-//! Which model, and how it is to differ from what its file says.
+//! The model, and changes to its file's values.
 
 use std::path::PathBuf;
 
@@ -6,10 +6,11 @@ use clap::{ArgAction, Args, ValueEnum};
 
 use super::list::{Override, Row, Scaled, Whole, row};
 
-/// Which model.
+/// The model.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct FileArgs {
-    /// GGUF file of the model; of a split model, the first part [default: the bundled model]
+    /// Model: a GGUF file, the first part of a split one, or a folder of Hugging Face's transformers [default:
+    /// the bundled model]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) model: Option<PathBuf>,
 
@@ -17,17 +18,17 @@ pub(crate) struct FileArgs {
     pub(crate) keys: KeyArgs,
 }
 
-/// What is read instead of what a file says.
+/// Overrides of a file's metadata.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct KeyArgs {
-    /// Read another value of the file's key, or one that it lacks; types are int, float, bool and
-    /// str. Several are separated by commas, and it may be given often
+    /// Override a metadata key of the file, or add one. TYPE is int, float, bool or str. Separate several
+    /// with commas; repeatable
     #[arg(long, value_name = "KEY=TYPE:VALUE,…", value_parser = row::<Override>())]
     pub(crate) override_kv: Vec<Row<Override>>,
 }
 
-/// Which model, and what changes it.
+/// The model and its changes.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ModelArgs {
     #[command(flatten)]
@@ -37,7 +38,7 @@ pub(crate) struct ModelArgs {
     pub(crate) changes: ChangeArgs,
 }
 
-/// What changes a model.
+/// Changes of a model.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ChangeArgs {
     #[command(flatten)]
@@ -47,32 +48,32 @@ pub(crate) struct ChangeArgs {
     pub(crate) rope: RopeArgs,
 }
 
-/// What is added to a model.
+/// Additions to a model.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct AdapterArgs {
-    /// LoRA adapter in GGUF, of this model. Several are separated by commas, and it may be given often
+    /// LoRA adapter in GGUF. Separate several with commas; repeatable
     #[arg(long, value_name = "FILE,…", value_parser = row::<Whole>())]
     pub(crate) lora: Vec<Row<Whole>>,
 
-    /// LoRA adapter, of which SCALE times as much is added
+    /// LoRA adapter, scaled by SCALE. Separate several with commas; repeatable
     #[arg(long, value_name = "FILE:SCALE,…", value_parser = row::<Scaled>())]
     pub(crate) lora_scaled: Vec<Row<Scaled>>,
 
-    /// Control vector in GGUF, which is added behind layers. Several are separated by commas
+    /// Control vector in GGUF, added to the output of layers. Separate several with commas; repeatable
     #[arg(long, value_name = "FILE,…", value_parser = row::<Whole>())]
     pub(crate) control_vector: Vec<Row<Whole>>,
 
-    /// Control vector, of which SCALE times as much is added
+    /// Control vector, scaled by SCALE. Separate several with commas; repeatable
     #[arg(long, value_name = "FILE:SCALE,…", value_parser = row::<Scaled>())]
     pub(crate) control_vector_scaled: Vec<Row<Scaled>>,
 
-    /// The first and the last layer of control vectors; 0 for the first and the last there are
+    /// First and last layer that control vectors change; 0 for the model's first or last layer
     #[arg(long, num_args = 2, value_names = ["START", "END"], action = ArgAction::Set)]
     pub(crate) control_vector_layer_range: Option<Vec<usize>>,
 }
 
-/// How angles are scaled.
+/// RoPE scaling methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RopeScalingArg {
     None,
@@ -84,43 +85,40 @@ pub(crate) enum RopeScalingArg {
 #[derive(Clone, Copy, Debug, Default, Args)]
 #[command(next_help_heading = "Rotary embedding")]
 pub(crate) struct RopeArgs {
-    /// How angles are scaled, for longer contexts than the model was trained with [default: as the
-    /// model's file says, else linear]
+    /// RoPE scaling method, for contexts longer than in training [default: the model's, else linear]
     #[arg(long, value_enum, value_name = "KIND")]
     pub(crate) rope_scaling: Option<RopeScalingArg>,
 
-    /// How many times as long the context is
+    /// RoPE context scaling factor: the context becomes N times as long
     #[arg(long, value_name = "N", value_parser = times, allow_negative_numbers = true, overrides_with = "rope_freq_scale")]
     pub(crate) rope_scale: Option<f32>,
 
-    /// Base of the frequencies [default: the model's]
+    /// RoPE base frequency [default: the model's]
     #[arg(long, value_name = "N", value_parser = positive, allow_negative_numbers = true)]
     pub(crate) rope_freq_base: Option<f32>,
 
-    /// What angles are multiplied by: 1 / --rope-scale, the later of which counts [default: the
+    /// RoPE frequency scaling factor, 1 / --rope-scale; the later of the two options counts [default: the
     /// model's]
     #[arg(long, value_name = "N", value_parser = positive, allow_negative_numbers = true, overrides_with = "rope_scale")]
     pub(crate) rope_freq_scale: Option<f32>,
 
-    /// YaRN: tokens of the context that is stretched [default: the model's]
+    /// YaRN: context size of the original model [default: the model's]
     #[arg(long, value_name = "N")]
     pub(crate) yarn_orig_ctx: Option<usize>,
 
-    /// YaRN: how much of high frequencies is kept; 0 for scaling all alike [default: 1 with yarn,
-    /// else 0]
+    /// YaRN: extrapolation mix factor; 0 is full interpolation [default: 1 with yarn, else 0]
     #[arg(long, value_name = "N", value_parser = finite, allow_negative_numbers = true)]
     pub(crate) yarn_ext_factor: Option<f32>,
 
-    /// Multiplier of queries and keys, which counts where --yarn-ext-factor is 0; else YaRN's own
-    /// stands in its place [default: 1]
+    /// YaRN: attention magnitude, used only if --yarn-ext-factor is 0 [default: 1]
     #[arg(long, value_name = "N", value_parser = finite, allow_negative_numbers = true)]
     pub(crate) yarn_attn_factor: Option<f32>,
 
-    /// YaRN: turns over the context below which frequencies are scaled [default: 1]
+    /// YaRN: low correction dimension (beta slow), in turns over the original context [default: 1]
     #[arg(long, value_name = "N", value_parser = finite, allow_negative_numbers = true)]
     pub(crate) yarn_beta_slow: Option<f32>,
 
-    /// YaRN: turns over the context above which frequencies are kept [default: 32]
+    /// YaRN: high correction dimension (beta fast), in turns over the original context [default: 32]
     #[arg(long, value_name = "N", value_parser = finite, allow_negative_numbers = true)]
     pub(crate) yarn_beta_fast: Option<f32>,
 }
@@ -136,15 +134,15 @@ fn positive(text: &str) -> Result<f32, String> {
     let number = finite(text)?;
     match number >= 0.0 {
         true => Ok(number),
-        false => Err("expected a number that is not less than 0".to_owned()),
+        false => Err("expected a number of at least 0".to_owned()),
     }
 }
 
-/// How many times as much something is.
+/// A factor.
 fn times(text: &str) -> Result<f32, String> {
     let number = finite(text)?;
     match number > 0.0 {
         true => Ok(number),
-        false => Err("expected a number of more than 0".to_owned()),
+        false => Err("expected a number above 0".to_owned()),
     }
 }

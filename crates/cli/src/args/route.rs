@@ -5,7 +5,7 @@ use std::str::FromStr;
 use rustorch_ir::OpKind;
 use rustorch_runtime::DeviceType;
 
-/// An operation that goes to a device of its own.
+/// An operation that goes to its own device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RouteArg {
     pub(crate) op: OpKind,
@@ -18,7 +18,7 @@ pub(crate) fn operation(name: &str) -> Result<OpKind, String> {
     known.copied().ok_or_else(|| {
         let names: Vec<&str> = OpKind::ALL.iter().map(|kind| kind.name()).collect();
         format!(
-            "no operation is called {name:?}; there are {}",
+            "unknown operation {name:?}; expected one of {}",
             names.join(", ")
         )
     })
@@ -48,7 +48,7 @@ mod tests {
         assert_eq!(route.device, DeviceType::OpenCL(1));
         for (bad, why) in [
             ("attention", "expected"),
-            ("attend=cpu", "\"attend\"; there are"),
+            ("attend=cpu", "\"attend\"; expected one of"),
             ("attention=gpu", "unknown device \"gpu\""),
         ] {
             let error = bad.parse::<RouteArg>().unwrap_err();

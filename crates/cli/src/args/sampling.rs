@@ -1,4 +1,4 @@
-//! How tokens are chosen.
+//! Options of sampling.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -8,16 +8,16 @@ use clap::{ArgAction, Args};
 use rustorch_llm::sampler::{SamplerKind, UnknownSampler};
 use serde::{Serialize, Serializer};
 
-/// How the next token is chosen; llama.cpp's samplers, with its names and defaults.
+/// Options of sampling: llama.cpp's samplers, with its names and defaults.
 #[derive(Clone, Debug, Args, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Sampling")]
 pub(crate) struct SamplingArgs {
-    /// Seed of the random choices; -1 for another one each time
+    /// Seed of the random numbers; -1 for a new seed in each run
     #[arg(short, long, value_name = "N", default_value_t = -1, allow_negative_numbers = true)]
     pub(crate) seed: i64,
 
-    /// Temperature: higher is more surprising, 0 always takes the likeliest token
+    /// Temperature: higher is more random; 0 always picks the most likely token
     #[arg(
         long,
         visible_alias = "temperature",
@@ -27,7 +27,7 @@ pub(crate) struct SamplingArgs {
     #[arg(allow_negative_numbers = true)]
     pub(crate) temp: f32,
 
-    /// Choose among the K likeliest tokens; 0 for all
+    /// Top-k: keep the K most likely tokens; 0 disables it
     #[arg(
         long,
         value_name = "K",
@@ -36,15 +36,15 @@ pub(crate) struct SamplingArgs {
     )]
     pub(crate) top_k: i64,
 
-    /// Choose among the likeliest tokens that together have probability P; 1 for all
+    /// Top-p: keep the most likely tokens up to the total probability P; 1 disables it
     #[arg(long, value_name = "P", default_value_t = 0.95)]
     pub(crate) top_p: f32,
 
-    /// Leave out tokens less likely than P times the likeliest; 0 for none
+    /// Min-p: drop tokens below P times the probability of the most likely token; 0 disables it
     #[arg(long, value_name = "P", default_value_t = 0.05)]
     pub(crate) min_p: f32,
 
-    /// Choose among locally typical tokens of probability P together; 1 for all
+    /// Locally typical sampling: keep typical tokens up to the total probability P; 1 disables it
     #[arg(
         long,
         visible_alias = "typical-p",
@@ -53,7 +53,7 @@ pub(crate) struct SamplingArgs {
     )]
     pub(crate) typical: f32,
 
-    /// How many of the last tokens are looked at for repetitions; 0 for none, -1 for all
+    /// Number of last tokens that the penalties look at; 0 disables the penalties, -1 is the whole context
     #[arg(
         long,
         value_name = "N",
@@ -62,11 +62,11 @@ pub(crate) struct SamplingArgs {
     )]
     pub(crate) repeat_last_n: i64,
 
-    /// What divides a repeated token's score; 1 for nothing
+    /// Repetition penalty: divides the logit of a repeated token; 1 disables it
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     pub(crate) repeat_penalty: f32,
 
-    /// What is taken from a repeated token's score once
+    /// Presence penalty: subtracted from the logit of a token that occurred; 0 disables it
     #[arg(
         long,
         value_name = "X",
@@ -75,7 +75,7 @@ pub(crate) struct SamplingArgs {
     )]
     pub(crate) presence_penalty: f32,
 
-    /// What is taken from a repeated token's score for every time it occurred
+    /// Frequency penalty: subtracted from a token's logit for each occurrence; 0 disables it
     #[arg(
         long,
         value_name = "X",
@@ -84,31 +84,32 @@ pub(crate) struct SamplingArgs {
     )]
     pub(crate) frequency_penalty: f32,
 
-    /// Samplers in the order in which they are applied, separated by ; [default:
+    /// Samplers, in the order in which they apply, separated by ; [default:
     /// penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature]
     #[arg(long, value_name = "NAMES", value_delimiter = ';', action = ArgAction::Set)]
     #[serde(serialize_with = "names")]
     pub(crate) samplers: Vec<SamplerKind>,
 
-    /// The same, as a letter for each: edskypmxt, and i for infill, a for adaptive_p
+    /// Samplers as letters, in the order in which they apply: edskypmxt by default, i is infill, a is
+    /// adaptive_p
     #[arg(long, visible_alias = "sampling-seq", value_name = "LETTERS")]
     #[arg(conflicts_with = "samplers")]
     pub(crate) sampler_seq: Option<SamplerSequence>,
 
-    /// Leave out tokens whose score is more than N standard deviations below the best; 0 for none
+    /// Top-n-sigma: drop tokens more than N standard deviations below the best logit; 0 or less disables it
     #[arg(long, visible_alias = "top-n-sigma", value_name = "N", default_value_t = -1.0)]
     #[arg(allow_negative_numbers = true)]
     pub(crate) top_nsigma: f32,
 
-    /// How often the likeliest tokens are left out, all but the least likely of them; 0 for never
+    /// XTC: probability of removing the most likely tokens at a step; 0 disables it
     #[arg(long, value_name = "P", default_value_t = 0.0)]
     pub(crate) xtc_probability: f32,
 
-    /// The probability from which on tokens are left out then; above 0.5 none are
+    /// XTC: minimum probability of a token that may be removed; above 0.5 disables it
     #[arg(long, value_name = "P", default_value_t = 0.1)]
     pub(crate) xtc_threshold: f32,
 
-    /// What is taken from the score of a token that continues a repetition; 0 for nothing
+    /// DRY: penalty multiplier for tokens that extend a repetition; 0 disables it
     #[arg(
         long,
         value_name = "X",
@@ -117,53 +118,53 @@ pub(crate) struct SamplingArgs {
     )]
     pub(crate) dry_multiplier: f32,
 
-    /// What that grows by with each token of the repetition
+    /// DRY: base; the penalty grows by this factor for each repeated token
     #[arg(long, value_name = "X", default_value_t = 1.75)]
     pub(crate) dry_base: f32,
 
-    /// Repetitions this long are let pass
+    /// DRY: repetitions up to this length are not penalised
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(crate) dry_allowed_length: usize,
 
-    /// How many of the last tokens are looked at for repetitions to continue; 0 for none
+    /// DRY: number of last tokens to search for repetitions; 0 disables it
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub(crate) dry_penalty_last_n: usize,
 
-    /// A text behind which nothing counts as repeated, with \\n and the like; may be given often,
-    /// none for none [default: \\n, :, ", *]
+    /// DRY: sequence breaker, with escapes such as \n; repeatable; `none` clears the list
+    /// [default: \n, :, ", *]
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) dry_sequence_breaker: Vec<String>,
 
-    /// How far the temperature may be from --temp, by how sure the model is; 0 for not at all
+    /// Dynamic temperature: range around --temp, chosen by the entropy; 0 disables it
     #[arg(long, value_name = "T", default_value_t = 0.0)]
     pub(crate) dynatemp_range: f32,
 
-    /// The power of the entropy by which it is
+    /// Dynamic temperature: exponent from entropy to temperature
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     pub(crate) dynatemp_exp: f32,
 
-    /// Mirostat 1 or 2 instead of all samplers but the temperature; 0 for neither
+    /// Mirostat version, 1 or 2, which replaces all samplers but temperature; 0 disables it
     #[arg(long, value_name = "VERSION", default_value_t = 0)]
     #[arg(value_parser = RangedU64ValueParser::<u8>::new().range(..=2))]
     pub(crate) mirostat: u8,
 
-    /// How fast Mirostat learns (η)
+    /// Mirostat: learning rate (η)
     #[arg(long, value_name = "X", default_value_t = 0.1)]
     pub(crate) mirostat_lr: f32,
 
-    /// The surprise that Mirostat aims at (τ), in bits
+    /// Mirostat: target entropy (τ), in bits
     #[arg(long, value_name = "X", default_value_t = 5.0)]
     pub(crate) mirostat_ent: f32,
 
-    /// The probability near which the sampler adaptive_p draws; below 0 it draws as usual
+    /// adaptive_p: target probability of the chosen tokens; negative disables it
     #[arg(long, value_name = "P", default_value_t = -1.0, allow_negative_numbers = true)]
     pub(crate) adaptive_target: f32,
 
-    /// How much adaptive_p remembers with each token, at most 0.99
+    /// adaptive_p: decay rate, 0 to 0.99; lower reacts faster, higher is more stable
     #[arg(long, value_name = "X", default_value_t = 0.9)]
     pub(crate) adaptive_decay: f32,
 
-    /// What is added to a token's score: 15043+1, 15043-2.5 or 15043-inf. May be given often
+    /// Bias added to a token's logit: 15043+1, 15043-2.5 or 15043-inf; repeatable
     #[arg(short, long, value_name = "TOKEN(+|-)BIAS")]
     pub(crate) logit_bias: Vec<LogitBias>,
 
@@ -177,28 +178,27 @@ pub(crate) struct SamplingArgs {
 #[serde(rename_all = "kebab-case")]
 #[group(multiple = false)]
 pub(crate) struct FormArgs {
-    /// Generate JSON that is valid by this JSON schema
+    /// JSON schema that the generated text follows
     #[arg(short, long, value_name = "SCHEMA")]
     pub(crate) json_schema: Option<String>,
 
-    /// The same with a file of the schema (-jf)
+    /// File of a JSON schema that the generated text follows (-jf)
     #[arg(long, value_name = "FILE")]
     pub(crate) json_schema_file: Option<PathBuf>,
 
-    /// Generate a text of this grammar, as llama.cpp writes them (GBNF); one that begins with
-    /// %llguidance is in Lark
+    /// Grammar that the generated text follows: llama.cpp's GBNF, or Lark if it begins with %llguidance
     #[arg(long, value_name = "GRAMMAR")]
     pub(crate) grammar: Option<String>,
 
-    /// The same with a file of the grammar
+    /// File of a grammar that the generated text follows
     #[arg(long, value_name = "FILE")]
     pub(crate) grammar_file: Option<PathBuf>,
 
-    /// Generate a text that matches this regular expression as a whole
+    /// Regular expression that the whole generated text matches
     #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
     pub(crate) regex: Option<String>,
 
-    /// Generate a text of this grammar in llguidance's Lark
+    /// Grammar in llguidance's Lark that the generated text follows
     #[arg(long, value_name = "GRAMMAR")]
     pub(crate) lark: Option<String>,
 }
@@ -242,8 +242,7 @@ impl FromStr for LogitBias {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let expected =
-            || format!("expected a token and what is added to it, as in 15043+1, not {text:?}");
+        let expected = || format!("expected a token id and a bias, as in 15043+1, not {text:?}");
         let sign = text.find(['+', '-']).ok_or_else(expected)?;
         let (token, bias) = text.split_at(sign);
         let (token, bias) = (token.parse(), bias.parse::<f32>());

@@ -8,12 +8,13 @@ use rustorch_llm::{GenerateOptions, GpuLayers};
 use rustorch_tensor::DeviceOptions;
 
 use super::amount::gpu_layers;
+use super::list::{Row, TensorDevice, row};
 use super::{BackendArg, ByteCount, RouteArg};
 
 /// More threads than any machine has cores are a mistake.
 const MAX_THREADS: i64 = 1024;
 
-/// How results are written: for people, or for programs.
+/// Format of results: for people, or for programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     #[default]
@@ -21,7 +22,7 @@ pub(crate) enum Format {
     Json,
 }
 
-/// How tables and reports are written.
+/// Format of tables and reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DocumentFormat {
     #[default]
@@ -30,7 +31,7 @@ pub(crate) enum DocumentFormat {
 }
 
 impl DocumentFormat {
-    /// How files of this format end.
+    /// File extension of the format.
     pub(crate) fn extension(self) -> &'static str {
         match self {
             Self::Md => "md",
@@ -39,92 +40,124 @@ impl DocumentFormat {
     }
 }
 
-/// Where a report goes.
+/// The target of a report.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DocumentArgs {
-    /// File of the report, or - for standard output [default: one in this folder, whose name
-    /// is printed]
+    /// File of the report, or - for standard output [default: a new file in the working directory]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
-    /// How the report is written [default: as the file's name ends, else md]
+    /// Format of the report [default: by the file's extension, else md]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) format: Option<DocumentFormat>,
 }
 
-/// What goes wrong.
+/// Injected faults.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Devices")]
 pub(crate) struct InjectArgs {
-    /// Make devices fail, to see what happens: device=cpu;op=linear;nth=3;kind=lost.
-    /// Keys: device, op (default: any), nth, or p and seed, and kind (unsupported, oom,
-    /// lost, compile, timeout, sync; or wrong, which falsifies a result, to test `verify`).
-    /// Several are separated by commas
+    /// Inject device faults, for tests: device=cpu;op=linear;nth=3;kind=lost. Keys: device; op (default: any);
+    /// nth, or p and seed; kind. Kinds: unsupported, oom, lost, compile, timeout, sync, and wrong, which
+    /// corrupts a result. Separate several faults with commas
     #[arg(long = "inject", value_name = "FAULTS", value_parser = faults)]
     #[arg(env = "RUSTORCH_INJECT", hide_env_values = true)]
     #[arg(default_value = "", hide_default_value = true)]
     pub(crate) faults: Faults,
 }
 
-/// How many threads the CPU has.
+/// Number of CPU threads.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct ThreadArgs {
-    /// Worker threads of the CPU [default: as many as physical cores]
+    /// Number of CPU threads [default: the number of physical cores]
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     #[arg(hide_default_value = true)]
     #[arg(value_parser = threads)]
     pub(crate) threads: usize,
 }
 
-/// A number of threads; 0 and, as in llama.cpp, -1 for as many as physical cores.
+/// A number of threads; 0 and, as in llama.cpp, -1 stand for the number of physical cores.
 fn threads(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(-1) => Ok(0),
         Ok(threads @ 0..=MAX_THREADS) => Ok(threads as usize),
         _ => Err(format!(
-            "expected 1 to {MAX_THREADS} threads, or 0 or -1 for as many as physical cores"
+            "expected 1 to {MAX_THREADS} threads; 0 or -1 is the number of physical cores"
         )),
     }
 }
 
-/// What GPUs take.
-#[derive(Clone, Copy, Debug, Default, Args)]
+/// Shares of GPUs.
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Devices")]
 pub(crate) struct GpuArgs {
-    /// Layers that GPUs compute (-ngl), the last ones and with them the output head; auto for as
-    /// many as fit their memory, all for all that fit. The CPU computes the others
+    /// Number of layers on GPUs, counted from the last (-ngl): `auto` for as many as fit, or `all`. The CPU
+    /// computes the other layers
     #[arg(long, visible_alias = "gpu-layers", value_name = "N", value_parser = gpu_layers)]
     #[arg(default_value = "auto", allow_negative_numbers = true)]
     pub(crate) n_gpu_layers: GpuLayers,
 
-    /// Memory of each GPU that may be taken, such as 6G or 500M [default: what is free]
+    /// Memory limit of each GPU, such as 6G or 500M [default: the free memory]
     #[arg(long, value_name = "BYTES")]
     pub(crate) gpu_memory: Option<ByteCount>,
+
+    /// Device of the weights whose names match a regular expression (-ot), such as `ffn_.*_exps=cpu`. Products
+    /// are computed where their weights are. Separate several with commas, the first match counts; repeatable
+    #[arg(long, value_name = "PATTERN=DEVICE,…", value_parser = row::<TensorDevice>())]
+    pub(crate) override_tensor: Vec<Row<TensorDevice>>,
+
+    /// Keep the weights of all experts on the CPU (-cmoe)
+    #[arg(long)]
+    pub(crate) cpu_moe: bool,
+
+    /// Keep the weights of the experts of the first N layers on the CPU (-ncmoe) [default: of as many layers as
+    /// GPUs have no room for]
+    #[arg(long, value_name = "N")]
+    pub(crate) n_cpu_moe: Option<usize>,
 }
 
-/// What Core ML is asked for, where the program has it.
+impl GpuArgs {
+    /// Devices that are named for tensors.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = &TensorDevice> {
+        self.override_tensor.iter().flat_map(|row| &row.0)
+    }
+
+    /// The same without places of tensors.
+    pub(crate) fn of_layers(&self) -> Self {
+        Self {
+            n_gpu_layers: self.n_gpu_layers,
+            gpu_memory: self.gpu_memory,
+            ..Self::default()
+        }
+    }
+
+    /// Are there tensors with devices of their own?
+    pub(crate) fn places_tensors(&self) -> bool {
+        self.cpu_moe || self.n_cpu_moe.is_some() || self.tensors().next().is_some()
+    }
+}
+
+/// Options of Core ML, if the program has it.
 #[derive(Clone, Copy, Debug, Default, Args)]
 #[command(next_help_heading = "Devices")]
 pub(crate) struct CoreMlArgs {
-    /// What Core ML computes f32 in: f32, or f16, which the Neural Engine has and f32 not
+    /// Precision of Core ML for f32 models: f32 or f16. The Neural Engine computes in f16 only
     #[cfg(feature = "coreml")]
     #[arg(long, value_name = "TYPE", default_value_t)]
     pub(crate) coreml_precision: rustorch_coreml::Precision,
 
-    /// The units that Core ML may choose from: all, cpu-and-ne, cpu-and-gpu or cpu
+    /// Compute units of Core ML: all, cpu-and-ne, cpu-and-gpu or cpu
     #[cfg(feature = "coreml")]
     #[arg(long, value_name = "UNITS", default_value_t)]
     pub(crate) coreml_compute_units: rustorch_coreml::ComputeUnits,
 
-    /// Have Core ML's programs of a token keep the cache of keys and values in f16 themselves, on macOS 15
-    /// and later
+    /// Keep the KV cache in Core ML, in f16; needs macOS 15
     #[cfg(feature = "coreml")]
     #[arg(long)]
     pub(crate) coreml_states: bool,
 }
 
 impl CoreMlArgs {
-    /// What devices are opened with, if the CPU has so many threads.
+    /// Options for opening devices, with the CPU's number of threads.
     pub(crate) fn options(self, workers: ThreadArgs) -> DeviceOptions {
         let options = DeviceOptions::new(workers.threads);
         #[cfg(feature = "coreml")]
@@ -138,15 +171,14 @@ impl CoreMlArgs {
     }
 }
 
-/// Where it is computed.
+/// Options of devices.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Devices")]
 pub(crate) struct DeviceArgs {
-    /// Backend to compute with: auto, cpu, reference, cuda, metal, opencl, coreml (or, for
-    /// the second of them, cuda:1), mac-hybrid, coreml-hybrid (Core ML, then the first GPU, or
-    /// as in coreml-hybrid+metal the one that is named) or hybrid-f32; what it fails at moves to
-    /// the next device.
-    /// A number is taken as llama.cpp's --batch-size. May be given once for each
+    /// Backend: auto, cpu, reference, cuda, metal, opencl, coreml, mac-hybrid, coreml-hybrid or hybrid-f32.
+    /// cuda:1 is the second CUDA device. coreml-hybrid is Core ML, then the first GPU, or the GPU named as in
+    /// coreml-hybrid+metal. An operation that fails moves to the next device. A number is llama.cpp's
+    /// --batch-size; give -b twice for both
     #[arg(short, long, visible_aliases = ["batch-size", "device"], value_name = "BACKEND|SIZE")]
     pub(crate) backend: Vec<BackendArg>,
 
@@ -159,11 +191,11 @@ pub(crate) struct DeviceArgs {
     #[command(flatten)]
     pub(crate) workers: ThreadArgs,
 
-    /// Fail where the chosen backend fails, rather than move on to another
+    /// Fail if the chosen backend fails, instead of falling back to another device
     #[arg(long)]
     pub(crate) strict: bool,
 
-    /// Compute one operation on a device of its own: attention=cpu. May be given often
+    /// Run one operation on another device: attention=cpu; repeatable
     #[arg(long, value_name = "OP=DEVICE")]
     pub(crate) route: Vec<RouteArg>,
 
@@ -189,43 +221,41 @@ pub(crate) enum CacheType {
     F32,
 }
 
-/// How the model runs.
+/// Options of a model's run.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Context")]
 pub(crate) struct ContextArgs {
-    /// Tokens that the context has room for; 0 for as many as the model was trained with
-    /// [default: the same, but at most 8192]
+    /// Context size, in tokens; 0 for the model's own [default: the model's own, up to 8192]
     #[arg(short, long, value_name = "N")]
     pub(crate) ctx_size: Option<usize>,
 
-    /// Tokens of a prompt that are computed together, if -b is not less
+    /// Maximum prompt tokens per forward pass; -b may lower it
     #[arg(long, value_name = "N", default_value_t = 512)]
     pub(crate) ubatch_size: usize,
 
-    /// Type of cached keys (-ctk): f16, bf16 with its wider range, f32,
-    /// or q8_0, half the size of f16, on the CPU [default: f16; f32 with -b hybrid-f32]
+    /// KV cache type of keys (-ctk): f16, bf16, f32, or q8_0 on the CPU only [default: f16; f32 with -b
+    /// hybrid-f32]
     #[arg(long, value_name = "TYPE")]
     pub(crate) cache_type_k: Option<CacheType>,
 
-    /// Type of cached values (-ctv), the same as that of the keys
+    /// KV cache type of values (-ctv); the same as -ctk
     #[arg(long, value_name = "TYPE")]
     pub(crate) cache_type_v: Option<CacheType>,
 }
 
-/// How long a text or an answer becomes.
+/// Length of a text or an answer.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct LengthArgs {
-    /// Tokens to generate; -1 for as many as the context has room for
+    /// Maximum number of tokens to generate; -1 for no limit but the context
     #[arg(short, long, visible_alias = "predict", value_name = "N", default_value_t = -1)]
     #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
     pub(crate) n_predict: i64,
 
-    /// Go on where the model would end the text
+    /// Ignore the end-of-text token and continue generating
     #[arg(long)]
     pub(crate) ignore_eos: bool,
 
-    /// When the context is full, go on without its older half (of a conversation, without the oldest
-    /// turns), computing the newer one again
+    /// Drop the older half of a full context and continue; a conversation drops its oldest turns
     #[arg(long)]
     pub(crate) context_shift: bool,
 }
@@ -241,19 +271,19 @@ impl LengthArgs {
     }
 }
 
-/// A text from the command line or a file. Without either it is what is piped in.
+/// A text from the command line or a file. Without either it is the piped input.
 #[derive(Clone, Debug, Default, Args)]
 #[group(multiple = false)]
 pub(crate) struct TextArgs {
-    /// The text; instead of -p or -f, it may be piped in
+    /// Text; without -p and -f it is read from a pipe
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) prompt: Option<String>,
 
-    /// A file with the text, in UTF-8
+    /// File of the text, in UTF-8
     #[arg(short, long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 
-    /// A file with the text as it is (-bf), with a line break at its end, if it has one
+    /// File of the text, used as it is, with the line break at its end (-bf)
     #[arg(long, value_name = "FILE")]
     pub(crate) binary_file: Option<PathBuf>,
 }

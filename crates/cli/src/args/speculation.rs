@@ -1,4 +1,4 @@
-//! How tokens are guessed.
+//! Options of speculative decoding.
 
 use std::path::PathBuf;
 
@@ -7,10 +7,10 @@ use clap::{Args, ValueEnum};
 use rustorch_llm::SpeculationOptions;
 use rustorch_runtime::DeviceType;
 
-/// What guesses come from, by llama.cpp's names.
+/// Sources of drafts, by llama.cpp's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SpecType {
-    /// Nothing is guessed.
+    /// No drafts.
     None,
     /// A smaller model.
     DraftSimple,
@@ -18,30 +18,30 @@ pub(crate) enum SpecType {
     NgramSimple,
 }
 
-/// Guessing what comes next, and checking several guesses at once: the text is the same, and comes
-/// faster where guesses are right.
+/// Speculative decoding: a draft proposes tokens, and the model checks several in one pass. On the CPU with up to
+/// three drafted tokens, the text is the same as without. Elsewhere one of two nearly equal tokens may replace the
+/// other.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Speculation")]
 pub(crate) struct SpeculationArgs {
-    /// GGUF file of a smaller model with the same vocabulary (-md), whose guesses the model checks,
-    /// several in one pass: the text stays the same
+    /// Draft model: GGUF file of a smaller model with the same vocabulary (-md)
     #[arg(long, visible_alias = "spec-draft-model", value_name = "FILE")]
     pub(crate) model_draft: Option<PathBuf>,
 
-    /// What guesses come from: none, draft-simple (the model of -md), or ngram-simple (what followed
-    /// when the last tokens came before) [default: draft-simple with -md, else none]
+    /// Speculative decoding: none, draft-simple (the model of -md) or ngram-simple (repeats of earlier text)
+    /// [default: draft-simple with -md, else none]
     #[arg(long, value_name = "TYPE", hide_possible_values = true)]
     pub(crate) spec_type: Option<SpecType>,
 
-    /// Tokens that are guessed at a time, at most; no more than 15 are
+    /// Maximum number of tokens to draft at a time; values above 15 count as 15
     #[arg(long, value_name = "N", default_value_t = SpeculationOptions::default().max)]
     pub(crate) spec_draft_n_max: usize,
 
-    /// Leave guesses of fewer tokens alone
+    /// Minimum number of drafted tokens; shorter drafts are not used
     #[arg(long, value_name = "N", default_value_t = SpeculationOptions::default().min)]
     pub(crate) spec_draft_n_min: usize,
 
-    /// Let the draft guess on as long as it gives its best token this probability
+    /// Minimum probability of a drafted token; below it the draft ends
     #[arg(
         long,
         visible_alias = "draft-p-min",
@@ -50,11 +50,11 @@ pub(crate) struct SpeculationArgs {
     )]
     pub(crate) spec_draft_p_min: f32,
 
-    /// Device of the draft (-devd) [default: as with -b]
+    /// Device of the draft model (-devd) [default: as with -b]
     #[arg(long, visible_alias = "device-draft", value_name = "DEVICE")]
     pub(crate) spec_draft_device: Option<DeviceType>,
 
-    /// How many of the last tokens ngram-simple looks up
+    /// ngram-simple: number of last tokens to look up
     #[arg(long, value_name = "N", default_value_t = 12)]
     #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024))]
     pub(crate) spec_ngram_simple_size_n: usize,

@@ -10,7 +10,7 @@ use clap_complete::Shell;
 /// in bash.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// The shell
+    /// Shell
     #[arg(value_enum)]
     shell: Shell,
 }
@@ -27,8 +27,8 @@ pub(super) fn run(options: &Options, mut program: clap::Command) -> Result<()> {
     Ok(())
 }
 
-/// The generator writes a dash in the program's name in one way where a command is found and in another
-/// where its options are, which are never found then (<https://github.com/clap-rs/clap/issues/6421>).
+/// The generator spells the dash in the program's name in two ways, for commands and for their options. So
+/// options are never found (<https://github.com/clap-rs/clap/issues/6421>).
 fn with_one_name(script: &str, name: &str) -> String {
     let [as_command, as_program] = ["__subcmd__", "__"].map(|dash| name.replace('-', dash));
     script.replace(&format!("{as_command}__"), &format!("{as_program}__"))

@@ -1,4 +1,5 @@
-//! `coreml-helper`: compiles and loads models for this very program, in a process that may end.
+//! `coreml-helper`: compiles and loads models for this program, in a separate process that may
+//! crash.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -7,7 +8,7 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// What to do, as `rustorch_coreml::Helper` says it
+    /// The action, by `rustorch_coreml::Helper`
     args: Vec<OsString>,
 }
 

@@ -1,4 +1,4 @@
-//! `devices`: what this machine can compute with.
+//! `devices`: the devices of this machine.
 
 use std::io::{self, Write};
 
@@ -14,7 +14,7 @@ use crate::output::{bytes, json_line};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// How it is written
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
@@ -42,7 +42,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What a device says of itself, and what it can do.
+/// A device's description and capabilities.
 struct Device<'a> {
     info: &'a DeviceInfo,
     capability: &'a DeviceCapability,
@@ -72,7 +72,7 @@ fn text(devices: &[Device], absent: &[Absent], out: &mut impl Write) -> io::Resu
         } = device;
         writeln!(out, "{:<11}{}", info.device.to_string(), info.name)?;
         let place = match info.shares_host_memory {
-            true => ", the host's own: nothing is copied",
+            true => ", shared with the host",
             false => "",
         };
         if let Some(memory) = info.memory_bytes {
@@ -83,9 +83,12 @@ fn text(devices: &[Device], absent: &[Absent], out: &mut impl Write) -> io::Resu
         }
         writeln!(out, "  types: {}", names(&capability.dtypes).join(" "))?;
         for (what, support) in [
-            ("kernels for", Support::Full),
-            ("for some types only", Support::Partial),
-            ("made of others, or left to other devices", Support::None),
+            ("kernels", Support::Full),
+            ("kernels for some dtypes", Support::Partial),
+            (
+                "composed of other operations, or run on other devices",
+                Support::None,
+            ),
         ] {
             let list = operations(capability, support);
             if !list.is_empty() {

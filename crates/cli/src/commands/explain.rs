@@ -1,10 +1,10 @@
-//! `explain`: where each operation of a run goes, why, and how long it takes.
+//! `explain`: the device of each operation of a run, with the reason and the time.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use rustorch_llm::{LayerBackend, Scores, Selection, Session};
+use rustorch_llm::{Scores, Selection, Session};
 use rustorch_profile::{KeyAverages, ProfilerOptions};
 use rustorch_runtime::{DeviceSelector, DeviceType, Explanation, PreferredUnits, Runtime};
 use serde_json::json;
@@ -12,11 +12,11 @@ use serde_json::json;
 use super::generate::Options;
 use crate::args::Format;
 use crate::output::{bytes, duration, json_line};
-use crate::settings::{layer_runs, layers_json};
+use crate::settings::{layer_lines, layer_runs, layers_json};
 
 /// Tokens that are decoded to measure a step.
 const STEPS: usize = 8;
-/// Time for each size of an operation, where no calibration tells what it takes.
+/// Time for each size of an operation, if there is no calibration.
 const EFFORT: Duration = Duration::from_millis(2);
 
 /// The operations of one forward pass.
@@ -24,15 +24,15 @@ struct Pass {
     name: &'static str,
     tokens: usize,
     rows: Vec<Explanation>,
-    /// What devices say they prefer, of those that choose from several units.
+    /// The preferred units of devices with several units.
     preferred: Vec<PreferredUnits>,
-    /// What such a pass took, seen from outside, while its operations were timed.
+    /// The wall time of such a pass, while its operations were timed.
     wall: Option<Duration>,
-    /// What it was spent on, of all passes that were timed.
+    /// The time by kind of launch, over all measured passes.
     averages: KeyAverages,
 }
 
-/// What was measured of a pass.
+/// The measurements of a pass.
 struct Measured {
     wall: Duration,
     averages: KeyAverages,
@@ -90,14 +90,14 @@ pub(super) fn run(options: &Options) -> Result<()> {
                 pass.averages = measured.averages;
             }
         }
-        Err(e) => tracing::warn!("no times were measured: {e:#}"),
+        Err(e) => tracing::warn!("cannot measure times: {e:#}"),
     }
 
     let out = &mut io::stdout().lock();
     match options.format() {
         Format::Text => {
-            for (layers, LayerBackend { device, reason }) in &layers {
-                writeln!(out, "{layers} on {device}: {reason}")?;
+            for line in layers.iter().flat_map(layer_lines) {
+                writeln!(out, "{line}")?;
             }
             passes.iter().try_for_each(|pass| table(pass, out))?;
         }
@@ -143,8 +143,8 @@ pub(super) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Measures the devices that are used, without effort, where no calibration tells of them. The
-/// choice stays what it is in a run, which knows of no such measurements.
+/// Measures the devices in use, quickly, if there is no calibration for them. The choice of devices
+/// stays that of a run, which has no such measurements.
 fn know_costs(runtime: &Runtime, passes: &[Pass]) {
     let rows = passes.iter().flat_map(|pass| &pass.rows);
     let mut unknown: Vec<DeviceType> = rows.map(|row| row.device).collect();
@@ -162,12 +162,12 @@ fn know_costs(runtime: &Runtime, passes: &[Pass]) {
         match runtime.measure(&[device], EFFORT, |_, _| ()) {
             Ok(costs) => (costs.into_iter())
                 .for_each(|(device, costs)| runtime.set_costs(device, Some(costs))),
-            Err(e) => tracing::warn!("{device} was not measured: {e}"),
+            Err(e) => tracing::warn!("cannot measure {device}: {e}"),
         }
     }
 }
 
-/// Runs both passes with the clock on, after once without; what a pass took of each.
+/// Runs both passes with timing on, after one pass without. Returns the times.
 fn measure(
     session: &mut Session,
     runtime: &Runtime,
@@ -220,7 +220,7 @@ fn table(pass: &Pass, out: &mut impl Write) -> io::Result<()> {
             bytes(row.moved() as u64),
             time(row.expected),
             match row.measured {
-                None if pass.wall.is_some() => "not told".to_owned(),
+                None if pass.wall.is_some() => "unknown".to_owned(),
                 measured => time(measured),
             },
             row.reason,
@@ -228,20 +228,17 @@ fn table(pass: &Pass, out: &mut impl Write) -> io::Result<()> {
     }
     if let Some(wall) = pass.wall {
         let (measured, wall) = (duration(pass.measured()), duration(wall));
-        writeln!(out, "  together {measured} of the {wall} that a pass took")?;
+        writeln!(out, "  sum of operations {measured}, whole pass {wall}")?;
     }
     if !pass.averages.0.is_empty() {
-        writeln!(
-            out,
-            "\n  what that was spent on, of all passes that were timed:"
-        )?;
+        writeln!(out, "\n  time by kind of launch, over all measured passes:")?;
         let lines = pass.averages.to_string();
         lines
             .lines()
             .try_for_each(|line| writeln!(out, "  {line}"))?;
     }
     for preferred in &pass.preferred {
-        writeln!(out, "  {preferred}, which says nothing of where they ran")?;
+        writeln!(out, "  {preferred} (where they ran is not reported)")?;
     }
     writeln!(out)
 }

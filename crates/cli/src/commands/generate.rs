@@ -1,6 +1,6 @@
-//! Generating text: what the program does without a command.
+//! Generating text: the program without a command.
 
-use std::io::{self, StdoutLock, Write};
+use std::io::{self, StdoutLock};
 use std::ops::ControlFlow;
 use std::process::{self, ExitCode};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::args::{
 use crate::devices::Devices;
 use crate::failure::{INTERRUPTED, Usage};
 use crate::model::{self, Source};
-use crate::output::{json_line, note};
+use crate::output::{is_in_line, json_line, note, stream};
 use crate::sampling::Words;
 use crate::settings::{Settings, layer_runs, layers_json};
 use crate::speculation::Guesses;
@@ -44,7 +44,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     length: LengthArgs,
 
-    /// Tokens at the beginning that are then kept (attention sinks); -1 for the whole prompt
+    /// Number of first tokens that --context-shift keeps (attention sinks); -1 for the whole prompt
     #[arg(
         long,
         value_name = "N",
@@ -54,26 +54,24 @@ pub(crate) struct Options {
     #[arg(value_parser = clap::value_parser!(i64).range(-1..))]
     keep: i64,
 
-    /// Read \n, \t, \r, \\, \' and \" in the prompt as the characters they stand for
+    /// Process escapes in the prompt: \n, \t, \r, \\, \' and \"
     #[arg(short, long)]
     escape: bool,
 
-    /// Hold a conversation, as `chat` does; options of conversations imply it (-cnv)
+    /// Run in conversation mode, like `chat`; options of conversations imply it (-cnv)
     #[arg(long)]
     conversation: bool,
 
-    /// Write only what is generated, not the prompt before it
+    /// Do not print the prompt
     #[arg(long)]
     no_display_prompt: bool,
 
-    /// Write special tokens, which are not shown otherwise (-sp)
+    /// Print special tokens (-sp)
     #[arg(long)]
     special: bool,
 
-    /// text streams; json is one object at the end: prompt_ids, ids, text (the generated
-    /// one), backend, devices, layers (where they were to go), fallbacks, conversions between element types, copies between
-    /// devices and their bytes, stop, seed, speculation (what was guessed, and how much of it was
-    /// right; null without), timings
+    /// Output format: text streams. json prints one object at the end: text, ids, devices, fallbacks, timings
+    /// and more (docs/generation.md lists the fields)
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 
@@ -174,7 +172,8 @@ impl Options {
     /// The same as options of `chat`.
     fn conversation(&self) -> Result<chat::Options> {
         if self.format == Format::Json {
-            let problem = "--format json: a conversation is text (/save writes it as JSON)";
+            let problem =
+                "--format json does not apply to conversations (/save writes one as JSON)";
             return Err(Usage(problem.to_owned()).into());
         }
         Ok(chat::Options {
@@ -205,8 +204,8 @@ impl Options {
         self.format
     }
 
-    /// The prompt that was given. Without one, a model begins by itself if it can, and the
-    /// bundled one tells a story.
+    /// The given prompt. Without one, a model begins by itself if it can, and the bundled one
+    /// begins a story.
     pub(super) fn prompt(&self, source: &Source, tokenizer: &Tokenizer) -> Result<Prompt> {
         let text = match text::prompt(&self.text)? {
             Some(text) if self.escape => text::unescape(&text),
@@ -223,7 +222,7 @@ impl Options {
         Ok(Prompt { text, ids })
     }
 
-    /// What is asked for of every pass.
+    /// The selection of every pass.
     pub(super) fn selection(&self, model: &Model) -> Result<Selection> {
         let mut sampler = self.sampling.chain(&Words::of(model.tokenizer().ok()))?;
         Ok(self.length.limits(None).selection(model, &mut sampler))
@@ -250,8 +249,7 @@ pub(super) fn interrupts() -> Result<Arc<AtomicBool>> {
     Ok(interrupted)
 }
 
-/// Shows what comes as it comes: text on standard output, the prompt's progress on standard
-/// error.
+/// Streams the text to standard output, and the prompt's progress to standard error.
 struct Writer<'a> {
     options: &'a Options,
     tokenizer: &'a Tokenizer,
@@ -261,9 +259,8 @@ struct Writer<'a> {
     bar: ProgressBar,
     decoder: StreamDecoder<'a>,
     out: StdoutLock<'a>,
-    /// What was generated.
+    /// The generated text.
     text: String,
-    ends_line: bool,
 }
 
 impl<'a> Writer<'a> {
@@ -277,7 +274,6 @@ impl<'a> Writer<'a> {
             decoder: tokenizer.decoder(),
             out: io::stdout().lock(),
             text: String::new(),
-            ends_line: true,
         }
     }
 
@@ -305,19 +301,19 @@ impl<'a> Writer<'a> {
             }
             Event::Full => Ok(()),
             Event::Shifted { dropped } => {
-                tracing::info!("the context was full: {dropped} tokens are forgotten");
+                tracing::info!("the context was full; dropped {dropped} tokens");
                 Ok(())
             }
         }
     }
 
-    /// Writes what is left and ends the line. Returns the generated text.
+    /// Writes the rest of the text and ends the line.
     fn end(mut self) -> io::Result<String> {
         self.bar.finish_and_clear();
         let rest = std::mem::replace(&mut self.decoder, self.tokenizer.decoder()).finish();
         self.text.push_str(&rest);
         self.show(&rest)?;
-        if !self.ends_line {
+        if is_in_line() {
             self.show("\n")?;
         }
         Ok(self.text)
@@ -327,13 +323,11 @@ impl<'a> Writer<'a> {
         if self.options.format == Format::Json || text.is_empty() {
             return Ok(());
         }
-        self.ends_line = text.ends_with('\n');
-        self.out.write_all(text.as_bytes())?;
-        self.out.flush()
+        stream(&mut self.out, text)
     }
 }
 
-/// What came of a run.
+/// The results of a run.
 struct Outcome<'a> {
     prompt: &'a Prompt,
     generated: Generated,

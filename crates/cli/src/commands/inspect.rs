@@ -1,4 +1,6 @@
-//! `inspect`: what is in a model file.
+//! `inspect`: the contents of a model file, and the memory that the model needs.
+
+mod memory;
 
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
@@ -12,6 +14,7 @@ use serde_json::json;
 use crate::args::Format;
 use crate::model::Source;
 use crate::output::{bytes, count, json_line};
+use memory::Memory;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -19,7 +22,12 @@ pub(crate) struct Options {
     #[arg(value_name = "FILE")]
     model: Option<PathBuf>,
 
-    /// How it is written
+    /// Also report the memory needed for a context of N tokens, and the devices on which it fits; 0 for
+    /// the model's own context
+    #[arg(short, long, value_name = "N")]
+    ctx_size: Option<usize>,
+
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
@@ -27,17 +35,24 @@ pub(crate) struct Options {
 pub(super) fn run(options: &Options) -> Result<()> {
     let source = Source::new(options.model.clone());
     let gguf = source.open()?;
+    let memory = options
+        .ctx_size
+        .map(|context| Memory::of(source.load()?, context))
+        .transpose()?;
     let mut out = BufWriter::new(io::stdout().lock());
     match options.format {
         Format::Text => {
             writeln!(out, "{source}")?;
             if let Some(kind) = AdapterKind::of(&gguf) {
                 let (kind, option) = (kind.name(), kind.option());
-                writeln!(out, "{kind}, to be used with {option}")?;
+                writeln!(out, "{kind}, for use with {option}")?;
             }
             text(&gguf, &mut out)?;
+            if let Some(memory) = memory {
+                write!(out, "\n{memory}")?;
+            }
         }
-        Format::Json => json_line(&mut out, &as_json(&gguf))?,
+        Format::Json => json_line(&mut out, &as_json(&gguf, memory.as_ref()))?,
     }
     out.flush()?;
     Ok(())
@@ -97,7 +112,7 @@ fn shape(tensor: &TensorInfo) -> String {
     format!("[{}]", sizes.join(", "))
 }
 
-fn as_json(gguf: &Gguf) -> serde_json::Value {
+fn as_json(gguf: &Gguf, memory: Option<&Memory>) -> serde_json::Value {
     let keys = gguf
         .metadata
         .iter()
@@ -118,10 +133,11 @@ fn as_json(gguf: &Gguf) -> serde_json::Value {
         "weights": weights(gguf),
         "metadata": keys.collect::<serde_json::Map<_, _>>(),
         "tensors": gguf.tensors().iter().map(tensor).collect::<Vec<_>>(),
+        "memory": memory,
     })
 }
 
-/// A value as JSON; texts that are not UTF-8 with U+FFFD for what is wrong in them.
+/// A value as JSON. In texts that are not UTF-8, U+FFFD replaces invalid bytes.
 fn value_json(value: &Value) -> serde_json::Value {
     match value {
         Value::U8(v) => json!(v),

@@ -1,4 +1,4 @@
-//! `logits`: token ids to the scores of every token after them.
+//! `logits`: the logits after each given token.
 
 use std::io::{self, BufWriter, Write};
 
@@ -12,7 +12,7 @@ use crate::failure::Usage;
 use crate::model::{Source, load};
 
 const FORMAT: &str =
-    r#"Written is {"n_vocab":V,"logits":[[…],…]}: a list of V scores for each id."#;
+    r#"The output is {"n_vocab":V,"logits":[[…],…]}, with a list of V logits for each id."#;
 
 #[derive(Debug, Args)]
 #[command(after_help = FORMAT)]
@@ -24,7 +24,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "ID,…", value_delimiter = ',', required = true)]
     ids: Vec<u32>,
 
-    /// Only the scores after the last token
+    /// Print only the logits after the last token
     #[arg(long)]
     last: bool,
 
@@ -44,7 +44,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     let settings = options.context.session(&model, &devices)?;
     let mut session = Session::new(&model, &devices.runtime, settings.session)?;
     load(&mut session, &Selection::default())?;
-    let vocab = model.config().vocab;
+    let vocab = model.spec().vocab;
     let mut out = BufWriter::new(io::stdout().lock());
     let mut begun = false;
     let mut row = |logits: &[f32]| -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! `man`: manual pages, made of what `--help` is made of.
+//! `man`: manual pages, made from the texts of `--help`.
 
 use std::fs;
 use std::io::{self, Write};
@@ -10,8 +10,7 @@ use clap_mangen::Man;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Write a page for the program and one for each command into this folder, which is made if need
-    /// be [default: the program's page, to standard output]
+    /// Directory for one page per command, created if missing [default: print the program's page]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -33,14 +32,14 @@ pub(super) fn run(options: &Options, program: clap::Command) -> Result<()> {
         return Ok(());
     };
     fs::create_dir_all(folder)
-        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        .with_context(|| format!("cannot create the directory {}", folder.display()))?;
     let commands = program.get_subcommands().filter(|c| !c.is_hide_set());
     commands
         .chain([&program])
         .try_for_each(|command| write(&page(command.clone()), folder))
 }
 
-/// Other names of options, which pages do not have by themselves, told as `--help` tells them.
+/// Adds an option's other names to its page, in the form of `--help`.
 fn with_aliases(arg: Arg) -> Arg {
     let Some(aliases) = arg.get_visible_aliases().filter(|names| !names.is_empty()) else {
         return arg;

@@ -4,17 +4,22 @@ mod bench;
 mod calibrate;
 mod chat;
 mod completions;
+mod convert;
 #[cfg(feature = "coreml")]
 mod coreml_helper;
 mod devices;
+mod embed;
 mod explain;
 pub(crate) mod generate;
 mod inspect;
+mod launch;
 mod logits;
 mod man;
 mod perplexity;
 mod quantize;
 mod report;
+mod rerank;
+mod run;
 mod tokenize;
 mod top;
 mod train;
@@ -25,59 +30,73 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Subcommand;
 
-/// What to do other than to generate text.
+/// The commands besides generating text.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Talk with a model
+    /// Chat with a model
     Chat(Box<chat::Options>),
-    /// Turn text into token ids: a JSON array
+    /// Embed texts: print a vector for each, or their similarity
+    Embed(Box<embed::Options>),
+    /// Score documents for a query by a reranker
+    Rerank(Box<rerank::Options>),
+    /// Tokenize a text: print its token ids as a JSON array
     Tokenize(tokenize::Options),
-    /// The model's scores of every token after the given ones: JSON
+    /// Print the logits after each given token, as JSON
     Logits(logits::Options),
-    /// How well a model predicts a text, measured as llama.cpp does
+    /// Measure the perplexity of a model on a text, as llama.cpp does
     Perplexity(perplexity::Options),
-    /// Measure speed, of a file or of a well-known shape with random weights
+    /// Benchmark a model file, or a model shape with random weights
     Bench(Box<bench::Options>),
-    /// Train a language model on texts, and write it as a GGUF file
+    /// Train a language model on texts and write it as a GGUF file
     Train(Box<train::Options>),
-    /// Write a smaller file of a model
+    /// Run an ONNX model on tensors of .npy files
+    Run(run::Options),
+    /// Start a program as several ranks, with torchrun's variables
+    Launch(launch::Options),
+    /// Convert a folder of Hugging Face's transformers to a GGUF file
+    Convert(convert::Options),
+    /// Quantize a model to a smaller file
     Quantize(quantize::Options),
-    /// What is in a model file: keys, tensors, types, sizes
+    /// Show a model file: metadata, tensors, types, sizes, memory it needs
     Inspect(inspect::Options),
-    /// The devices of this machine, what they can do, and what is missing
+    /// List the devices of this machine, their operations, and how to enable missing devices
     Devices(devices::Options),
-    /// Measure this machine's devices, so that they are chosen by what they take
+    /// Measure the speed of this machine's devices; later runs choose devices by it
     Calibrate(calibrate::Options),
     /// Check that this machine's devices compute correctly, and write a report
     Verify(verify::Options),
-    /// Compare backends and types of models, and write a report
+    /// Compare the speed and memory of backends and model types, and write a report
     Report(report::Options),
-    /// Where each operation of a run would go, and why; takes the options of the run
+    /// Show the device of each operation of a run, and why; takes the run's options
     Explain(Box<generate::Options>),
-    /// Show the load of this machine's devices, and the RusTorch programs that run on them
+    /// Show the load of this machine's devices and the RusTorch programs that use them
     Top(top::Options),
-    /// Write what a shell needs to complete this program's commands and options
+    /// Write a shell completion script
     Completions(completions::Options),
     /// Write the program's manual pages
     Man(man::Options),
-    /// What Core ML may end a process at, for this very program
+    /// Run Core ML's compiler in a separate process, for this program only
     #[cfg(feature = "coreml")]
     #[command(name = rustorch_coreml::COMMAND, hide = true)]
     CoremlHelper(coreml_helper::Options),
 }
 
-/// Does what was asked for, of a program whose whole command line is `program`.
+/// Runs a command of a program whose whole command line is `program`.
 ///
 /// # Errors
-/// It cannot be done.
+/// Fails if the command fails.
 pub(crate) fn run(command: &Command, program: clap::Command) -> Result<ExitCode> {
     let done = match command {
         Command::Chat(options) => return chat::run(options),
         Command::Train(options) => return train::run(options),
+        Command::Launch(options) => return launch::run(options),
+        Command::Convert(options) => return convert::run(options),
         Command::Quantize(options) => return quantize::run(options),
         Command::Verify(options) => return verify::run(options),
         #[cfg(feature = "coreml")]
         Command::CoremlHelper(options) => return Ok(coreml_helper::run(options)),
+        Command::Embed(options) => embed::run(options),
+        Command::Rerank(options) => rerank::run(options),
         Command::Tokenize(options) => tokenize::run(options),
         Command::Logits(options) => logits::run(options),
         Command::Perplexity(options) => perplexity::run(options),
@@ -85,6 +104,7 @@ pub(crate) fn run(command: &Command, program: clap::Command) -> Result<ExitCode>
         Command::Inspect(options) => inspect::run(options),
         Command::Devices(options) => devices::run(options),
         Command::Report(options) => report::run(options),
+        Command::Run(options) => run::run(options),
         Command::Calibrate(options) => calibrate::run(options),
         Command::Explain(options) => explain::run(options),
         Command::Top(options) => top::run(options),

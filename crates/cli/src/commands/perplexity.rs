@@ -15,9 +15,9 @@ use crate::progress;
 use crate::text;
 
 const METHOD: &str = "\
-The text is cut into pieces of the context's size. Each is scored on its second half, with the
-first half as its context: llama.cpp's method, so that figures can be compared. The last line is
-the result.";
+The text is split into chunks of the context size, 512 tokens by default. Each chunk is scored on its second \
+half, with the first half as context. llama.cpp uses the same method, so results are comparable. The last \
+line is the result.";
 
 #[derive(Debug, Args)]
 #[command(after_help = METHOD)]
@@ -25,11 +25,11 @@ pub(crate) struct Options {
     #[command(flatten)]
     model: ModelArgs,
 
-    /// A file with the text, in UTF-8
+    /// File of the text, in UTF-8
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
 
-    /// Score only the first K pieces
+    /// Evaluate only the first K chunks
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
     chunks: Option<u32>,
 

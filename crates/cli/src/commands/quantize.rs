@@ -17,28 +17,28 @@ use crate::model::Source;
 use crate::output::{bytes, note};
 use crate::progress;
 
-const METHOD: &str = "The new file has the bytes that llama.cpp's llama-quantize gives it.";
+const METHOD: &str = "The output is byte for byte the file that llama.cpp's llama-quantize writes.";
 
 #[derive(Debug, Args)]
 #[command(after_help = METHOD)]
 pub(crate) struct Options {
-    /// The model, best in F16, BF16 or F32
+    /// Input model, preferably in F16, BF16 or F32
     #[arg(value_name = "IN")]
     input: PathBuf,
 
-    /// The new file
+    /// Output file
     #[arg(value_name = "OUT")]
     output: PathBuf,
 
-    /// Its type: Q4_K_M, Q5_K_M, Q6_K, Q8_0, F16, …
+    /// Output type: Q4_K_M, Q5_K_M, Q6_K, Q8_0, F16, …
     #[arg(value_name = "TYPE")]
     file_type: FileType,
 
-    /// Quantise what is quantised already, although both losses add up
+    /// Allow quantized inputs; their errors add to the new ones
     #[arg(long)]
     allow_requantize: bool,
 
-    /// Threads that convert [default: all]
+    /// Number of threads [default: all]
     #[arg(short, long, value_name = "N")]
     threads: Option<NonZero<usize>>,
 }
@@ -48,7 +48,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
     if let Some(input) = place(&options.input)
         && place(&options.output).is_some_and(|output| output == input)
     {
-        let problem = "IN and OUT are one file, which would be lost; give another OUT";
+        let problem = "IN and OUT are the same file; give another OUT";
         return Err(Usage(problem.to_owned()).into());
     }
     let interrupted = interrupts()?;
@@ -75,13 +75,16 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
     );
     bar.finish_and_clear();
     if matches!(result, Err(QuantizeError::Stopped)) {
-        note(format_args!("stopped: no {}", options.output.display()));
+        note(format_args!(
+            "stopped; {} was not written",
+            options.output.display()
+        ));
         return Ok(ExitCode::from(INTERRUPTED));
     }
     let summary = result.with_context(|| format!("{source} to {}", options.file_type))?;
     let fallbacks = match summary.fallbacks {
         0 => String::new(),
-        n => format!("; {n} tensors got another type, their rows being no whole blocks"),
+        n => format!("; {n} tensors got another type, because their rows do not fill whole blocks"),
     };
     note(format_args!(
         "{}: {} tensors, {} became {}{fallbacks}",

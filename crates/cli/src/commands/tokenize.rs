@@ -20,11 +20,11 @@ pub(crate) struct Options {
     #[command(flatten)]
     text: TextArgs,
 
-    /// Leave out the tokens that the model puts around a text (BOS)
+    /// Do not add the model's special tokens around the text (BOS, EOS)
     #[arg(long)]
     no_bos: bool,
 
-    /// Take the texts of special tokens for these tokens
+    /// Parse special tokens in the text
     #[arg(long)]
     special: bool,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Options {
 pub(super) fn run(options: &Options) -> Result<()> {
     let text = text::given(&options.text)?;
     let text =
-        text.ok_or_else(|| Usage("no text: give one with -p or -f, or pipe it in".to_owned()))?;
+        text.ok_or_else(|| Usage("no text; give one with -p or -f, or through a pipe".to_owned()))?;
     let tokenizer = Source::from(&options.model).tokenizer()?;
     let encode = EncodeOptions {
         add_special: !options.no_bos,

@@ -1,4 +1,4 @@
-//! `top`: how busy the devices of this machine are, and with what.
+//! `top`: the load of this machine's devices, and the programs that cause it.
 
 mod screen;
 
@@ -19,17 +19,16 @@ use crate::output::{bytes, json_line};
 use crate::status::{self, Status};
 use crate::table::Table;
 
-/// What is seen between two moments needs some time between them.
+/// Rates between two moments need some time between them.
 const FIRST: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Seconds between two updates
+    /// Seconds between updates
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     interval: f64,
 
-    /// Format of the output: text is shown live on a terminal, and is one table elsewhere; json is one
-    /// object
+    /// Output format: text is live on a terminal and one table in a pipe; json is one object
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
@@ -48,7 +47,7 @@ struct Moment {
     running: Vec<Status>,
 }
 
-/// A device; what nobody tells is `None`.
+/// A device; figures that no driver reports are `None`.
 #[derive(Serialize)]
 struct Device {
     device: String,
@@ -113,7 +112,7 @@ fn processor(system: &mut System) -> Device {
     }
 }
 
-/// Is there such a process? Where the system does not tell, there is.
+/// Is there such a process? Without an answer of the system, it counts as running.
 fn is_alive(system: &mut Option<System>, pid: u32) -> bool {
     let Some(system) = system else { return true };
     let pid = Pid::from_u32(pid);
@@ -128,7 +127,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     match options.format {
         Format::Text if io::stdout().is_terminal() => {
             let interval = Duration::from_secs_f64(options.interval);
-            screen::show(&mut looker, interval).context("the terminal cannot be drawn on")
+            screen::show(&mut looker, interval).context("cannot draw on the terminal")
         }
         Format::Text => {
             std::thread::sleep(FIRST);
@@ -149,7 +148,7 @@ const DEVICES: [&str; 8] = [
     "temperature",
     "power",
     "clock",
-    "throttled by",
+    "throttling",
 ];
 const RUNNING: [&str; 6] = [
     "pid",
@@ -181,7 +180,7 @@ impl Device {
             number(told.gpu_clock_mhz, "MHz"),
             match &told.throttle_reasons {
                 None => "-".to_owned(),
-                Some(reasons) if reasons.is_empty() => "nothing".to_owned(),
+                Some(reasons) if reasons.is_empty() => "none".to_owned(),
                 Some(reasons) => reasons.join(", "),
             },
         ]

@@ -1,5 +1,6 @@
-//! `train`: a language model out of texts.
+//! `train`: trains a language model on texts.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -14,17 +15,20 @@ use indicatif::ProgressBar;
 use rustorch_gguf::Metadata;
 use rustorch_ir::DType;
 use rustorch_llm::sampler::{SamplerChain, SamplerConfig};
-use rustorch_llm::{Event, GenerateOptions, Model, Session, SessionOptions, generate};
+use rustorch_llm::spec::ModelSpec;
+use rustorch_llm::{
+    Event, GenerateOptions, Model, Session, SessionOptions, generate, hugging_face,
+};
 use rustorch_tensor::{RusTorchResult, Tensor, with_runtime};
 use rustorch_train::{
     Checkpoints, Conversations, Corpus, Decoder, ModelSize, Precision, Prepared, Samples, Settings,
-    Step, Text, TrainError, Training, Windows, hugging_face, loss_curve,
+    Step, Text, TrainError, Training, Windows, loss_curve,
 };
 use serde_json::json;
 
 use super::chat;
 use super::generate::interrupts;
-use crate::args::{ByteCount, DeviceArgs, Format};
+use crate::args::{ByteCount, DeviceArgs, Format, KeyArgs};
 use crate::devices::Devices;
 use crate::failure::{INTERRUPTED, Usage};
 use crate::model::Source;
@@ -35,17 +39,17 @@ use crate::progress;
 const NAME: &str = "trained by rustorch-cli";
 
 const METHOD: &str = "\
-A vocabulary of byte-level BPE is made of the texts, and a model of the architecture llama is trained to
-predict their tokens: AdamW with betas of 0.9 and 0.95, weight decay on matrices alone, a learning
-rate that rises for --warmup steps and falls along a cosine to --min-lr. The file runs in this program
-and in llama.cpp; `quantize` makes it smaller. Beside it lies a picture of the losses.
+The program trains a byte-level BPE tokenizer on the texts, and then a model of the --architecture. The \
+optimizer is AdamW (betas 0.9 and 0.95, weight decay on matrices only). The learning rate warms up for \
+--warmup steps and decays along a cosine to --min-lr. The output file runs in this program and in llama.cpp; \
+`quantize` makes it smaller. The program also writes a picture of the loss curve.
 
-Each --every steps, and at the end, a text that is not learnt from is predicted, a checkpoint is
-written, and the model begins a text. A run that ended early, however it did, goes on where it was with
-the same command and --resume: its losses and its file are those of a run that was not
-interrupted, on the same device. Ctrl-C ends a run after its step, with a checkpoint.";
+Every --every steps and at the end, the program measures the validation loss, writes a checkpoint and prints \
+a sample text. After an interruption, the same command with --resume continues from the last checkpoint. On \
+the same device, the losses and the file equal those of an uninterrupted run. Ctrl-C ends the run after the \
+current step and writes a checkpoint.";
 
-/// What steps compute with.
+/// The dtype of computations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Type {
     F32,
@@ -66,24 +70,24 @@ impl From<Type> for Precision {
 #[derive(Debug, Args)]
 #[command(after_help = METHOD)]
 pub(crate) struct Options {
-    /// Texts to learn from, in UTF-8; they may be larger than memory
+    /// Training texts in UTF-8; they may be larger than memory
     #[arg(long, value_name = "FILE", required_unless_present = "chat", num_args = 1..)]
     text: Vec<PathBuf>,
 
-    /// Conversations instead of texts, one in a line as OpenAI's API has them, {"messages": […]}; only
-    /// answers are learnt
+    /// Training conversations, one per line in OpenAI's form {"messages": […]}; only answers count for the
+    /// loss
     #[arg(long, value_name = "FILE", conflicts_with_all = ["text", "val"], requires = "finetune")]
     chat: Option<PathBuf>,
 
-    /// The model's file
+    /// Output GGUF file
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 
-    /// A text that is only predicted [default: the last twentieth of the texts]
+    /// Validation text [default: the last twentieth of the training texts]
     #[arg(long, value_name = "FILE")]
     val: Option<PathBuf>,
 
-    /// Tokens of a sample, and of a new model's context [default: 512]
+    /// Sequence length in tokens, and context size of a new model [default: 512]
     #[arg(long, value_name = "N")]
     context: Option<usize>,
 
@@ -94,23 +98,26 @@ pub(crate) struct Options {
     size: SizeArgs,
 
     #[command(flatten)]
+    keys: KeyArgs,
+
+    #[command(flatten)]
     run: RunArgs,
 
-    /// Folder of checkpoints, the last two of which are kept [default: the file's name with .checkpoint, which a
-    /// finished run removes]
+    /// Checkpoint directory; the last two checkpoints are kept [default: the output file's name with
+    /// .checkpoint, removed after a finished run]
     #[arg(long, value_name = "FOLDER", help_heading = "Checkpoints")]
     checkpoint: Option<PathBuf>,
 
-    /// Steps from one validation and checkpoint to the next [default: a tenth of all]
+    /// Number of steps between validations and checkpoints [default: a tenth of all steps]
     #[arg(long, value_name = "N", help_heading = "Checkpoints")]
     every: Option<u64>,
 
-    /// Go on from the last checkpoint, if there is one
+    /// Resume from the last checkpoint, if there is one
     #[arg(long, help_heading = "Checkpoints")]
     resume: bool,
 
-    /// text for people; json has a line for each step: step, loss, val_loss (null between validations),
-    /// tokens (so far), tokens_per_s, lr
+    /// Output format: json prints one line per step with step, loss, val_loss (null between validations),
+    /// tokens (so far), tokens_per_s and lr
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
 
@@ -119,30 +126,35 @@ pub(crate) struct Options {
 }
 
 /// The model's sizes.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Model")]
 struct SizeArgs {
-    /// Tokens of the vocabulary; fewer, if the texts give fewer
+    /// Architecture, such as qwen3 or gemma3. --override-kv sets keys that the sizes do not, such as
+    /// qwen3moe.expert_count=int:8; an error lists those that are missing
+    #[arg(long, value_name = "NAME", default_value = "llama")]
+    architecture: String,
+
+    /// Vocabulary size; smaller if the texts are too short for it
     #[arg(long, value_name = "N", default_value_t = 8192)]
     vocab: usize,
 
-    /// Layers
+    /// Number of layers
     #[arg(long, value_name = "N", default_value_t = 6)]
     layers: usize,
 
-    /// Features of a token
+    /// Embedding size
     #[arg(long, value_name = "N", default_value_t = 384)]
     width: usize,
 
-    /// Query heads
+    /// Number of attention heads
     #[arg(long, value_name = "N", default_value_t = 6)]
     heads: usize,
 
-    /// Key and value heads, each for several query heads
+    /// Number of key-value heads (grouped-query attention)
     #[arg(long, value_name = "N", default_value_t = 2)]
     kv_heads: usize,
 
-    /// Features of the feed-forward part
+    /// Hidden size of the feed-forward network
     #[arg(long, value_name = "N", default_value_t = 1024)]
     ff: usize,
 }
@@ -151,33 +163,32 @@ struct SizeArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Another model")]
 struct TuningArgs {
-    /// Train this model further, rather than a new one: a GGUF file, or a folder with config.json,
-    /// tokenizer.json and safetensors files
-    #[arg(long, value_name = "MODEL", conflicts_with = "SizeArgs")]
+    /// Fine-tune this model: a GGUF file, or a directory with config.json, tokenizer.json and safetensors files
+    #[arg(long, value_name = "MODEL", conflicts_with_all = ["SizeArgs", "KeyArgs"])]
     finetune: Option<PathBuf>,
 
-    /// Train adapters of this rank beside its weights, which stay: the file is an adapter for --lora
+    /// Train LoRA adapters of this rank; the output is an adapter for --lora
     #[arg(long, value_name = "RANK", requires = "finetune", value_parser = clap::value_parser!(u16).range(1..))]
     lora: Option<u16>,
 
-    /// Write a model that has the adapters in its weights, too
+    /// Also write the model with the adapters merged into its weights
     #[arg(long, value_name = "FILE", requires = "lora")]
     merged: Option<PathBuf>,
 }
 
 impl TuningArgs {
-    /// What the product of an adapter's matrices is multiplied by, times its rank.
+    /// The scale of an adapter's product, times its rank.
     fn alpha(&self) -> Option<f64> {
         self.lora.map(|rank| 2.0 * f64::from(rank))
     }
 }
 
-/// Samples of a step.
+/// Batch size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Batch {
-    /// So many.
+    /// This number of sequences.
     Of(usize),
-    /// As many as fit.
+    /// The largest batch that fits.
     Auto,
 }
 
@@ -189,7 +200,7 @@ fn batch(text: &str) -> Result<Batch, String> {
         "auto" => Ok(Batch::Auto),
         _ => match text.parse() {
             Ok(samples) => Ok(Batch::Of(samples)),
-            Err(_) => Err("expected a number of samples, or auto".to_owned()),
+            Err(_) => Err("expected a batch size, or auto".to_owned()),
         },
     }
 }
@@ -198,52 +209,50 @@ fn gpus(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(1) => Ok(1),
         Ok(0) => Err("-b cpu trains without a GPU".to_owned()),
-        Ok(_) => Err("a run uses one GPU; start one for each, or leave --gpus out".to_owned()),
+        Ok(_) => Err("a run uses one GPU; start one run per GPU, or omit --gpus".to_owned()),
         Err(_) => Err("expected a number of GPUs".to_owned()),
     }
 }
 
-/// How it is trained.
+/// Options of a training run.
 #[derive(Clone, Copy, Debug, Args)]
 #[command(next_help_heading = "Training")]
 struct RunArgs {
-    /// Samples of a step, each as long as the context; auto for the largest power of two up to 256 whose step fits
-    /// into memory
+    /// Batch size, in sequences; `auto` is the largest power of two up to 256 that fits in memory
     #[arg(long, value_name = "N", default_value = "8", value_parser = batch)]
     batch: Batch,
 
-    /// What a step may take, weights and optimiser included, such as 6G: logits are computed by chunks, and values that
-    /// gradients need computed again rather than kept, the cheapest first, until it takes no more. Losses stay the same, up to
-    /// rounding
+    /// Memory limit of a step, weights and optimizer included, such as 6G. Logits are computed in chunks, and
+    /// cheap activations are recomputed. Losses stay the same up to rounding
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteCount>,
 
-    /// Values that gradients need may wait in the host's memory, so that the device's lasts longer: all of which that
-    /// lowers what a step takes at its peak, or with --memory those that take longer to compute again
+    /// Offload activations to host memory. With --memory, only activations that are slower to recompute are
+    /// offloaded
     #[arg(long)]
     offload_activations: bool,
 
-    /// GPUs; a run uses one
+    /// Number of GPUs; only 1 is supported
     #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true, value_parser = gpus)]
     gpus: u32,
 
-    /// Steps
+    /// Number of training steps
     #[arg(long, value_name = "N", conflicts_with = "epochs")]
     steps: Option<u64>,
 
-    /// Times that all of the texts are learnt from, instead of --steps [default: 1]
+    /// Number of epochs, instead of --steps [default: 1]
     #[arg(long, value_name = "N")]
     epochs: Option<u64>,
 
-    /// The highest learning rate [default: 0.001; 0.0001 for all weights of another model]
+    /// Maximum learning rate [default: 0.001; 0.0001 for full fine-tuning]
     #[arg(long, value_name = "X")]
     lr: Option<f64>,
 
-    /// The learning rate of the last step [default: a tenth of the highest]
+    /// Final learning rate [default: a tenth of --lr]
     #[arg(long, value_name = "X")]
     min_lr: Option<f64>,
 
-    /// Steps in which the learning rate rises [default: a twentieth of all]
+    /// Number of warmup steps [default: a twentieth of all steps]
     #[arg(long, value_name = "N")]
     warmup: Option<u64>,
 
@@ -251,15 +260,15 @@ struct RunArgs {
     #[arg(long, value_name = "X", default_value_t = 0.1)]
     weight_decay: f64,
 
-    /// The largest norm of the gradients, which are scaled to it; 0 for any
+    /// Maximum gradient norm; 0 disables clipping
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     clip: f64,
 
-    /// What products and attention are computed in; weights stay f32, and f16 has its losses scaled
+    /// Precision of matrix products and attention. Weights stay f32; f16 uses loss scaling
     #[arg(long, value_enum, value_name = "TYPE", default_value = "f32")]
     precision: Type,
 
-    /// Seed of the first weights and of the order of samples
+    /// Seed of the initial weights and the sample order
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 }
@@ -280,15 +289,14 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
         Batch::Auto => 1,
     };
     options.settings(asked, batch, 1).check().map_err(told)?;
-    let size = options.size.model(options.size.vocab, asked);
-    size.config().map_err(told)?;
+    options.new_metadata(options.size.vocab, asked)?;
     // A run that ends with a file that cannot be written has taken long by then.
     let files = [Some(&options.out), options.tuning.merged.as_ref()];
     if let Some(path) = (files.into_iter().flatten()).find(|path| path.exists() && !path.is_file())
     {
         let what = match path.is_dir() {
             true => "a directory",
-            false => "no ordinary file",
+            false => "not an ordinary file",
         };
         let path = path.display();
         let problem = format!("{path}: this is {what}; give the path of a .gguf file");
@@ -298,7 +306,7 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
         .tuning
         .finetune
         .as_ref()
-        .map(|path| base(path))
+        .map(|path| Source::new(Some(path.clone())).load())
         .transpose()?;
     let context = options.context(base.as_ref())?;
     let folder = options
@@ -309,7 +317,7 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
     if let Some((step, _)) = checkpoints.list()?.first().filter(|_| !options.resume) {
         let folder = folder.display();
         let problem = format!(
-            "{folder}: there is a checkpoint of step {step}; --resume goes on from it, another --checkpoint begins anew"
+            "{folder}: found a checkpoint of step {step}; continue with --resume, or choose another --checkpoint"
         );
         return Err(Usage(problem).into());
     }
@@ -327,7 +335,7 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
     let count = samples.len();
     let settings = |batch: usize| options.settings(context, batch, (count / batch) as u64);
     let vocab = metadata.str_array("tokenizer.ggml.tokens")?.len();
-    let size = options.size.model(vocab, context);
+    let keys = options.new_metadata(vocab, context)?;
     if base.is_none() && vocab < options.size.vocab {
         note(format_args!(
             "the texts give {vocab} tokens rather than {}",
@@ -336,14 +344,14 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
     }
     let hashes = |texts: &[Text]| Vec::from_iter(texts.iter().map(|text| text.sha256.clone()));
     let subject = json!({
-        "model": base.is_none().then_some(size),
+        "model": base.is_none().then(|| options.subject(vocab, context)),
         "finetune": hashes(&prepared.model),
         "lora": options.tuning.lora,
         "texts": hashes(&prepared.texts),
         "validation": hashes(prepared.validation.as_slice()),
     });
     let begun = |settings: Settings| -> Result<Training> {
-        let decoder = options.decoder(size, base.as_ref())?;
+        let decoder = options.decoder(&keys, base.as_ref())?;
         let (samples, validation) = (samples.clone(), validation.clone());
         let begun = Training::new(
             settings,
@@ -368,15 +376,20 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
         None => {
             let batch = begun(settings(1))?.largest_batch(LARGEST_BATCH);
             let batch = batch.map_err(told)?;
-            note(format_args!("--batch {batch} fits into memory"));
+            note(format_args!("--batch {batch} fits in memory"));
             settings(batch)
         }
     };
     let mut training = begun(settings.clone())?;
-    let metadata = options.metadata(training.decoder(), metadata, base.as_ref());
+    let metadata = match &base {
+        Some(model) => model.gguf().metadata.clone(),
+        None => merged(keys.clone(), &metadata),
+    };
     if options.resume {
         for damaged in training.resume(&checkpoints)? {
-            note(format_args!("{damaged}; going on from the one before"));
+            note(format_args!(
+                "warning: {damaged}; continuing from the checkpoint before it"
+            ));
         }
     }
 
@@ -411,7 +424,7 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
             run.training.save(&run.checkpoints)?;
             run.bar.finish_and_clear();
             note(format_args!(
-                "stopped after step {} of {}; the same with --resume goes on",
+                "stopped after step {} of {}; add --resume to continue",
                 run.training.steps(),
                 settings.steps
             ));
@@ -425,17 +438,6 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
 /// The context of new models, unless another is asked for.
 const CONTEXT: usize = 512;
 
-/// The model that is trained further: a GGUF file, or a folder as Hugging Face's `transformers` saves models.
-fn base(path: &Path) -> Result<Model> {
-    match hugging_face::folder(path) {
-        Some(folder) => {
-            let loaded = hugging_face::read(&folder).map(Model::load)?;
-            loaded.with_context(|| folder.display().to_string())
-        }
-        None => Source::new(Some(path.to_owned())).load(),
-    }
-}
-
 /// Settings that make no sense are bad usage.
 fn told(error: TrainError) -> anyhow::Error {
     match error {
@@ -444,8 +446,7 @@ fn told(error: TrainError) -> anyhow::Error {
     }
 }
 
-/// Operations a second of a large product, in what steps compute with, where they compute: what no step can exceed.
-/// Infinite where it cannot be measured.
+/// Operations a second of a large product, with the dtype and device of the steps: no step can exceed it.
 fn limit(precision: Precision) -> f64 {
     /// Rows and columns of the smallest and largest matrices.
     const SIDES: [usize; 2] = [1024, 8192];
@@ -483,7 +484,7 @@ fn limit(precision: Precision) -> f64 {
     }
 }
 
-/// What there is to learn, and the keys of the vocabulary that it is in.
+/// The training data, and the keys of its vocabulary.
 struct Learnt {
     samples: Samples,
     validation: Samples,
@@ -493,11 +494,12 @@ struct Learnt {
 impl Options {
     /// The tokens of a sample.
     fn context(&self, base: Option<&Model>) -> Result<usize> {
-        let longest = base.map_or(usize::MAX, |model| model.config().context);
+        let longest = base.map_or(usize::MAX, |model| model.spec().context);
         match self.context {
-            Some(context) if context > longest => {
-                Err(Usage(format!("--context {context}: the model has {longest}")).into())
-            }
+            Some(context) if context > longest => Err(Usage(format!(
+                "--context {context} is more than the model's {longest} tokens"
+            ))
+            .into()),
             Some(context) => Ok(context),
             None => Ok(CONTEXT.min(longest)),
         }
@@ -579,23 +581,33 @@ impl Options {
         })
     }
 
-    /// The keys of the model's file: those of the model that is trained further, or those of a new one with its vocabulary.
-    fn metadata(&self, decoder: &Decoder, vocabulary: Metadata, base: Option<&Model>) -> Metadata {
-        let Some(model) = base else {
-            let mut metadata = rustorch_train::metadata(decoder.config(), NAME);
-            for (key, value) in vocabulary.iter() {
-                metadata.insert(key, value.clone());
-            }
-            return metadata;
-        };
-        model.gguf().metadata.clone()
+    /// The keys of a new model.
+    fn new_metadata(&self, vocab: usize, context: usize) -> Result<Metadata> {
+        let size = self.size.model(vocab, context);
+        let metadata = size.metadata(&self.size.architecture, NAME);
+        let mut metadata = metadata.map_err(told)?;
+        self.keys.apply(&mut metadata)?;
+        let described = ModelSpec::of_keys(&metadata);
+        described.map_err(|error| Usage(format!("--architecture: {error}")))?;
+        Ok(metadata)
     }
 
-    /// The model at the beginning: a new one of this size, or the one that is trained further, with adapters if they are
-    /// what is trained.
-    fn decoder(&self, size: ModelSize, base: Option<&Model>) -> Result<Decoder> {
+    /// Things that a new model follows from.
+    fn subject(&self, vocab: usize, context: usize) -> serde_json::Value {
+        let changes = self.keys.override_kv.iter().flat_map(|row| &row.0);
+        let changes = changes.map(|change| (&change.key, format!("{:?}", change.value)));
+        json!({
+            "architecture": self.size.architecture,
+            "size": self.size.model(vocab, context),
+            "keys": changes.collect::<BTreeMap<_, _>>(),
+        })
+    }
+
+    /// The model at the beginning: a new model of these keys, or the fine-tuned one, with adapters if these are
+    /// trained.
+    fn decoder(&self, keys: &Metadata, base: Option<&Model>) -> Result<Decoder> {
         let Some(base) = base else {
-            return Ok(Decoder::new(size.config().map_err(told)?, self.run.seed)?);
+            return Ok(Decoder::new(keys, self.run.seed)?);
         };
         let mut decoder = Decoder::load(base)?;
         if let (Some(rank), Some(alpha)) = (self.tuning.lora, self.tuning.alpha()) {
@@ -641,8 +653,16 @@ fn prepare(prepared: &Prepared, vocabulary: Option<Metadata>, folder: &Path) -> 
     Ok(corpus)
 }
 
+/// The keys of a new model with its vocabulary.
+fn merged(mut keys: Metadata, vocabulary: &Metadata) -> Metadata {
+    for (key, value) in vocabulary.iter() {
+        keys.insert(key, value.clone());
+    }
+    keys
+}
+
 impl SizeArgs {
-    fn model(self, vocab: usize, context: usize) -> ModelSize {
+    fn model(&self, vocab: usize, context: usize) -> ModelSize {
         ModelSize {
             vocab,
             layers: self.layers,
@@ -666,7 +686,7 @@ struct Run<'a> {
     /// Steps of the whole run.
     total: u64,
     bar: ProgressBar,
-    /// When this process began with steps, and how many there were already.
+    /// Time at which this process began its steps, and the number of earlier steps.
     begin: Instant,
     first: u64,
     /// Operations a second of a large product.
@@ -700,11 +720,11 @@ impl Run<'_> {
         match (self.options.run.offload_activations, memory.offloaded()) {
             (false, _) => {}
             (true, 0) => note(format_args!(
-                "--offload-activations: nothing waits on the host; the processor's memory is the host's, and values that a \
-                 device keeps for a short time stay there"
+                "--offload-activations: nothing is offloaded; the CPU uses the host's memory, \
+                 and short-lived values stay on their device"
             )),
             (true, waiting) => note(format_args!(
-                "{} of values wait in the host's memory",
+                "{} of activations are offloaded to host memory",
                 bytes(waiting as u64)
             )),
         }
@@ -746,7 +766,7 @@ impl Run<'_> {
         self.bar.set_position(self.first);
         self.bar.suspend(|| {
             note(format_args!(
-                "warning: step {lost} was lost: {error}; going on from step {}",
+                "warning: step {lost} was lost: {error}; continuing from step {}",
                 self.first
             ))
         });
@@ -786,7 +806,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// How fast it goes, what of the device's limit that is, and how long it takes from here.
+    /// Speed, its share of the device's limit, and the remaining time.
     fn speed(&self, step: u64, rate: f64) -> String {
         let per_step = self.training.tokens_per_step() as f64;
         let operations = self.training.operations_per_step() * rate / per_step;
@@ -803,7 +823,7 @@ impl Run<'_> {
         }
     }
 
-    /// What the model tells now, on one line.
+    /// A sample of the model, on one line.
     fn text(&self) -> Result<String> {
         const LENGTH: usize = 48;
         let model = Model::load(rustorch_train::gguf(
@@ -811,7 +831,7 @@ impl Run<'_> {
             &self.metadata,
         )?)?;
         let options = SessionOptions {
-            context: model.config().context.min(LENGTH + 1),
+            context: model.spec().context.min(LENGTH + 1),
             routing: self.devices.routing,
             ..SessionOptions::default()
         };
@@ -823,7 +843,7 @@ impl Run<'_> {
         let tokenizer = model.tokenizer()?;
         let prompt = Vec::from_iter(tokenizer.bos().or(tokenizer.eos()));
         if prompt.is_empty() {
-            return Ok("(no token begins texts)".to_owned());
+            return Ok("(no sample: the vocabulary has no BOS token)".to_owned());
         }
         let limits = GenerateOptions {
             max_tokens: Some(LENGTH),
@@ -840,7 +860,7 @@ impl Run<'_> {
         Ok(format!("{:?}", tokenizer.decode(&told.ids)))
     }
 
-    /// Writes a checkpoint. Where that fails, the run goes on: the checkpoint before is still there.
+    /// Writes a checkpoint. If that fails, the run continues: the checkpoint before is still there.
     fn keep(&self) {
         let saved = self
             .training
@@ -849,7 +869,7 @@ impl Run<'_> {
         if let Err(error) = saved.and_then(|()| self.draw()) {
             self.bar.suspend(|| {
                 note(format_args!(
-                    "warning: no checkpoint of step {}: {error:#}; training goes on",
+                    "warning: cannot write the checkpoint of step {}: {error:#}; training continues",
                     self.training.steps()
                 ))
             });
@@ -860,8 +880,7 @@ impl Run<'_> {
     fn draw(&self) -> Result<()> {
         let path = self.options.out.with_extension("svg");
         let written = std::fs::write(&path, loss_curve(self.training.history()));
-        written
-            .with_context(|| format!("{}: cannot write the picture of the losses", path.display()))
+        written.with_context(|| format!("{}: cannot write the loss curve", path.display()))
     }
 
     /// Writes the model.
@@ -875,16 +894,26 @@ impl Run<'_> {
             &self.options.tuning,
             self.training.decoder(),
         );
-        match tuning.alpha() {
-            Some(alpha) => rustorch_train::save_adapter(out, decoder, alpha)?,
-            None => rustorch_train::save(out, decoder, &self.metadata)?,
-        }
-        if let Some(path) = &tuning.merged {
-            rustorch_train::save(path, decoder, &self.metadata)?;
-        }
+        let what = match tuning.alpha() {
+            Some(alpha) => {
+                rustorch_train::save_adapter(out, decoder, alpha)?;
+                "adapter"
+            }
+            None => {
+                rustorch_train::save(out, decoder, &self.metadata)?;
+                "model"
+            }
+        };
+        let merged = match &tuning.merged {
+            Some(path) => {
+                rustorch_train::save(path, decoder, &self.metadata)?;
+                format!(", the merged model to {}", path.display())
+            }
+            None => String::new(),
+        };
         self.draw()?;
         note(format_args!(
-            "{}: the model; {}: its losses",
+            "wrote the {what} to {}{merged} and the loss curve to {}",
             self.options.out.display(),
             self.options.out.with_extension("svg").display()
         ));

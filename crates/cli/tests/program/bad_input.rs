@@ -1,4 +1,4 @@
-//! What cannot be done ends with one line that says so, and with the right status.
+//! Impossible requests end with one line that names the reason, and with the right status.
 
 use std::fs;
 use std::path::Path;
@@ -281,7 +281,7 @@ pub(crate) fn files_that_would_be_lost() {
     refused(
         &["quantize", text(&path), text(&same), "Q8_0"],
         2,
-        &["one file"],
+        &["the same file"],
     );
     // A report that comes to nothing leaves the one before.
     let report = folder.path().join("r.md");

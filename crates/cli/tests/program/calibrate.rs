@@ -45,14 +45,14 @@ pub(crate) fn a_calibration_is_kept_and_used_until_it_is_invalid() {
     let other = whole.replace("\"threads\",\"1\"", "\"threads\",\"64\"");
     assert_ne!(other, whole);
     for (text, why) in [
-        (&other[..], "cpu was threads 64, and is threads 1"),
+        (&other[..], "cpu was threads 64 and is now threads 1"),
         (&whole[..whole.len() / 2], "damaged"),
     ] {
         fs::write(&path, text).unwrap();
         let invalid = run(folder.path(), &STORY);
         let lines: Vec<&str> = invalid.stderr.lines().collect();
         assert_eq!(lines.len(), 1, "{}", invalid.stderr);
-        let start = "warning: the calibration is not used: ";
+        let start = "warning: the calibration of this machine is ignored: ";
         assert!(lines[0].starts_with(start), "{}", lines[0]);
         assert!(
             lines[0].contains(why) && lines[0].contains("rustorch-cli calibrate"),

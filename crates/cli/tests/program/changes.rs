@@ -107,7 +107,7 @@ pub(crate) fn every_command_takes_them() {
     assert_ne!(with, without);
 }
 
-/// What one model has computed is not gone on with by another.
+/// A model does not continue from another model's cache.
 pub(crate) fn a_prompt_is_kept_with_what_changed_the_model() {
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("cache.gguf").display().to_string();
@@ -135,7 +135,7 @@ pub(crate) fn adapters_are_told_from_models() {
     let inspect = |file: &str, options| changed(&["inspect", file], options);
     let text = inspect("all.gguf", "").ok();
     assert!(
-        text.contains("a LoRA adapter, to be used with --lora"),
+        text.contains("a LoRA adapter, for use with --lora"),
         "{text}"
     );
     assert_eq!(
@@ -176,18 +176,18 @@ pub(crate) fn what_does_not_fit_is_told() {
         ),
         ("--control-vector all.gguf", 1, &["all.gguf", "--lora"]),
         ("--lora-scaled all.gguf", 2, &["expected FILE:SCALE"]),
-        ("--lora all.gguf,", 2, &["expected the name of a file"]),
+        ("--lora all.gguf,", 2, &["expected a file name"]),
         (
             "--control-vector vector.gguf --control-vector-layer-range 2 5",
             1,
             &["has 1 to 1"],
         ),
         ("--rope-scaling ntk", 2, &["ntk", "none, linear, yarn"]),
-        ("--rope-scale 0", 2, &["0", "more than 0"]),
+        ("--rope-scale 0", 2, &["0", "above 0"]),
         (
             "--rope-freq-base -5",
             2,
-            &["--rope-freq-base", "not less than 0"],
+            &["--rope-freq-base", "at least 0"],
         ),
         ("--yarn-ext-factor nan", 2, &["nan", "expected a number"]),
         (&format!("{key}.x"), 2, &["expected KEY=TYPE:VALUE"]),
@@ -232,5 +232,5 @@ pub(crate) fn what_does_not_fit_is_told() {
     );
     let bos = "--override-kv tokenizer.ggml.add_bos_token=int:1";
     let told = changed(&["tokenize", "-p", "x"], bos).error(2);
-    assert!(told.contains("the model reads bool, not i64 1"), "{told}");
+    assert!(told.contains("the model expects bool, not i64 1"), "{told}");
 }

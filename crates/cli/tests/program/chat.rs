@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -13,8 +13,9 @@ use crate::support::{program, run, run_with_input};
 const PLAIN: &str = "{% for m in messages %}{{ m.content }}{% if m.role == 'assistant' %}{{ eos_token }}\
                      {% endif %}{% endfor %}";
 
-/// How long a terminal may show nothing of what it should.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// How often a terminal is looked at, and the pause between.
+const TRIES: usize = 2400;
+const PAUSE: Duration = Duration::from_millis(50);
 
 fn talk(args: &[&str], input: &str) -> crate::support::Run {
     let common = ["chat", "--chat-template", PLAIN, "-b", "cpu", "--temp", "0"];
@@ -158,7 +159,8 @@ pub(crate) fn a_prompt_is_kept_in_a_file() {
     assert!(more < whole, "{more} of {whole}");
 }
 
-/// Of the second message, only what is new goes through the model; nor does what an earlier run kept.
+/// Only the new part of a second message goes through the model. An earlier run's tokens do not go
+/// through it again.
 pub(crate) fn what_was_read_is_not_read_again() {
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("talk.gguf").display().to_string();
@@ -213,7 +215,7 @@ pub(crate) fn mistakes_are_told() {
     fs::write(&file, "[{}]").unwrap();
     for (input, why) in [
         ("/foo\n".to_owned(), "/help"),
-        ("/regen\n".to_owned(), "nothing was said"),
+        ("/regen\n".to_owned(), "there is no message"),
         ("/set temp hot\n".to_owned(), "/set temp hot"),
         ("/set nothing 1\n".to_owned(), "--nothing"),
         ("/load /no/such/file\n".to_owned(), "/no/such/file"),
@@ -232,7 +234,7 @@ pub(crate) fn mistakes_are_told() {
     assert!(unknown.contains("chatml"), "{unknown}");
 }
 
-/// What does not fit is refused, or makes the oldest turns go.
+/// A message that does not fit is refused, or the oldest turns are dropped.
 pub(crate) fn a_full_context_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("talk.json");
@@ -242,7 +244,7 @@ pub(crate) fn a_full_context_is_told() {
     );
     let args = ["-n", "8", "-c", "32"];
     let error = talk(&args, &input).error(1);
-    assert!(error.contains("do not fit the context of 32") && error.contains("--context-shift"));
+    assert!(error.contains("does not fit the context of 32") && error.contains("--context-shift"));
     assert_eq!(
         talk(&[&args[..], &["--context-shift"]].concat(), &input).status,
         0
@@ -268,7 +270,11 @@ pub(crate) fn an_answer_goes_on_behind_a_full_context() {
         &[&args[..], &["--context-shift"]].concat(),
         "Once upon a time\n/stats\n",
     );
-    assert!(shifted.stderr.contains("ended by -n"), "{}", shifted.stderr);
+    assert!(
+        shifted.stderr.contains("stopped at -n"),
+        "{}",
+        shifted.stderr
+    );
     // The last one is not fed back.
     assert_eq!(told(&shifted.stderr, "answer ", " tokens"), 59);
     assert!(
@@ -344,35 +350,33 @@ impl Terminal {
 
     /// Waits until what is shown is as it should be.
     pub(crate) fn wait(&self, what: &str, is: impl Fn(&str) -> bool) -> String {
-        let start = Instant::now();
-        loop {
-            let shown = self.shown();
-            if is(&shown) {
-                return shown;
+        self.until(what, || Some(self.shown()).filter(|shown| is(shown)))
+    }
+
+    /// Looks again and again until there is something. Tries are counted, so that a busy machine fails no test.
+    fn until<T>(&self, what: &str, look: impl Fn() -> Option<T>) -> T {
+        for _ in 0..TRIES {
+            if let Some(found) = look() {
+                return found;
             }
-            assert!(start.elapsed() < PATIENCE, "no {what}:\n{shown}");
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(PAUSE);
         }
+        panic!("no {what}:\n{}", self.shown());
     }
 
     /// Presses a key, and waits until the program has ended.
     pub(crate) fn end(&self, key: &str) {
         self.tmux(&["send-keys", key]);
-        let start = Instant::now();
-        let is_there = || {
+        self.until("end", || {
             let session = ["-S", &self.socket, "has-session"];
             let there = Command::new("tmux").args(session).output().unwrap();
-            there.status.success()
-        };
-        while is_there() {
-            assert!(start.elapsed() < PATIENCE, "{}", self.shown());
-            std::thread::sleep(Duration::from_millis(50));
-        }
+            (!there.status.success()).then_some(())
+        });
     }
 
     /// Waits for so many answers.
     pub(crate) fn answers(&self, count: usize) {
-        let told = |shown: &str| shown.matches("tokens of context").count() == count;
+        let told = |shown: &str| shown.matches("· context ").count() == count;
         self.wait("answer", told);
         self.ready();
     }
@@ -389,16 +393,15 @@ impl Terminal {
         self.wait("line to edit", is_empty);
     }
 
-    /// What `/save` writes.
+    /// The file that `/save` writes, and its contents.
     pub(crate) fn save(&self) -> (PathBuf, Value) {
         let files = fs::read_dir(self.folder.path()).unwrap().count();
         let path = self.folder.path().join(format!("{files}.json"));
         self.type_line(&format!("/save {}", path.display()));
-        let start = Instant::now();
-        while !fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n')) {
-            assert!(start.elapsed() < PATIENCE, "{}", self.shown());
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        self.until("file", || {
+            let text = fs::read_to_string(&path).ok()?;
+            text.ends_with('\n').then_some(())
+        });
         self.ready();
         let messages = saved(&path);
         (path, messages)
@@ -460,7 +463,7 @@ pub(crate) fn a_turn_on_a_terminal(_: &Tmux) {
     let (_, messages) = terminal.save();
     assert_eq!(messages[2]["content"], "a king\na queen");
     terminal.type_line("/nothing");
-    terminal.wait("error", |shown| shown.contains("no command /nothing"));
+    terminal.wait("error", |shown| shown.contains("unknown command /nothing"));
     terminal.type_line("/quit");
 }
 
@@ -473,7 +476,7 @@ pub(crate) fn ctrl_c_ends_the_answer_and_not_the_program(_: &Tmux) {
         shown.lines().filter(|line| !line.trim().is_empty()).count() > 3
     });
     terminal.tmux(&["send-keys", "C-c"]);
-    terminal.wait("end", |shown| shown.contains("· ended"));
+    terminal.wait("end", |shown| shown.contains("· stopped"));
     terminal.ready();
     let (_, messages) = terminal.save();
     assert!(!messages[1]["content"].as_str().unwrap().is_empty());

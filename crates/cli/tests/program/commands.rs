@@ -22,7 +22,10 @@ pub(crate) fn help_and_version() {
         "logits",
         "perplexity",
         "bench",
+        "convert",
         "quantize",
+        "run",
+        "launch",
         "inspect",
         "devices",
         "explain",
@@ -135,6 +138,41 @@ pub(crate) fn quantize_and_run_the_result() {
     run(["-m", &other, "-p", "The king", "-n", "2"]).ok();
 }
 
+pub(crate) fn a_folder_of_transformers_runs_and_becomes_a_file() {
+    let folder = model_arg("../crates/train/tests/goldens/llama");
+    let out = tempfile::tempdir().unwrap();
+    let path = |name: &str| out.path().join(name).display().to_string();
+    let (file, small) = (path("model.gguf"), path("small.gguf"));
+    let converted = run(["convert", &folder, &file]);
+    assert!(
+        converted.stderr.contains("21 tensors"),
+        "{}",
+        converted.stderr
+    );
+    converted.ok();
+    let logits = |model: &str| run(["logits", "-m", model, "--ids", "1,2,3", "-b", "cpu"]).json();
+    assert_eq!(logits(&folder), logits(&file));
+    let text = |model: &str| run(["-m", model, "-p", "It was", "-n", "4", "--temp", "0"]).ok();
+    assert_eq!(text(&folder), text(&file));
+    // A file of the folder stands for it.
+    assert_eq!(
+        logits(&format!("{folder}/model.safetensors")),
+        logits(&file)
+    );
+    run(["quantize", &folder, &small, "Q8_0"]).ok();
+    run(["inspect", &folder]).ok();
+
+    let error = run(["convert", &file, &small]).error(2);
+    assert!(error.contains("is not a folder"), "{error}");
+    let error = run(["convert", &folder, &path("")]).error(1);
+    assert!(error.contains("a directory"), "{error}");
+    let error = run(["-m", &path(""), "-p", "a"]).error(1);
+    assert!(
+        error.contains("config.json: cannot read the file"),
+        "{error}"
+    );
+}
+
 pub(crate) fn inspect() {
     let text = run(["inspect"]).ok();
     for part in [
@@ -170,6 +208,70 @@ pub(crate) fn inspect() {
     assert_eq!(embedding["type"], "F16");
     assert_eq!(embedding["shape"], json!([4096, 512]));
     assert_eq!(embedding["bytes"], 4096 * 512 * 2);
+}
+
+pub(crate) fn inspect_reports_the_memory_of_a_context() {
+    let text = run(["inspect", "-c", "1024"]).ok();
+    // 6 layers of 4 heads of keys and values of 64 features in f16.
+    for part in ["context of 1024 tokens", "KV cache f16", "cpu", "fits in"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let memory = |context: &str| {
+        let json = run(["inspect", "-c", context, "--format", "json"]).json();
+        json["memory"].clone()
+    };
+    let (own, double) = (memory("0"), memory("2048"));
+    assert_eq!(own["context"], 1024);
+    let caches = |memory: &Value| -> Vec<(String, u64)> {
+        serde_json::from_value(memory["cache"].clone()).unwrap()
+    };
+    let bytes = |memory: &Value, name: &str| {
+        let all = caches(memory);
+        all.iter().find(|(known, _)| known == name).unwrap().1
+    };
+    let metadata = &run(["inspect", "--format", "json"]).json()["metadata"];
+    let key = |name: &str| metadata[format!("llama.{name}")].as_u64().unwrap();
+    let width = key("embedding_length") / key("attention.head_count");
+    let elements = 2 * key("block_count") * 1024 * key("attention.head_count_kv") * width;
+    assert_eq!(bytes(&own, "f16"), 2 * elements);
+    assert_eq!(bytes(&own, "f32"), 4 * elements);
+    assert_eq!(bytes(&own, "q8_0"), elements / 32 * 34);
+    assert_eq!(bytes(&double, "f16"), 4 * elements);
+    let part = |name: &str| own[name].as_u64().unwrap();
+    let sum = part("weights") + part("working") + 2 * elements;
+    assert_eq!(part("total"), sum);
+    let cpu = |memory: &Value| {
+        memory["devices"]
+            .as_array()
+            .unwrap()
+            .last()
+            .unwrap()
+            .clone()
+    };
+    assert_eq!(cpu(&own)["fits"], true);
+
+    // More than any machine has.
+    let huge = memory("1000000000");
+    assert_eq!(cpu(&huge)["fits"], false);
+    let advice = cpu(&huge)["advice"].as_str().unwrap().to_owned();
+    assert!(
+        advice.starts_with("-c ") && advice.ends_with(" fits"),
+        "{advice}"
+    );
+    let impossible = run(["inspect", "-c", "99999999999999999"]).error(1);
+    assert!(impossible.contains("smaller context"), "{impossible}");
+}
+
+pub(crate) fn a_model_that_does_not_fit_is_reported_before_it_is_loaded() {
+    let run = run(["-p", "x", "-n", "1", "-b", "cpu", "-c", "1000000000"]);
+    let line = run
+        .stderr
+        .lines()
+        .find(|line| line.contains("memory is short"));
+    let line = line.expect("a warning");
+    for part in ["weights ", "KV cache ", "at -c 1000000000", " fits"] {
+        assert!(line.contains(part), "no {part:?} in: {line}");
+    }
 }
 
 pub(crate) fn devices_found_and_missing() {

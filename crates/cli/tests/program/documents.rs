@@ -1,4 +1,4 @@
-//! What the documents show is run as it stands there: commands here, code as doctests.
+//! The documents are true: commands run as they stand, links lead somewhere. Code runs as doctests.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -59,8 +59,41 @@ const NOT_RUN: [(&str, &str); 13] = [
     ),
 ];
 
+/// Parts of commands, and what their output has in it. The first that a command has counts.
+const OUTPUTS: [(&str, &str); 18] = [
+    ("kind=lost", "injected"),
+    (" explain ", "opencl:0"),
+    (" chat ", "chatml"),
+    (" bench --ops ", "matmul"),
+    (" bench --train ", "images"),
+    (" bench -m ", "tg8"),
+    (" train ", "step 40 of 40"),
+    (" quantize ", " tensors, "),
+    (" devices", "threads: "),
+    (" calibrate", "calibration.json"),
+    (" completions bash", "complete -F"),
+    (" man", ".TH rustorch-cli"),
+    (" inspect ", "general.architecture"),
+    (" top ", "\"devices\""),
+    (" --help", "Usage: "),
+    (" --regex ", "His age was "),
+    (
+        "-p \"One, two",
+        "One, two, three. One, two, three. One, two",
+    ),
+    // A text begins with its prompt.
+    (" -p \"", ""),
+];
+
+/// The prompt of a command that continues one.
+fn prompt(command: &str) -> Option<&str> {
+    command.split_once("-p \"")?.1.split('"').next()
+}
+
 /// Features of the crate `rustorch` alone: of what programs do not use.
-const OF_THE_LIBRARY: [&str; 7] = ["csv", "data", "files", "image", "ndarray", "nn", "parquet"];
+const OF_THE_LIBRARY: [&str; 8] = [
+    "csv", "data", "files", "image", "ndarray", "nn", "onnx", "parquet",
+];
 
 /// Features that `rustorch-cli` always has: those that choose what the processor has kernels of, and
 /// the profiler.
@@ -156,8 +189,17 @@ fn run(commands: impl IntoIterator<Item = String>) {
             .unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{command}: {errors}");
-        let is_silent = output.stdout.is_empty() && errors.is_empty();
-        assert!(!is_silent, "{command} prints nothing");
+        let found = OUTPUTS.iter().find(|(part, _)| command.contains(part));
+        let (_, expected) = found.unwrap_or_else(|| panic!("{command}: list a part of its output"));
+        let expected = match expected.is_empty() {
+            true => prompt(&command).expect("a prompt"),
+            false => expected,
+        };
+        let text = String::from_utf8_lossy(&output.stdout) + errors;
+        assert!(
+            text.contains(expected),
+            "{command} prints no {expected:?}: {text}"
+        );
     }
 }
 
@@ -191,6 +233,109 @@ pub(crate) fn examples_in_rust_are_doctests() {
         let count = blocks(&text, "rust").len();
         let is_included = crate_root.contains(&format!("include_str!(\"../{name}\")"));
         assert!(count == 0 || is_included, "{name} has {count} examples");
+    }
+}
+
+/// Folders of documents, from the repository's root.
+const FOLDERS: [&str; 5] = ["", "docs", "docs/book/src", "docs/reports", "fuzz"];
+
+/// All documents in these folders.
+fn all_documents() -> Vec<PathBuf> {
+    let folders = FOLDERS.iter().map(|folder| repository().join(folder));
+    let files = folders.flat_map(|folder| fs::read_dir(folder).unwrap());
+    let paths = files.map(|file| file.unwrap().path());
+    let mut paths: Vec<PathBuf> = paths
+        .filter(|path| path.extension().is_some_and(|ending| ending == "md"))
+        .collect();
+    paths.sort();
+    paths
+}
+
+/// The text of a document without blocks of code, and with the guide that a chapter of the book includes.
+fn prose(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    let included = text.strip_prefix("{{#include ");
+    if let Some(guide) = included.and_then(|rest| rest.trim().strip_suffix("}}")) {
+        return prose(&path.parent().unwrap().join(guide));
+    }
+    let mut in_code = false;
+    let lines = text.lines().filter(|line| {
+        let is_fence = line.starts_with("```");
+        in_code ^= is_fence;
+        !in_code && !is_fence
+    });
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+/// The targets of a document's links, without those outside the repository.
+fn links(prose: &str) -> Vec<String> {
+    // Spans of code are no links.
+    let bare: String = prose.split('`').step_by(2).collect();
+    let targets = bare.split("](").skip(1);
+    let targets = targets.filter_map(|rest| rest.split_once(')'));
+    let inside = targets.filter(|(target, _)| !target.contains(':'));
+    inside.map(|(target, _)| target.to_owned()).collect()
+}
+
+/// The anchors of a document's headings, as code hosts and mdBook name them.
+fn anchors(prose: &str) -> BTreeSet<String> {
+    let mut anchors = BTreeSet::new();
+    for heading in prose.lines().filter(|line| line.starts_with('#')) {
+        let text = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = text
+            .chars()
+            .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        let name: String = kept.map(|c| if c == ' ' { '-' } else { c }).collect();
+        let numbered = (1..).map(|number| format!("{name}-{number}"));
+        let mut names = std::iter::once(name.clone()).chain(numbered);
+        let free = names.find(|name| !anchors.contains(name));
+        anchors.extend(free);
+    }
+    anchors
+}
+
+pub(crate) fn links_lead_somewhere() {
+    let mut broken = Vec::new();
+    let mut count = 0;
+    for document in all_documents() {
+        let prose = prose(&document);
+        // A guide's links are checked in its own folder.
+        let is_included = fs::read_to_string(&document).unwrap().starts_with("{{#");
+        for link in links(&prose).iter().filter(|_| !is_included) {
+            count += 1;
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = match path {
+                "" => document.clone(),
+                path => document.parent().unwrap().join(path),
+            };
+            let is_text = target.extension().is_some_and(|ending| ending == "md");
+            let has_anchor = || anchors(&self::prose(&target)).contains(anchor);
+            if !target.exists() || (is_text && !anchor.is_empty() && !has_anchor()) {
+                broken.push(format!("{}: {link}", document.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+    assert!(count > 100, "{count} links");
+}
+
+/// The book's summary lists each chapter once. Each guide is a chapter of the same name, so guides' links to each
+/// other hold in the book.
+pub(crate) fn the_book_has_every_guide() {
+    let source = repository().join("docs/book/src");
+    let summary = fs::read_to_string(source.join("SUMMARY.md")).unwrap();
+    let mut listed = links(&summary);
+    listed.sort();
+    let names = |folder: &Path| -> Vec<String> {
+        let files = all_documents().into_iter();
+        let here = files.filter(|path| path.parent() == Some(folder));
+        let names = here.map(|path| path.file_name().unwrap().to_str().unwrap().to_owned());
+        names.filter(|name| name != "SUMMARY.md").collect()
+    };
+    assert_eq!(listed, names(&source));
+    for guide in names(&repository().join("docs")) {
+        let chapter = fs::read_to_string(source.join(&guide)).unwrap();
+        assert_eq!(chapter.trim(), format!("{{{{#include ../../{guide}}}}}"));
     }
 }
 

@@ -8,7 +8,7 @@ use crate::support::run;
 
 const KING: &str = "Once upon a time there was a king who";
 
-/// What is generated behind a prompt.
+/// The generated text after a prompt.
 fn text(options: &[&str]) -> String {
     text_of("60", options)
 }

@@ -407,6 +407,34 @@ pub(crate) fn a_device_that_fails_changes_nothing_but_the_report() {
     assert!(line.contains("cpu") && line.contains("lost"), "{line}");
 }
 
+/// A terminal shows both outputs, as this pipe does.
+#[cfg(unix)]
+pub(crate) fn a_warning_begins_a_line() {
+    let story = ["-p", KING, "-n", "8", "--temp", "0", "-b", "cpu"];
+    let faults = "device=cpu;op=linear;nth=150;kind=unsupported";
+    for args in [
+        [&story[..], &["--inject", faults]].concat(),
+        [
+            &["chat"],
+            &story[..],
+            &["--single-turn", "--inject", faults],
+        ]
+        .concat(),
+    ] {
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let mut command = crate::support::program(&args);
+        command.stdout(writer.try_clone().unwrap()).stderr(writer);
+        let mut child = command.spawn().unwrap();
+        // It holds the pipe's other end.
+        drop(command);
+        let shown = std::io::read_to_string(&mut reader).unwrap();
+        assert!(child.wait().unwrap().success(), "{shown}");
+        let (before, _) = shown.split_once("warning: cpu").expect("a warning");
+        let text = before.trim_end();
+        assert!(before.ends_with('\n') && !text.is_empty(), "{shown}");
+    }
+}
+
 pub(crate) fn the_definition_tells_the_same_story() {
     let story =
         |backend: &str| run(["-p", "The king", "-n", "2", "--temp", "0", "-b", backend]).ok();

@@ -1,4 +1,4 @@
-//! What is installed beside the program: completions for shells, and manual pages.
+//! Files installed beside the program: completions for shells, and manual pages.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -32,7 +32,7 @@ impl Tool {
         Command::new(self.0).args(args).output().unwrap()
     }
 
-    /// What it prints, when it has nothing to object to.
+    /// Standard output of a successful run.
     #[track_caller]
     fn prints(&self, args: &[&str]) -> String {
         let output = self.run(args);
@@ -134,7 +134,7 @@ pub(crate) fn a_folder_for_pages_that_cannot_be_made_is_an_error() {
     let folder = file.path().join("man1");
     let error = run(["man", "--out", folder.to_str().unwrap()]).error(1);
     assert!(
-        error.contains("cannot make the folder") && error.contains("man1"),
+        error.contains("cannot create the directory") && error.contains("man1"),
         "{error}"
     );
 }

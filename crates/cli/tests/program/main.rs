@@ -7,10 +7,12 @@ mod changes;
 mod chat;
 mod commands;
 mod documents;
+mod embed;
 mod forms;
 mod generate;
 mod hybrid_f32;
 mod installing;
+mod onnx;
 mod opencl;
 mod report;
 mod speculation;
@@ -21,18 +23,27 @@ mod train;
 mod verify;
 
 #[cfg(unix)]
+mod launch;
+#[cfg(unix)]
 mod signals;
+#[cfg(unix)]
+mod smollm2;
 #[cfg(unix)]
 mod tools;
 
 use std::process::ExitCode;
 
+#[cfg(unix)]
+use rustorch_testing::fetched;
 use rustorch_testing::{Suite, always, tests};
 
 fn main() -> ExitCode {
     let opencl = tests![
         opencl::opencl_tells_the_same_story,
         opencl::layers_are_split_as_asked_or_as_they_fit,
+        opencl::tensors_go_where_options_send_them,
+        opencl::experts_stay_on_the_processor_if_asked_or_if_memory_is_short,
+        opencl::places_that_make_no_sense_are_refused,
         opencl::running_out_of_memory_moves_on,
         opencl::bench_measures_the_device_that_computes,
         opencl::a_kernel_cache_that_is_of_no_use_costs_only_time,
@@ -45,6 +56,16 @@ fn main() -> ExitCode {
             documents::commands_that_are_not_run_are_there,
             documents::examples_in_rust_are_doctests,
             documents::features_are_those_of_the_table,
+            documents::links_lead_somewhere,
+            documents::the_book_has_every_guide,
+            embed::documents_have_scores,
+            embed::requests_that_make_no_sense,
+            embed::similarity_is_the_cosine,
+            embed::texts_come_from_everywhere,
+            embed::the_bundled_model_embeds,
+            embed::tokens_have_vectors,
+            embed::vectors_are_scaled,
+            embed::vectors_go_to_files,
             bad_input::no_such_model,
             bad_input::a_folder_is_no_model,
             bad_input::a_variable_that_makes_no_sense,
@@ -61,6 +82,10 @@ fn main() -> ExitCode {
             bad_input::contexts_without_a_second_half,
             bad_input::files_that_would_be_lost,
             bad_input::files_that_cannot_be_written,
+            onnx::outputs_are_printed_and_written,
+            onnx::a_graph_is_chosen_by_a_value,
+            onnx::wrong_inputs_are_named,
+            onnx::files_that_are_no_onnx_models,
             calibrate::a_calibration_is_kept_and_used_until_it_is_invalid,
             calibrate::choices_are_checked_on_thirty_cases,
             calibrate::a_folder_that_takes_no_file_is_an_error,
@@ -86,7 +111,10 @@ fn main() -> ExitCode {
             commands::logits_need_no_vocabulary,
             commands::perplexity_as_llama_cpp_measures_it,
             commands::quantize_and_run_the_result,
+            commands::a_folder_of_transformers_runs_and_becomes_a_file,
             commands::inspect,
+            commands::inspect_reports_the_memory_of_a_context,
+            commands::a_model_that_does_not_fit_is_reported_before_it_is_loaded,
             commands::devices_found_and_missing,
             commands::explain_places_every_operation,
             commands::bench_rows_have_the_fields_of_llama_bench,
@@ -152,6 +180,7 @@ fn main() -> ExitCode {
             train::a_checkpoint_that_cannot_be_written_ends_nothing,
             train::a_model_learns_to_answer,
             train::all_weights_of_a_model_learn_a_text,
+            train::other_architectures_learn,
             train::what_cannot_be_trained_is_told,
             top::devices_and_programs_are_told,
             top::what_makes_no_sense_is_refused,
@@ -179,7 +208,13 @@ fn main() -> ExitCode {
     #[cfg(unix)]
     let suite = suite.always(always![
         documents::commands_run_as_they_stand,
+        generate::a_warning_begins_a_line,
         train::ctrl_c_keeps_what_was_learnt,
+        launch::ranks_have_torchruns_variables,
+        launch::the_first_failure_ends_all,
+        launch::a_signal_ends_all,
+        launch::a_rank_that_does_not_end_is_killed,
+        launch::a_program_that_does_not_exist,
         signals::ctrl_c_ends_the_text_cleanly,
         signals::ctrl_c_leaves_no_part_of_a_model,
         signals::ctrl_c_leaves_a_whole_json_object,
@@ -209,6 +244,22 @@ fn main() -> ExitCode {
         OPENCL,
         tests![documents::commands_for_opencl_run_as_they_stand],
     );
+    #[cfg(unix)]
+    let suite = suite
+        .on(
+            fetched::smollm2(),
+            "RUSTORCH_TEST_MODELS",
+            tests![
+                smollm2::its_own_template_leads_to_the_answer_of_llama_cpp,
+                smollm2::a_tool_is_called_by_a_form,
+                smollm2::an_adapter_learns,
+            ],
+        )
+        .on(
+            smollm2::find_pip(),
+            "RUSTORCH_TEST_MODELS",
+            tests![smollm2::a_file_of_another_hash_is_refused],
+        );
     #[cfg(unix)]
     let suite = suite.on(
         chat::find(),

@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::Path;
 
+use rustorch_testing::models::{Header, headers_folder};
 use serde_json::{Value, json};
 
-use crate::support::{Run, program, run};
+use crate::support::{Run, model_arg, program, run};
 
 const STORY: [&str; 8] = [
     "-p",
@@ -111,7 +112,7 @@ pub(crate) fn opencl_tells_the_same_story(_: &OpenCl) {
     );
 }
 
-/// Where the layers of a run were to go: `layers 0-2 on cpu`.
+/// The planned device of each group of layers: `layers 0-2 on cpu`.
 fn layers(told: &Value) -> Vec<String> {
     let runs = told["layers"].as_array().unwrap().iter();
     let name = |run: &Value, key: &str| run[key].as_str().unwrap().to_owned();
@@ -156,7 +157,157 @@ pub(crate) fn layers_are_split_as_asked_or_as_they_fit(_: &OpenCl) {
     }
 }
 
-/// Of memory that the plan did not know to be missing, and under a limit that it does not see.
+/// A model of the tests of architectures, as a file.
+fn small_model(name: &str) -> String {
+    let headers = Header::all(&headers_folder());
+    let header = headers.iter().find(|header| header.name == name).unwrap();
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("placed-{name}.gguf"));
+    header.write(&path).unwrap();
+    path.display().to_string()
+}
+
+/// The planned device of tensors that are not with their layer: `ffn_down_exps.weight of layer 0 on cpu`.
+fn elsewhere(told: &Value) -> Vec<String> {
+    let text = |value: &Value, key: &str| value[key].as_str().unwrap().to_owned();
+    let mut found = Vec::new();
+    for run in told["layers"].as_array().unwrap() {
+        for of in run["elsewhere"].as_array().unwrap() {
+            for name in of["tensors"].as_array().unwrap() {
+                let (name, layers) = (name.as_str().unwrap(), text(run, "layers"));
+                found.push(format!("{name} of {layers} on {}", text(of, "device")));
+            }
+        }
+    }
+    found
+}
+
+pub(crate) fn tensors_go_where_options_send_them(_: &OpenCl) {
+    let expected = story(&["-b", "cpu"]);
+    let down = "ffn_down.weight of layers 0-5 on cpu";
+    for (args, places, homes) in [
+        (
+            &["-ot", "ffn_down=CPU"][..],
+            &[down][..],
+            &["layers 0-5 on opencl:0"][..],
+        ),
+        (
+            &["--override-tensor", r"blk\.5\.ffn=cpu,embd=CPU"],
+            &[
+                "token_embd.weight of layer 0 on cpu",
+                "ffn_down.weight of layer 5 on cpu",
+                "ffn_gate.weight of layer 5 on cpu",
+                "ffn_up.weight of layer 5 on cpu",
+            ],
+            &[
+                "layer 0 on opencl:0",
+                "layers 1-4 on opencl:0",
+                "layer 5 on opencl:0",
+            ],
+        ),
+        // All of a layer's matrices take the layer with them; the first pattern of a tensor counts.
+        (
+            &["-ot", r"blk\.[12]\.=cpu", "-ot", "blk=opencl"],
+            &[],
+            &[
+                "layer 0 on opencl:0",
+                "layers 1-2 on cpu",
+                "layers 3-5 on opencl:0",
+            ],
+        ),
+    ] {
+        let args: Vec<&str> = args.iter().chain(&["-b", "opencl"]).copied().collect();
+        let told = story(&args);
+        assert_eq!(elsewhere(&told), places, "{args:?}");
+        assert_eq!(layers(&told), homes, "{args:?}");
+        assert_eq!(told["ids"], expected["ids"]);
+        assert_eq!(told["devices"], json!(["cpu", "opencl:0"]));
+        assert_eq!(told["fallbacks"], json!([]));
+    }
+    // A draft model has places of its own.
+    let draft = model_arg("classics-13m-Q4_K_M.gguf");
+    let guessed = ["-b", "opencl", "-ot", "blk.5.ffn_down=cpu", "-md", &draft];
+    assert_eq!(story(&guessed)["ids"], expected["ids"]);
+    let there = story(&["-b", "cpu", "-ot", "attn_output=opencl:0"]);
+    assert_eq!(there["ids"], expected["ids"]);
+    assert_eq!(
+        elsewhere(&there),
+        ["attn_output.weight of layers 0-5 on opencl:0"]
+    );
+}
+
+pub(crate) fn experts_stay_on_the_processor_if_asked_or_if_memory_is_short(_: &OpenCl) {
+    let file = small_model("qwen3moe-moe");
+    let run = |command: &str, more: &[&str]| {
+        let line = format!("{command} -m {file} -c 64 -ctk f32 -ctv f32");
+        run(line.split(' ').chain(more.iter().copied()))
+    };
+    let logits = |more: &[&str]| {
+        let told = run("logits --ids 1,2,3,4,5 --last", more).json();
+        let row = told["logits"][0].as_array().unwrap().iter();
+        row.map(|x| x.as_f64().unwrap()).collect::<Vec<f64>>()
+    };
+    let explained = |more: &[&str]| run("explain --format json", more).json()[0].clone();
+    let near = |a: &[f64], b: &[f64]| {
+        let largest = b.iter().fold(0.0_f64, |most, x| most.max(x.abs()));
+        let pairs = a.iter().zip(b);
+        assert!(pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max) < 1e-5 * largest);
+    };
+    let expected = logits(&["-b", "opencl"]);
+    let experts = |layers: &str| {
+        ["down", "gate", "up"].map(|part| format!("ffn_{part}_exps.weight of {layers} on cpu"))
+    };
+    for (args, layers) in [
+        (&["--cpu-moe"][..], "layers 0-1"),
+        (&["-cmoe"], "layers 0-1"),
+        (&["--n-cpu-moe", "1"], "layer 0"),
+        (&["-ncmoe", "9"], "layers 0-1"),
+        (&["-ot", "ffn_.*_exps=CPU"], "layers 0-1"),
+    ] {
+        let args: Vec<&str> = args.iter().chain(&["-b", "opencl"]).copied().collect();
+        assert_eq!(elsewhere(&explained(&args)), experts(layers), "{args:?}");
+        near(&logits(&args), &expected);
+    }
+    let lines = run("explain", &["-b", "opencl", "--cpu-moe"]).ok();
+    let line = "ffn_down_exps.weight, ffn_gate_exps.weight, ffn_up_exps.weight of layers 0-1 on cpu: --cpu-moe";
+    assert!(lines.lines().any(|found| found == line), "{lines}");
+}
+
+pub(crate) fn places_that_make_no_sense_are_refused(_: &OpenCl) {
+    let file = small_model("qwen3moe-moe");
+    for (args, status, parts) in [
+        (
+            &["-ot", "(=cpu"][..],
+            2,
+            &["-ot (=cpu", "no regular expression"][..],
+        ),
+        (&["-ot", "exps"], 2, &["exps", "PATTERN=DEVICE"]),
+        (&["-ot", "exps=gpu"], 2, &["exps=gpu", "unknown device"]),
+        (
+            &["-ot", "exps=opencl:9"],
+            1,
+            &["-ot exps=opencl:9", "opencl:0"],
+        ),
+        (&["-ot", "mamba=cpu"], 1, &["-ot mamba=cpu", "no matrix"]),
+        (&["-ot", "norm=cpu"], 1, &["-ot norm=cpu", "no matrix"]),
+        (&["--n-cpu-moe", "-1"], 2, &["--n-cpu-moe", "-1"]),
+        (
+            &["--cpu-moe", "--route", "linear=cpu"],
+            2,
+            &["--cpu-moe", "--route", "one of them"],
+        ),
+    ] {
+        let line = format!("logits -m {file} --ids 1");
+        let error = run(line.split(' ').chain(args.iter().copied())).error(status);
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+    }
+    let dense = run(["-p", "x", "--cpu-moe"]).error(1);
+    assert!(
+        dense.contains("--cpu-moe: the model has no experts"),
+        "{dense}"
+    );
+}
+
+/// Memory runs out though the plan counted on it, and under a limit unknown to the plan.
 pub(crate) fn running_out_of_memory_moves_on(_: &OpenCl) {
     let expected = story(&["-b", "cpu"]);
     for nth in ["1", "77", "200"] {
@@ -213,11 +364,7 @@ pub(crate) fn bench_measures_the_device_that_computes(_: &OpenCl) {
         assert!((reached / expected - 1.0).abs() < 1e-3, "{row}");
     }
     let table = run("bench -p 8 -n 4 -r 1 -b opencl".split(' ')).ok();
-    for part in [
-        "copied on opencl:0",
-        "in bf16 on opencl:0",
-        "of matrix rate",
-    ] {
+    for part in ["copied on opencl:0", "in bf16 on opencl:0", "of peak rate"] {
         assert!(table.contains(part), "{part}: {table}");
     }
 }
@@ -247,7 +394,7 @@ pub(crate) fn a_kernel_cache_that_is_of_no_use_costs_only_time(_: &OpenCl) {
     assert_eq!(rebuilt.json()["ids"], expected["ids"]);
     // A file where the folder should be.
     let refusing = cached(&files[0]);
-    let warnings = refusing.stderr.matches("kernels are not kept").count();
+    let warnings = refusing.stderr.matches("kernels are not cached").count();
     assert_eq!(warnings, 1, "{}", refusing.stderr);
     assert_eq!(refusing.json()["ids"], expected["ids"]);
 }

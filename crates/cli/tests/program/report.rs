@@ -100,7 +100,7 @@ pub(crate) fn a_page_shows_it_beside_an_older_one() {
     assert!(points.is_sorted_by_key(|point| point[0].as_f64().unwrap().to_bits()));
     let line = run(["report", "--html", &page, "--before", &page]).error(1);
     assert!(
-        line.contains("--before") && line.contains("no report"),
+        line.contains("--before") && line.contains("not a JSON report"),
         "{line}"
     );
     let line = run(["report", "--html", "/no/such/page.html"]).error(1);

@@ -74,7 +74,7 @@ pub(crate) fn a_text_that_repeats_itself_is_guessed() {
     let line = "ngram-simple: ";
     assert!(summary.stderr.contains(line), "{}", summary.stderr);
     let summary = run(args.iter().chain(&["--spec-type", "none"]));
-    assert!(!summary.stderr.contains("guessed"), "{}", summary.stderr);
+    assert!(!summary.stderr.contains("drafted"), "{}", summary.stderr);
 }
 
 pub(crate) fn a_device_that_fails_while_guessing_changes_no_text() {
@@ -133,21 +133,17 @@ pub(crate) fn drafts_that_cannot_be_used_are_refused() {
             1,
             "the model's 4096; take a smaller model",
         ),
-        (
-            &["-md", &draft, "-c", "2000"],
-            1,
-            "-c 1024 makes it as small",
-        ),
+        (&["-md", &draft, "-c", "2000"], 1, "-c 1024 matches it"),
         (
             &["-md", &draft, "-devd", "cuda:7"],
             1,
-            "cuda:7: this run has no such device",
+            "cuda:7: no such device in this run",
         ),
-        (&["--spec-type", "draft-simple"], 2, "-md FILE names it"),
+        (&["--spec-type", "draft-simple"], 2, "with -md FILE"),
         (
             &["--spec-type", "ngram-simple", "-md", &draft],
             2,
-            "one of them",
+            "omit -md",
         ),
         (&["--spec-draft-p-min", "2"], 2, "expected a probability"),
         (&["--spec-type", "magic"], 2, "magic"),

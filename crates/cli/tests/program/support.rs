@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-/// Where the program keeps kernels, rather than in the user's folder, whose calibration would
-/// decide where operations go.
+/// The folder of compiled kernels. The user's folder has a calibration, which would decide the
+/// devices of operations.
 const CACHE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/cache");
 
 /// The program, with nothing on its standard input and no faults from outside.
@@ -18,14 +18,14 @@ pub(crate) fn program<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Com
     command
 }
 
-/// What Ctrl-C sends to a running program.
+/// Sends the signal of Ctrl-C to a running program.
 pub(crate) fn interrupt(child: &Child) {
     let mut kill = Command::new("kill");
     let status = kill.args(["-INT", &child.id().to_string()]).status();
     assert!(status.unwrap().success());
 }
 
-/// What came of a run.
+/// Result of a run.
 pub(crate) struct Run {
     pub(crate) status: i32,
     pub(crate) stdout: String,

@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use crate::chat::{Terminal, Tmux, saved};
 use crate::support::{Run, run, run_with_input};
 
-/// A template with tools and calls. It ends with what an answer should look like, so that the model calls
-/// a tool first, and says something once there is a result.
+/// A template with tools and calls. It ends with an example of an answer. So the model calls a tool
+/// first, and answers once there is a result.
 const TEMPLATE: &str = "\
 {% for t in tools or [] %}{{ t.function.name }}{% endfor %}{% for m in messages %}{{ m.content }}\
 {% for c in m.tool_calls or [] %}<tool_call>{{ c.function|tojson }}</tool_call>{% endfor %}
 {% endfor %}{{ ('So it is five!' if messages[-1].role == 'tool' else 'So <tool_call>') * 3 }}So";
 
-/// What makes a call as likely as that: its first token is this much likelier.
+/// Bias that makes a call likely: the call's first token is this much likelier.
 const BIAS: &str = "29+15";
 
 const CALL: &str = r#"<tool_call>\{"name": "add", "arguments": \{"a": 2, "b": 3\}\}</tool_call>"#;
@@ -135,7 +135,7 @@ pub(crate) fn any_template_takes_tools() {
     let more = ["--chat-template", template, "--tool-approve", "all"];
     let (told, messages) = folder.talk(&form, &more);
     assert!(
-        told.stderr.contains("does not tell the model of tools"),
+        told.stderr.contains("has no place for tools"),
         "{}",
         told.stderr
     );
@@ -189,7 +189,11 @@ pub(crate) fn rounds_of_calls_are_limited() {
     let folder = Folder::new("echo run >> runs");
     let form = format!(" {CALL}");
     let (told, messages) = folder.talk(&form, &["--tool-approve", "all", "--tool-rounds", "2"]);
-    assert!(told.stderr.contains("(--tool-rounds)"), "{}", told.stderr);
+    assert!(
+        told.stderr.contains("--tool-rounds sets"),
+        "{}",
+        told.stderr
+    );
     assert_eq!(
         fs::read_to_string(folder.path("runs")).unwrap(),
         "run\nrun\n"

@@ -60,7 +60,7 @@ impl Folder {
         run(self.args(more))
     }
 
-    /// What is in the model's file.
+    /// Contents of the model's file.
     fn model(&self) -> Vec<u8> {
         fs::read(self.path("m.gguf")).unwrap()
     }
@@ -70,7 +70,7 @@ fn arg(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// What a step computes, without how long it took.
+/// Numbers that a step computes, without its time.
 #[derive(Clone, PartialEq, Debug)]
 struct Computed(u64, String);
 
@@ -89,7 +89,7 @@ fn steps(output: &str) -> Vec<Computed> {
     output.lines().map(step).collect()
 }
 
-fn loss(line: &str, key: &str) -> f64 {
+pub(crate) fn loss(line: &str, key: &str) -> f64 {
     let line: Value = serde_json::from_str(line).unwrap();
     line[key]
         .as_f64()
@@ -236,7 +236,7 @@ pub(crate) fn a_batch_that_fits_is_chosen_and_gone_on_with() {
     let chosen = told
         .stderr
         .lines()
-        .find(|line| line.contains("fits into memory"));
+        .find(|line| line.contains("fits in memory"));
     // There are fewer than 256 samples in the text.
     let samples = chosen.unwrap_or_else(|| panic!("{}", told.stderr));
     let batch: u32 = samples
@@ -254,7 +254,7 @@ pub(crate) fn a_batch_that_fits_is_chosen_and_gone_on_with() {
         arg(&folder.path("c"))
     ));
     assert!(
-        !resumed.stderr.contains("fits into memory"),
+        !resumed.stderr.contains("fits in memory"),
         "{}",
         resumed.stderr
     );
@@ -323,7 +323,7 @@ pub(crate) fn nothing_of_the_processor_waits_on_the_host() {
     let expected = losses(plain.train(LAYERS));
     let told = own.train(&format!("{LAYERS} --offload-activations"));
     assert!(
-        told.stderr.contains("nothing waits on the host"),
+        told.stderr.contains("nothing is offloaded"),
         "{}",
         told.stderr
     );
@@ -338,7 +338,8 @@ pub(crate) fn values_wait_on_the_host(_: &OpenCl) {
     let expected = plain.train(&given);
     let told = own.train(&format!("{given} --offload-activations"));
     assert!(
-        told.stderr.contains(" of values wait in the host's memory"),
+        told.stderr
+            .contains(" of activations are offloaded to host memory"),
         "{}",
         told.stderr
     );
@@ -353,7 +354,7 @@ pub(crate) fn a_lost_device_costs_steps_and_no_run(_: &OpenCl) {
     let lost = "--steps 8 --every 3 -o json -b opencl --inject device=opencl:0;op=foreach;nth=12;kind=lost";
     let told = folder.train(lost);
     assert!(
-        told.stderr.contains(" was lost: ") && told.stderr.contains("; going on from step "),
+        told.stderr.contains(" was lost: ") && told.stderr.contains("; continuing from step "),
         "{}",
         told.stderr
     );
@@ -508,13 +509,13 @@ pub(crate) fn ctrl_c_keeps_what_was_learnt() {
     assert_eq!(ended.status, 130, "{}", ended.stderr);
     let last = steps(&told).pop().unwrap().0;
     assert!(ended.stderr.contains(&format!(
-        "stopped after step {last} of 24; the same with --resume goes on"
+        "stopped after step {last} of 24; add --resume to continue"
     )));
     // Without it nothing that was learnt is lost.
     let refused = folder.train("").error(2);
     assert!(
         refused.contains(&format!(
-            "checkpoint of step {last}; --resume goes on from it"
+            "checkpoint of step {last}; continue with --resume"
         )),
         "{refused}"
     );
@@ -555,7 +556,9 @@ pub(crate) fn a_checkpoint_of_another_run_is_refused_and_a_damaged_one_passed_ov
     fs::write(&last, &bytes[..bytes.len() / 2]).unwrap();
     let resumed = folder.train(&format!("{kept} --resume -o json"));
     assert!(
-        resumed.stderr.contains("going on from the one before"),
+        resumed
+            .stderr
+            .contains("continuing from the checkpoint before it"),
         "{}",
         resumed.stderr
     );
@@ -571,11 +574,16 @@ pub(crate) fn a_checkpoint_that_cannot_be_written_ends_nothing() {
     fs::create_dir_all(kept.join("step-00000005.safetensors")).unwrap();
     let told = folder.train(&format!("--checkpoint {} --resume -o json", arg(&kept)));
     assert!(
-        told.stderr.contains("warning: no checkpoint of step 5: "),
+        told.stderr
+            .contains("warning: cannot write the checkpoint of step 5: "),
         "{}",
         told.stderr
     );
-    assert!(told.stderr.contains("training goes on"), "{}", told.stderr);
+    assert!(
+        told.stderr.contains("training continues"),
+        "{}",
+        told.stderr
+    );
     let straight = Folder::new();
     assert_eq!(steps(&told.ok()), steps(&straight.train("-o json").ok()));
     assert_eq!(folder.model(), straight.model());
@@ -632,17 +640,19 @@ pub(crate) fn a_model_learns_to_answer() {
     let model = base(&folder);
     let context = tune(&folder, &model, "--chat CHAT --steps 1").error(2);
     assert!(
-        context.contains("--context 128") && context.contains("has 32"),
+        context.contains("--context 128 is more than the model's 32"),
         "{context}"
     );
     let bundled = crate::support::model_arg("classics-13m-f16.gguf");
     let merged = arg(&folder.path("merged.gguf"));
-    let told = tune(
+    let tuned = tune(
         &folder,
         &bundled,
         &format!("--chat CHAT --lora 4 --merged {merged} --steps 10 --every 1 --lr 0.01 -o json"),
-    )
-    .ok();
+    );
+    let written = format!("tuned.gguf, the merged model to {merged} and the loss curve to");
+    assert!(tuned.stderr.contains(&written), "{}", tuned.stderr);
+    let told = tuned.ok();
     let lines: Vec<&str> = told.lines().collect();
     // Half of what it did not know of held-out answers, and more, is learnt.
     assert!(
@@ -706,6 +716,35 @@ pub(crate) fn all_weights_of_a_model_learn_a_text() {
     assert_eq!(
         run(["-m", &out, "-p", "She", "-n", "4", "-b", "cpu"]).status,
         0
+    );
+}
+
+/// A new model with experts learns, runs, and is trained further.
+pub(crate) fn other_architectures_learn() {
+    let folder = Folder::new();
+    let keys = [
+        "expert_count=int:4",
+        "expert_used_count=int:2",
+        "expert_feed_forward_length=int:32",
+    ];
+    let keys = keys.map(|key| format!("qwen3moe.{key}")).join(",");
+    let more = format!("-o json --architecture qwen3moe --override-kv {keys}");
+    let told = folder.train(&more).ok();
+    let losses: Vec<f64> = told.lines().map(|line| loss(line, "loss")).collect();
+    assert!(losses[losses.len() - 1] < losses[0] - 0.1, "{losses:?}");
+    let out = arg(&folder.path("m.gguf"));
+    let inspected = run(["inspect", &out]).ok();
+    assert!(inspected.contains("qwen3moe"), "{inspected}");
+    run(["-m", &out, "-p", "She", "-n", "4", "-b", "cpu"]).ok();
+    let missing = folder.train("--architecture gpt2").error(2);
+    assert!(
+        missing.contains("gpt2.attention.layer_norm_epsilon"),
+        "{missing}"
+    );
+    let unknown = folder.train("--architecture nothing").error(2);
+    assert!(
+        unknown.contains("architecture \"nothing\" is not supported"),
+        "{unknown}"
     );
 }
 

@@ -1,8 +1,8 @@
-//! What masks cost: `cargo bench -p rustorch-grammar`.
+//! Cost of masks: `cargo bench -p rustorch-grammar`.
 //!
 //! The vocabulary has 128,000 tokens: all bytes, and pieces of words as subword vocabularies have
-//! them. Each text is gone through token by token, several times, every time with a constraint that
-//! was made anew, so that what constraints remember is made anew, too. Of a step the median counts.
+//! them. Each text is gone through token by token, several times. Every time the constraint is new,
+//! so its caches are empty. The median counts for each step.
 
 mod cases;
 

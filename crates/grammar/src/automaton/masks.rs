@@ -1,4 +1,4 @@
-//! Which tokens may follow a state.
+//! The tokens that may follow a state.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -24,12 +24,12 @@ pub(super) struct Masks {
     kept: usize,
 }
 
-/// What tokens do that begin within a text of a rule, whatever called the rule.
+/// The effects of tokens that begin within a text of a rule, whatever called the rule.
 struct Part {
     /// The tokens that end within the text, or with it.
     tokens: SimpleVob,
-    /// Nodes of the trie that are one byte behind the end of such a text, by that byte's class:
-    /// what comes there depends on what called the rule. Only bytes that may follow the rule.
+    /// Nodes of the trie that are one byte behind the end of such a text, by that byte's class: the
+    /// caller of the rule decides what may follow.
     outside: BTreeMap<u8, Vec<u32>>,
 }
 
@@ -55,7 +55,7 @@ impl Masks {
         Ok(mask)
     }
 
-    /// Makes room for so many more bytes.
+    /// Makes room for `bytes` more bytes.
     fn keep(&mut self, bytes: usize) {
         if self.kept + bytes > MAX_KEPT {
             self.masks.clear();
@@ -83,8 +83,7 @@ impl Masks {
         Ok(mask)
     }
 
-    /// The roots of a state, by where their rules began and which they are, as if the rule was all
-    /// there is.
+    /// The roots of a state, by the start of their rules and their kind, without other rules.
     fn by_rules(&self, state: StateId) -> BTreeMap<(StateId, RuleId), Vec<Item>> {
         let mut sorted: BTreeMap<_, Vec<Item>> = BTreeMap::new();
         for &Item { node, origin } in self.states.roots(state) {
@@ -96,7 +95,7 @@ impl Masks {
         sorted
     }
 
-    /// Adds the tokens that leave a rule of which `part` is, and go on `behind` it.
+    /// Adds the tokens that leave a rule with `part`, and go on `behind` it.
     fn add_outside(
         &mut self,
         behind: StateId,
@@ -138,7 +137,7 @@ impl Masks {
         Ok(part)
     }
 
-    /// Adds to `part` what has more than `known` bytes.
+    /// Adds to `part` the tokens with more than `known` bytes.
     fn walk(
         &mut self,
         state: StateId,
@@ -172,7 +171,7 @@ impl Part {
         }
     }
 
-    /// Without what has more bytes.
+    /// The part without longer tokens.
     fn up_to(&self, bytes: usize, trie: &Trie) -> Self {
         let mut tokens = self.tokens.clone();
         for &token in trie.longer_than(bytes) {
@@ -197,13 +196,13 @@ impl Part {
 /// A way through the nodes of the trie that can be got to.
 struct Walk<'a> {
     trie: &'a Trie,
-    /// What may follow the end of a text.
+    /// The bytes that may follow the end of a text.
     follow: Classes,
-    /// All other bytes.
+    /// The other bytes.
     inside: Bytes,
     /// The tokens of all nodes that were got to.
     tokens: &'a mut SimpleVob,
-    /// What has at most so many bytes is not looked for.
+    /// Longest known results; shorter ones are not looked for.
     known: usize,
     /// Nodes one byte behind the end of a text, if the byte may follow it, by its class.
     outside: BTreeMap<u8, Vec<u32>>,

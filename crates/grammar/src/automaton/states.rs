@@ -9,7 +9,7 @@ use crate::trie::Bytes;
 /// A state, by its number.
 pub(super) type StateId = u32;
 
-/// The state without items: nothing follows, and nobody waits for rules that began there.
+/// The state without items: nothing follows, and no rule waits for ones that began there.
 pub(super) const NOTHING: StateId = 0;
 
 /// A step that was not looked for yet.
@@ -20,15 +20,14 @@ const NO_ROW: u32 = u32::MAX;
 const MAX_ITEMS: usize = 20_000;
 /// Items and steps in all states at most.
 const MAX_SIZE: usize = 64 << 20;
-/// Up to so many items of a state are looked through one by one.
+/// Number of items up to which a state is searched one by one.
 const FEW: usize = 24;
 
 /// Grammars can be so ambiguous that there is no end of their states.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TooComplex;
 
-/// The text got to a node of a rule that began in the state `origin`: in [`NOTHING`], if the rule
-/// is what the text, or a part of a text, is all of.
+/// The text got to a node of a rule that began in the state `origin`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Item {
     pub(super) node: NodeId,
@@ -49,7 +48,7 @@ impl TokenStep {
     }
 }
 
-/// What is known of a state from its items.
+/// The facts of a state that follow from its items.
 #[derive(Default)]
 struct State {
     /// Items from which the others follow by ways that take nothing within their rules.
@@ -59,7 +58,7 @@ struct State {
     tokens: Vec<TokenStep>,
     /// Items that come once a text of a rule ends that begins here, by rules.
     waiting: Vec<(RuleId, Item)>,
-    /// Does a text end here that is all of a rule?
+    /// Does a whole text of a rule end here?
     is_end: bool,
 }
 
@@ -72,7 +71,7 @@ pub(super) struct Loops {
 }
 
 impl Loops {
-    /// Do texts of these bytes lead there, none of which has more than `most`?
+    /// Do texts of these bytes, of at most `most` bytes, lead there?
     pub(super) fn has(self, bytes: Bytes, most: usize) -> bool {
         bytes.within(self.bytes) && most <= self.reach
     }
@@ -83,11 +82,11 @@ pub(super) struct States {
     network: Arc<Network>,
     states: Vec<State>,
     by_items: HashMap<Box<[Item]>, StateId>,
-    /// Where the steps of a state begin in `steps`.
+    /// The start of a state's steps in `steps`.
     rows: Vec<u32>,
     /// The next state for each class of bytes.
     steps: Vec<StateId>,
-    /// Of states that were asked for them.
+    /// The steps of states that were asked for them.
     loops: HashMap<StateId, Loops>,
     /// Items and steps.
     size: usize,
@@ -118,7 +117,7 @@ impl States {
         }])
     }
 
-    /// How much they take: about so many times eight bytes.
+    /// Size, about: a multiple of eight bytes.
     pub(super) fn size(&self) -> usize {
         self.size
     }
@@ -150,7 +149,7 @@ impl States {
         Ok(next)
     }
 
-    /// Where the steps of a state begin.
+    /// The start of a state's steps.
     fn row(&mut self, state: StateId) -> usize {
         if self.rows[state as usize] == NO_ROW {
             let classes = self.network.class_count();
@@ -192,8 +191,7 @@ impl States {
         Ok(loops)
     }
 
-    /// Items with others in place of those that are like them, in order, and for texts of how many
-    /// bytes they are.
+    /// Items, merged with those that are like them, in order, with the lengths of their texts.
     pub(super) fn twins(&self, items: impl Iterator<Item = Item>) -> (Vec<Item>, usize) {
         let mut reach = usize::MAX;
         let twin = |item: Item| match self.network.twin(item.node) {
@@ -230,7 +228,7 @@ impl States {
         Ok(next)
     }
 
-    /// The state behind a token, of which `text` is the text, if it has one.
+    /// The state behind a token with this `text`, if it has one.
     pub(super) fn step_token(
         &mut self,
         state: StateId,
@@ -309,7 +307,7 @@ impl States {
         Ok(id)
     }
 
-    /// Finds what follows from items: rules begin, and where they end, others go on.
+    /// Adds the items that follow from items: rules begin, and callers continue where rules end.
     fn close(&self, id: StateId, items: &[Item]) -> Result<State, TooComplex> {
         let mut state = State::default();
         let mut closure = Closure::default();
@@ -375,7 +373,7 @@ struct Closure {
     items: Vec<Item>,
     /// The same, where they are many.
     known: HashSet<Item>,
-    /// How many were taken.
+    /// Number of taken ones.
     taken: usize,
 }
 

@@ -1,4 +1,4 @@
-//! A text on its way.
+//! A text that is read byte by byte.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,7 +20,7 @@ pub(crate) struct Text {
     /// Clones share them.
     masks: Arc<Mutex<Masks>>,
     tokens: Vec<u32>,
-    /// One more than tokens.
+    /// States of the text, one more than tokens.
     path: Vec<StateId>,
     /// The size at which states are left behind.
     max_size: usize,
@@ -64,7 +64,7 @@ impl Text {
         Ok(())
     }
 
-    /// Takes the last tokens back, of which there have to be so many.
+    /// Takes the last `tokens` tokens back, which have to exist.
     pub(crate) fn rollback(&mut self, tokens: usize) -> Result<(), String> {
         let left = self.tokens.len().checked_sub(tokens);
         let left = left.ok_or_else(|| format!("it has fewer than {tokens} tokens"))?;
@@ -96,12 +96,12 @@ impl Text {
             .map_err(reason)
     }
 
-    /// What nobody changes by halves: a panic leaves it as it was.
+    /// State that changes as a whole: a panic leaves it as it was.
     fn masks(&self) -> MutexGuard<'_, Masks> {
         self.masks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Goes through the text anew, with states of its own.
+    /// Goes through the text anew, with its own states.
     fn renew(&mut self) -> Result<(), String> {
         let mut masks = Masks::new(self.network.clone(), self.trie.clone());
         let start = masks.states.start().map_err(reason)?;

@@ -1,4 +1,4 @@
-//! What is refused though it can be read.
+//! Checks of grammars that can be parsed and are still refused.
 
 use super::facts::Fact;
 use super::{Alternatives, Element, Item, Rule, error_at};
@@ -21,13 +21,13 @@ pub(super) fn check(text: &str, rules: &[Rule]) -> Result<(), GrammarError> {
         return Ok(());
     };
     let reason = format!(
-        "{} never ends: each of its texts has another one in it",
+        "{} never ends: each of its texts contains another one",
         rule.name
     );
     Err(error_at(text, rule.at, reason))
 }
 
-/// How many elements a text may have, a rule counting as one.
+/// Number of elements that a text may have, a rule counting as one.
 fn size(texts: &Alternatives) -> u64 {
     let item = |item: &Item| {
         let once = match &item.what {
@@ -44,7 +44,7 @@ fn size(texts: &Alternatives) -> u64 {
         .fold(1, u64::saturating_add)
 }
 
-/// A rule of which there is no text that is finite.
+/// A rule without a finite text.
 fn endless(rules: &[Rule]) -> Option<&Rule> {
     let ends = Fact::Ends.of_rules(rules);
     let endless = ends.iter().position(|end| !end)?;

@@ -24,14 +24,14 @@ struct Item {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Element {
-    /// These characters, of which there is at least one.
+    /// These characters, at least one.
     Text(Vec<char>),
     /// A character of these ranges, or one of no range.
     Class {
         negated: bool,
         ranges: Vec<(char, char)>,
     },
-    /// Any character.
+    /// Any character matches.
     Any,
     /// A token, or any other.
     Token {
@@ -62,7 +62,7 @@ impl Rule {
 /// The texts of the rule `root`.
 ///
 /// # Errors
-/// [`GrammarError::Gbnf`] for what is no grammar, is too large, never ends, or has no text.
+/// [`GrammarError::Gbnf`] for a grammar that is invalid, too large, endless, or without any text.
 pub(crate) fn to_network(text: &str, vocabulary: &Vocabulary) -> Result<Network, GrammarError> {
     let token = |name: &str| vocabulary.token(name);
     let rules = parse::parse(text, vocabulary.len(), &token)?;
@@ -70,13 +70,7 @@ pub(crate) fn to_network(text: &str, vocabulary: &Vocabulary) -> Result<Network,
     let Some(root) = rules.iter().position(|rule| rule.name == "root") else {
         return Err(error_at(text, 0, "there is no rule root"));
     };
-    write::write(&rules, root).ok_or_else(|| {
-        error_at(
-            text,
-            rules[root].at,
-            "root has no text that could be written",
-        )
-    })
+    write::write(&rules, root).ok_or_else(|| error_at(text, rules[root].at, "root matches no text"))
 }
 
 /// An error at this byte of the grammar.

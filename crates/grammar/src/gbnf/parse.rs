@@ -60,12 +60,12 @@ impl<'a> Parser<'a> {
 
     fn next(&mut self) -> Parsed<char> {
         let c = self.peek();
-        let c = c.ok_or_else(|| self.error("the grammar ends in the middle of something"))?;
+        let c = c.ok_or_else(|| self.error("the grammar is incomplete"))?;
         self.at += c.len_utf8();
         Ok(c)
     }
 
-    /// Goes on behind `sign`, if it is what comes.
+    /// Continues behind `sign`, if it comes next.
     fn take(&mut self, sign: &str) -> bool {
         let comes = self.rest().starts_with(sign);
         self.at += if comes { sign.len() } else { 0 };
@@ -329,7 +329,7 @@ impl<'a> Parser<'a> {
         Ok(Element::Group(texts))
     }
 
-    /// How often: at least, and at most.
+    /// Least and largest number of repetitions.
     fn repetition(&mut self) -> Parsed<(u32, Option<u32>)> {
         Ok(match self.next()? {
             '*' => (0, None),
@@ -355,7 +355,7 @@ impl<'a> Parser<'a> {
                 };
                 self.expect("}")?;
                 if max.is_some_and(|max| max < min) {
-                    return Err(self.error("fewer at most than at least"));
+                    return Err(self.error("the maximum is below the minimum"));
                 }
                 (min, max)
             }

@@ -9,7 +9,8 @@ use super::{Alternatives, Element, Item, Rule};
 use crate::graph::for_each_component;
 use crate::network::{Builder, Network, NodeId, RuleId};
 
-/// Once the network has so many nodes and edges, rules are no longer written where they are used.
+/// Number of the network's nodes and edges from which rules are no longer written where they are
+/// used.
 const LARGE: usize = 300_000;
 /// Rules and groups within each other in which another rule is still written where it is used.
 const MAX_DEPTH: usize = 100;
@@ -19,10 +20,9 @@ const WIDE: u32 = 16;
 
 /// The texts of the rule `root`; none, if it has no text.
 ///
-/// A rule that another ends with goes on where that one would, and one that begins with itself goes on
-/// where it ended, so that nothing has to be kept of them; one that is not recursive is written where it is used. What is left are calls. A rule with
-/// which very many tokens begin is called, too, if there are several uses: what is found out about it
-/// serves all of them.
+/// A call at a rule's end continues in the caller's place. A rule that begins with itself continues where it ended. So
+/// neither needs a record; one that is not recursive is written where it is used. The rest are calls. A rule that very
+/// many tokens can begin is called, too, if it has several uses: its results then serve all of them.
 pub(super) fn write(rules: &[Rule], root: usize) -> Option<Network> {
     let mut writer = Writer {
         rules,
@@ -42,7 +42,7 @@ pub(super) fn write(rules: &[Rule], root: usize) -> Option<Network> {
     writer.builder.finish()
 }
 
-/// What a rule is to the writer.
+/// The writer's state of a rule.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Apart {
     /// Part of the rules that use it.
@@ -56,7 +56,7 @@ enum Apart {
 /// A use of a rule in another.
 struct Use {
     rule: usize,
-    /// Is it what a text of the other ends with?
+    /// Is it at the end of the other's text?
     last: bool,
 }
 
@@ -102,8 +102,7 @@ fn apart(rules: &[Rule]) -> Vec<Apart> {
     (0..rules.len()).map(apart).collect()
 }
 
-/// Adds the uses of rules in texts, of which `last` says whether they are what a rule ends with.
-/// Has one a wide class?
+/// Adds the uses of rules in texts. `last` says whether these are at the end of a rule.
 fn collect_uses(texts: &Alternatives, last: bool, uses: &mut Vec<Use>) -> bool {
     let mut wide = false;
     for items in texts {
@@ -166,9 +165,9 @@ struct Writer<'a> {
     builder: Builder,
     /// Rules that have automata of their own.
     called: HashMap<usize, RuleId>,
-    /// Those of them that are not written yet.
+    /// The rules that are not written yet.
     unwritten: Vec<(usize, RuleId)>,
-    /// What is written now.
+    /// The rule that is being written.
     scope: Scope,
     /// Rules and groups within each other that are written now.
     depth: usize,
@@ -178,11 +177,11 @@ struct Writer<'a> {
 #[derive(Default)]
 struct Scope {
     end: NodeId,
-    /// If it has an automaton of its own: the rule, and where it begins.
+    /// If it has its own automaton: the rule, and where it begins.
     whole: Option<(usize, NodeId)>,
-    /// Where these rules begin.
+    /// The first nodes of these rules.
     starts: HashMap<usize, NodeId>,
-    /// Those of them that are not written yet.
+    /// The rules that are not written yet.
     unwritten: Vec<(usize, NodeId)>,
 }
 

@@ -44,13 +44,13 @@ impl Builder {
         self.rule_of.len() as NodeId - 1
     }
 
-    /// How many nodes and edges there are.
+    /// Number of nodes and edges.
     pub(crate) fn size(&self) -> usize {
         let (nodes, edges) = self.sizes();
         nodes + edges
     }
 
-    /// How many nodes there are, and how many edges.
+    /// Numbers of nodes and of edges.
     pub(crate) fn sizes(&self) -> (usize, usize) {
         (self.rule_of.len(), self.edges.len())
     }
@@ -72,7 +72,7 @@ impl Builder {
         self.edges.push((from, Edge::Bytes { first, last, to }));
     }
 
-    /// All of these bytes.
+    /// Adds edges for all of these bytes.
     pub(crate) fn bytes(&mut self, mut from: NodeId, bytes: &[u8], to: NodeId) {
         let Some((&last, others)) = bytes.split_last() else {
             return self.empty(from, to);
@@ -109,8 +109,8 @@ impl Builder {
         }
     }
 
-    /// Something between `min` and `max` times, any number without `max`: pairs of nodes, between
-    /// each of which it has to be put.
+    /// A repetition between `min` and `max` times, any number without `max`. Returns pairs of
+    /// nodes; the repeated part has to be put between each.
     pub(crate) fn repetition(
         &mut self,
         from: NodeId,
@@ -146,11 +146,11 @@ impl Builder {
         pairs
     }
 
-    /// Finds what is alike in a [`Self::repetition`] of something that takes a byte at least, and
+    /// Finds equal nodes in a [`Self::repetition`] of something that takes at least a byte. The repeated part
     /// was put between all pairs in turn. `sizes` are those before each, and behind the last.
     ///
-    /// The start of a copy is like that of the first that may be left out as well, or must not
-    /// be, for texts that do not get to where the copies end, or need no longer come.
+    /// The start of a copy is like that of the first copy that is equally optional. This is so for texts that do not
+    /// reach the end of the copies, or need no longer come.
     pub(crate) fn mark_twins(
         &mut self,
         (min, max): (u32, Option<u32>),
@@ -181,7 +181,7 @@ impl Builder {
         }
     }
 
-    /// A node is like another, which may itself be like one, for texts of so many bytes.
+    /// Notes that a node is like another, which may itself be like one, for texts of `reach` bytes.
     fn twin(&mut self, node: NodeId, like: NodeId, reach: u32) {
         let twin = match self.twins.get(&like) {
             Some(twin) => Twin {
@@ -193,7 +193,7 @@ impl Builder {
         self.twins.insert(node, twin);
     }
 
-    /// The network, of which rule 0 is the whole; none, if it has no text.
+    /// The network, whose rule 0 is the whole; none, if it has no text.
     pub(crate) fn finish(mut self) -> Option<Network> {
         let mut rules: Vec<Automaton> = self.rules.into_iter().flatten().collect();
         let live = live(&self.edges, &rules, self.rule_of.len());
@@ -320,8 +320,8 @@ fn mark_nullable(edges: &[(NodeId, Edge)], rules: &mut [Automaton], nodes: usize
     reached
 }
 
-/// Adds to `reached` the nodes from which edges of `along` lead there, calls if the start of the
-/// rule is there, too. Each edge is looked at once, a call twice.
+/// Adds to `reached` the nodes from which edges of `along` lead there. Calls count if the start of the rule is
+/// there, too. Each edge is looked at once, a call twice.
 fn reach(
     edges: &[(NodeId, Edge)],
     rules: &[Automaton],

@@ -1,4 +1,4 @@
-//! What may follow the texts of rules.
+//! The bytes that may follow the texts of rules.
 
 use super::{Classes, Edge, Network, NodeId};
 use crate::graph::for_each_component;

@@ -15,13 +15,13 @@ use crate::trie::Bytes;
 
 /// A node of an automaton, by its number in the network.
 pub(crate) type NodeId = u32;
-/// A rule with an automaton of its own, by its number in the network.
+/// A rule with its own automaton, by its number in the network.
 pub(crate) type RuleId = u32;
 
 /// A way on from a node to the node `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Edge {
-    /// With nothing.
+    /// Edge without a byte.
     Empty { to: NodeId },
     /// With a byte of the classes from `first` to `last`.
     Bytes { first: u8, last: u8, to: NodeId },
@@ -56,27 +56,27 @@ impl Edge {
 pub(crate) struct Network {
     /// The edges of all nodes, in the order of nodes.
     edges: Vec<Edge>,
-    /// Where the edges of a node begin; one more than there are nodes.
+    /// The first edge of a node; one more than there are nodes.
     firsts: Vec<u32>,
     /// The rule of a node.
     rule_of: Vec<RuleId>,
     rules: Vec<Automaton>,
-    /// The class of a byte. Bytes of a class are the same to the network, and those of a class
-    /// are neighbours.
+    /// The class of a byte. The class of each byte. The network treats bytes of one class alike,
+    /// and their numbers follow each other.
     classes: [u8; 256],
     /// Nodes like which others are.
     twins: HashMap<NodeId, Twin>,
 }
 
-/// A node like which another is: what may follow the one may follow the other.
+/// A similar node: every continuation of the one is a continuation of the other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Twin {
     pub(crate) node: NodeId,
-    /// For texts of so many bytes.
+    /// Number of bytes for which this holds.
     pub(crate) reach: u32,
 }
 
-/// Where the texts of a rule begin and end.
+/// The first and last nodes of a rule's texts.
 #[derive(Clone, Copy, Debug)]
 struct Automaton {
     start: NodeId,
@@ -122,7 +122,7 @@ impl Network {
         self.rule_of[node as usize]
     }
 
-    /// Where the texts of a rule begin. Rule 0 is the whole grammar's.
+    /// The first node of a rule's texts. Rule 0 is the whole grammar's.
     pub(crate) fn start(&self, rule: RuleId) -> NodeId {
         self.rules[rule as usize].start
     }
@@ -157,7 +157,7 @@ impl Network {
         Bytes::of(|byte| classes.contains(self.class(byte)))
     }
 
-    /// How many classes of bytes there are.
+    /// Number of classes of bytes.
     pub(crate) fn class_count(&self) -> usize {
         self.class(u8::MAX) as usize + 1
     }

@@ -11,8 +11,8 @@ const MAX_SIZE: usize = 2_000_000;
 /// The texts that match `pattern` as a whole, in the syntax of Rust's `regex`.
 ///
 /// # Errors
-/// [`GrammarError::Refused`] for what is no regular expression, is too large, looks around in the
-/// middle of a text, or matches nothing.
+/// [`GrammarError::Refused`] for a regular expression that is invalid, is too large, matches
+/// nothing, or looks around inside a text.
 pub(crate) fn of_regex(pattern: &str) -> Result<Network, GrammarError> {
     if pattern.is_empty() {
         return Err(refused("it is empty".to_owned()));
@@ -30,14 +30,14 @@ pub(crate) fn of_regex(pattern: &str) -> Result<Network, GrammarError> {
     network.ok_or_else(|| refused("no text matches it".to_owned()))
 }
 
-/// Whether a part is what a text begins with, and what it ends with.
+/// Is a part at the beginning of a text, and at its end?
 #[derive(Clone, Copy)]
 struct Sides {
     first: bool,
     last: bool,
 }
 
-/// Adds what matches `hir` between two nodes.
+/// Adds the texts that match `hir` between two nodes.
 fn add(
     builder: &mut Builder,
     hir: &Hir,
@@ -59,8 +59,8 @@ fn add(
         }
         HirKind::Look(look) if is_there(*look, sides) => builder.empty(from, to),
         HirKind::Look(_) => {
-            let reason = "it looks around, or for a begin or an end in the middle of the text; \
-                          texts match as a whole, so that ^ and $ can be left out";
+            let reason = "it uses look-around, or ^ or $ inside the text; remove these, since \
+                the pattern matches the whole text";
             return Err(refused(reason.to_owned()));
         }
         HirKind::Repetition(repetition) => {
@@ -120,7 +120,7 @@ fn sequence(
     Ok(())
 }
 
-/// Does it find what it looks for, a side of the text?
+/// Does the assertion hold at a side of the text?
 fn is_there(look: Look, sides: Sides) -> bool {
     match look {
         Look::Start => sides.first,
@@ -129,7 +129,7 @@ fn is_there(look: Look, sides: Sides) -> bool {
     }
 }
 
-/// What is wrong, and where.
+/// The problem, and its place.
 fn reason(error: &regex_syntax::Error) -> String {
     let (what, span) = match error {
         regex_syntax::Error::Parse(error) => (error.kind().to_string(), error.span()),

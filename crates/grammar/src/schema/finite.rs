@@ -35,7 +35,7 @@ pub(super) fn endless(schema: &Value, definitions: &Map<String, Value>) -> Optio
         .or_else(whole)
 }
 
-/// Statements that a finite instance may fulfil schemas, going by what can be seen.
+/// Statements that a finite instance may fulfil schemas, as far as that is visible.
 struct Finite<'a> {
     /// Statements of the definitions.
     definitions: HashMap<&'a str, Statement>,

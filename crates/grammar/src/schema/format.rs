@@ -1,9 +1,8 @@
 //! Formats of strings.
 //!
-//! In JSON Schema a format is an annotation unless an application means it; here it is meant.
-//! Whatever is generated has the format. For four of them not all that has it is generated: host
-//! names have no labels in Punycode (`xn--`), leap seconds are in UTC, and e-mail addresses and URIs
-//! are in ASCII.
+//! In JSON Schema a format is an annotation unless an application means it; here it is meant. All generated
+//! texts have the format. For four of them not all that has it is generated: host names have no labels in
+//! Punycode (`xn--`). Leap seconds are in UTC, and e-mail addresses and URIs are in ASCII.
 
 use serde_json::{Value, json};
 
@@ -28,7 +27,7 @@ const LABEL: &str = "[a-zA-Z0-9]([a-zA-Z0-9]|[a-zA-Z0-9-]([a-zA-Z0-9]([a-zA-Z0-9
 /// Characters in a host name.
 const HOSTNAME_LENGTH: usize = 253;
 
-/// RFC 5234 and others: what addresses are made of.
+/// Parts of addresses, by RFC 5234 and others.
 const IPV4: &str = r"((25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])\.){3}(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])";
 const ATOM: &str = r"[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]+";
 const QUOTED: &str = r#""([\x20\x21\x23-\x5B\x5D-\x7E]|\\[\x20-\x7E])*""#;
@@ -84,8 +83,7 @@ fn email() -> String {
     )
 }
 
-/// RFC 4291's text forms: eight groups, of which some may be left out, and the last two of which
-/// may be written as an IPv4 address.
+/// RFC 4291's text forms: eight groups; some may be missing.
 fn ipv6() -> String {
     let group = "[0-9a-fA-F]{1,4}";
     let tail = format!("({group}:{group}|{IPV4})");

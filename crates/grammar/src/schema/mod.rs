@@ -1,10 +1,9 @@
-//! JSON schemas: what they may have, and what is made of them for llguidance.
+//! JSON schemas: their supported parts, and their translation for llguidance.
 //!
-//! llguidance knows most keywords, but not where in a schema it met one that it does not, and it
-//! takes some that mean something else to it. So a schema is gone through first
-//! ([`translate`]): keywords that cannot be held to are refused with their path, references become
-//! definitions of their own, and patterns, formats and numbers what llguidance reads as JSON Schema
-//! means them.
+//! llguidance knows most keywords. But it does not report the place of an unknown one, and it reads some with
+//! another meaning. So a schema is gone through first ([`translate`]): unsupported keywords are refused with
+//! their path, and references become their own definitions. Patterns, formats and numbers are rewritten with
+//! JSON Schema's meaning for llguidance.
 
 mod finite;
 mod format;
@@ -22,14 +21,14 @@ use translate::Translator;
 /// White space between two signs of JSON, as in llama.cpp's grammars: bounded, for a model may find
 /// no end of it.
 const WHITE_SPACE: &str = r" |\n{1,2}[ \t]{0,20}";
-/// What may stand behind a backslash in strings. With \u, the name of a property could be spelled in
-/// a way that is not seen to be this name.
+/// The characters after a backslash in strings. With \u, the name of a property could be spelled without being
+/// recognised.
 const ESCAPES: &str = "\"\\bfnrt";
 
 /// Holds texts to the JSON that `schema` allows.
 ///
 /// # Errors
-/// [`GrammarError::Schema`] for what is no schema, what texts cannot be held to, and what no text
+/// [`GrammarError::Schema`] for a schema that is invalid, that cannot be enforced, or that no text
 /// fulfils.
 pub(crate) fn constrain(
     schema: &Value,
@@ -76,7 +75,7 @@ pub(crate) fn constrain(
     })
 }
 
-/// What llguidance is given.
+/// The schema for llguidance.
 fn document(schema: Value, definitions: Map<String, Value>) -> Value {
     let options = json!({
         "whitespace_flexible": false,
@@ -109,8 +108,8 @@ fn blame(
     match error {
         GrammarError::Refused { reason, .. } if reason.starts_with("oneOf ") => refused(
             &format!("{path}/oneOf"),
-            "that no two of these hold at once cannot be seen; use anyOf, or give them \
-             properties that are required and have different constants",
+            "several of these may hold at once; use anyOf, or give them required properties \
+             with different constants",
         ),
         GrammarError::Refused { reason, .. } => refused(path, reason),
         other => other,

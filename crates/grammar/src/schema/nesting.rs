@@ -1,4 +1,4 @@
-//! How deep schemas are, and room for what goes through them.
+//! Depth of schemas, and stack for going through them.
 
 use std::collections::HashMap;
 use std::thread;
@@ -14,7 +14,7 @@ pub(super) const DEEPEST: usize = 16_384;
 /// Bytes of the stack that llguidance takes for a level, without optimisation.
 const LEVEL: usize = 24 << 10;
 
-/// How many levels llguidance goes down at most, which follows references as it meets them.
+/// Number of levels that llguidance goes down at most, as it follows references when it meets them.
 pub(super) fn levels(schema: &Value, definitions: &Map<String, Value>) -> usize {
     let mut schemas = vec![schema];
     schemas.extend(definitions.values());
@@ -57,7 +57,7 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-/// Runs `work` where the stack has room for so many levels.
+/// Runs `work` with stack for `levels` levels.
 pub(super) fn with_room<T: Send>(
     levels: usize,
     work: impl FnOnce() -> T + Send,

@@ -1,8 +1,8 @@
 //! Patterns of strings.
 //!
-//! JSON Schema's patterns are ECMA-262's regular expressions with its flag `u`; llguidance's are
-//! those of Rust's `regex`. What is the same is passed on, what is written otherwise is written
-//! so, and what Rust's cannot say is refused.
+//! JSON Schema's patterns are ECMA-262's regular expressions with its flag `u`; llguidance's are those of
+//! Rust's `regex`. Equal parts are passed on, and others are spelled in Rust's syntax. Patterns that Rust's
+//! syntax cannot express are refused.
 
 use std::fmt::Write;
 use std::iter::Peekable;
@@ -13,7 +13,7 @@ const MAX_REPETITIONS: u64 = 10_000;
 
 /// Line ends, which ECMA-262's `.` leaves out.
 const LINE_ENDS: &str = r"\n\r\u{2028}\u{2029}";
-/// What ECMA-262's `\s` stands for.
+/// The characters of ECMA-262's `\s`.
 const SPACES: &str = r"\t\n\u{B}\u{C}\r \u{A0}\u{FEFF}\u{2028}\u{2029}\p{Zs}";
 
 /// The pattern as Rust's `regex` has it, or why it has none.
@@ -77,7 +77,7 @@ impl Writer<'_> {
         match self.rest.next() {
             Some(':') => self.rust.push_str("?:"),
             Some('<') if !matches!(self.rest.peek(), Some('=' | '!')) => self.rust.push_str("?<"),
-            _ => return Err("the pattern looks around, which texts cannot be held to".to_owned()),
+            _ => return Err("the pattern uses look-around, which is not supported".to_owned()),
         }
         Ok(())
     }
@@ -129,9 +129,7 @@ impl Writer<'_> {
             }
             c if c.is_ascii_punctuation() => self.rust.extend(['\\', c]),
             c => {
-                return Err(format!(
-                    "the pattern has \\{c}, which texts cannot be held to"
-                ));
+                return Err(format!("the pattern has \\{c}, which is not supported"));
             }
         }
         Ok(())
@@ -146,8 +144,8 @@ impl Writer<'_> {
         }
     }
 
-    /// A character by its number. Among others it may be one that JSON has only as \u, which
-    /// strings do not have here, but it cannot be the only one.
+    /// A character by its number. A class may contain characters that JSON has only as \u, which strings do not
+    /// have here. It must contain others, too.
     fn character(&mut self, number: u32) -> Result<(), String> {
         let written = matches!(number, 8 | 9 | 10 | 12 | 13 | 0x20..=0x7E | 0x80..);
         if !written && !self.in_class {
@@ -160,8 +158,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// What stands behind \u: four digits, twice where they are half of a character, or any in
-    /// braces.
+    /// The number after \u: four digits, twice where they are half of a character, or any in braces.
     fn unicode(&mut self) -> Result<u32, String> {
         if self.rest.next_if_eq(&'{').is_some() {
             let mut number = 0_u32;

@@ -1,4 +1,4 @@
-//! Going through a schema: what is kept of it, and what is refused.
+//! Translation of a schema: kept parts, and refused ones.
 
 use serde_json::{Map, Value, json};
 
@@ -31,7 +31,8 @@ const TYPES: [&str; 7] = [
 
 /// Items or characters or properties: more than this at least or at most are refused.
 const MAX_COUNT: u64 = 100_000;
-/// Not all whole numbers above this are numbers of 64 bits with a point, as which they are compared.
+/// Largest whole number up to which all are exact in numbers of 64 bits with a point, which
+/// comparisons use.
 const MAX_EXACT: u64 = 1 << 53;
 
 /// Versions of JSON Schema, the older first.
@@ -54,7 +55,7 @@ impl<'a> Translator<'a> {
     /// A translator of `root` and its parts.
     ///
     /// # Errors
-    /// It is of a version that is not known.
+    /// Fails for an unknown version.
     pub(super) fn new(root: &'a Value) -> Translated<Self> {
         let draft = match root.get("$schema") {
             None => Draft::Draft2020,
@@ -73,12 +74,12 @@ impl<'a> Translator<'a> {
         })
     }
 
-    /// What the references are to, by their paths.
+    /// The targets of references, by their paths.
     pub(super) fn definitions(&self) -> &Map<String, Value> {
         &self.definitions
     }
 
-    /// The whole schema, with what it refers to among the definitions.
+    /// The whole schema, with the definitions that it refers to.
     pub(super) fn all(&mut self) -> Translated<Value> {
         self.part(self.root, "#")
     }
@@ -211,7 +212,7 @@ impl<'a> Translator<'a> {
         Ok(Value::Object(translated))
     }
 
-    /// What a reference becomes: one to a definition.
+    /// The translation of a reference: one to a definition.
     fn reference(&mut self, to: &Value, path: &str) -> Translated<String> {
         let to = text(to, path)?;
         let pointer = to.strip_prefix('#').and_then(percent_decoded);
@@ -236,7 +237,7 @@ impl<'a> Translator<'a> {
     }
 }
 
-/// What becomes of a keyword.
+/// The translation of a keyword.
 enum Kept {
     Nothing,
     As(Value),
@@ -281,7 +282,7 @@ fn draft(name: &Value) -> Option<Draft> {
     })
 }
 
-/// What is at a path from the root, unless that leads into a schema with a name of its own.
+/// The schema at a path from the root, unless that leads into a schema with its own name.
 fn target<'a>(root: &'a Value, path: &str) -> Option<&'a Value> {
     let mut at = root;
     for (i, segment) in path.split('/').skip(1).enumerate() {
@@ -339,10 +340,7 @@ fn percent_decoded(text: &str) -> Option<String> {
 }
 
 fn unsupported(path: &str, keyword: &str) -> GrammarError {
-    refused(
-        path,
-        format!("{keyword} is not supported: texts cannot be held to it; remove it"),
-    )
+    refused(path, format!("{keyword} is not supported; remove it"))
 }
 
 fn text<'v>(value: &'v Value, path: &str) -> Translated<&'v str> {
@@ -413,7 +411,7 @@ fn writable(text: &str, path: &str) -> Translated<()> {
     }
 }
 
-/// A value all of whose numbers have the same value for llguidance.
+/// A value whose numbers have the same values for llguidance.
 fn exact(value: &Value, path: &str) -> Translated<Value> {
     match value {
         Value::Number(_) => {

@@ -1,4 +1,4 @@
-//! What is particular to this crate.
+//! Tests that are particular to this crate.
 
 use rustorch_grammar::{Constraint, Grammar, GrammarError, Piece, Vocabulary};
 use serde_json::{Value, json};
@@ -219,13 +219,13 @@ fn wrong_grammars_are_told_with_their_place() {
         ("", 1, 1, "no rule root"),
         ("rot ::= \"a\"", 1, 12, "no rule root"),
         ("root ::= expr", 1, 10, "no rule expr"),
-        ("root ::= \"a\" |\n  (\"b\" | [c", 2, 12, "ends"),
+        ("root ::= \"a\" |\n  (\"b\" | [c", 2, 12, "incomplete"),
         ("root ::= \"a\"\nb = \"c\"", 2, 3, "::="),
         ("root ::= \"\\q\"", 1, 11, "\\q means nothing"),
         ("root ::= [z-a]", 1, 11, "ends before it begins"),
         ("root ::= []", 1, 10, "no character"),
         ("root ::= * \"a\"", 1, 10, "nothing before *"),
-        ("root ::= \"a\"{3,2}", 1, 18, "fewer"),
+        ("root ::= \"a\"{3,2}", 1, 18, "below the minimum"),
         ("root ::= \"a\"{9999}", 1, 18, "too many"),
         ("root ::= <[99999]>", 1, 10, "not a token"),
         ("root ::= <|nothing|>", 1, 10, "not a token"),
@@ -284,7 +284,7 @@ fn schemas_are_refused_with_the_path() {
             "#/anyOf/1/format",
             "there are date",
         ),
-        (json!({"pattern": "a(?=b)"}), "#/pattern", "looks around"),
+        (json!({"pattern": "a(?=b)"}), "#/pattern", "look-around"),
         (json!({"pattern": "(a)\\1"}), "#/pattern", "\\1"),
         (json!({"pattern": "a{99999}"}), "#/pattern", "repeats more"),
         (huge, "#/items/minLength", "too many"),
@@ -386,8 +386,8 @@ fn recursion_needs_a_way_out() {
     }
 }
 
-/// Another spelling of a name is no way past what the name asks for, and a schema's own options of
-/// the engine are no way past anything.
+/// Another spelling of a name does not evade the name's schema. A schema's own options of the
+/// engine evade nothing.
 #[test]
 fn names_cannot_be_spelled_otherwise() {
     let schema = json!({

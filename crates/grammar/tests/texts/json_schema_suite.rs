@@ -82,9 +82,9 @@ fn accepted_text(constraint: &Constraint, instance: &Value) -> Option<String> {
     texts.find(|text| accepts(constraint, &by_bytes(text)))
 }
 
-/// Schemas that are refused, by suite: those with keywords that are not supported, those that refer
-/// to elsewhere, those that nothing fulfils, alternatives of `oneOf` that are not visibly
-/// exclusive, patterns of properties that overlap, control characters, and numbers that are too large.
+/// Schemas that are refused, by suite: unsupported keywords, references to elsewhere, and schemas that
+/// nothing fulfils. Also alternatives of `oneOf` that are not visibly exclusive, overlapping patterns
+/// of properties, control characters, and too large numbers.
 const REFUSED: [(&str, usize); 23] = [
     ("additionalProperties", 2),
     ("allOf", 2),

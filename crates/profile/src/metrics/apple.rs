@@ -1,5 +1,4 @@
-//! What Apple's systems tell of their GPU without asking for more rights: `ioreg` prints what its
-//! driver counts. Temperature and power are for administrators alone.
+//! Figures of Apple's GPU without special rights: `ioreg` prints the driver's counters.
 
 use std::process::Command;
 

@@ -7,7 +7,7 @@ use nvml_wrapper::{Device, Nvml};
 
 use super::GpuBenchmarkMetrics;
 
-/// What keeps clocks down, by NVML's names. That it has nothing to do is none of them.
+/// Reasons of low clocks, by NVML's names. Idleness is none of them.
 const REASONS: [(ThrottleReasons, &str); 8] = [
     (
         ThrottleReasons::APPLICATIONS_CLOCKS_SETTING,
@@ -32,10 +32,10 @@ const REASONS: [(ThrottleReasons, &str); 8] = [
 pub(super) struct Driver(Nvml);
 
 impl Driver {
-    /// Loads it.
+    /// Loads the library.
     ///
     /// # Errors
-    /// It is not there, or does not work with the driver, as one line.
+    /// Fails with one line if the library is missing or does not work with the driver.
     pub(super) fn open() -> Result<Self, String> {
         Nvml::init().map(Self).map_err(|e| format!("NVML: {e}"))
     }
@@ -47,8 +47,7 @@ impl Driver {
     }
 }
 
-/// What is told of a GPU. Functions that a version of the library, or a GPU, does not have tell
-/// nothing.
+/// The figures of a GPU. Functions that a version of the library, or a GPU, lacks give no figure.
 fn of(device: &Device<'_>) -> GpuBenchmarkMetrics {
     let utilization = device.utilization_rates().ok();
     let memory = device.memory_info().ok();
@@ -88,7 +87,7 @@ mod tests {
     }
 }
 
-/// Other versions of the library, which are loaded in processes of their own.
+/// Other versions of the library, which are loaded in their own processes.
 #[cfg(all(test, target_os = "linux"))]
 mod versions {
     use std::fs;
@@ -98,7 +97,7 @@ mod versions {
     use crate::GpuMonitor;
 
     const NAME: &str = "libnvidia-ml.so.1";
-    /// What every version has. What fails does so with this status.
+    /// Functions of every version. Failing functions return this status.
     const LIBRARY: &str = r#"
         #include <string.h>
         int nvmlInit_v2(void) { return STATUS; }
@@ -109,7 +108,7 @@ mod versions {
         int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) { return *device = &nvmlInit_v2, 0; }
         int nvmlDeviceGetName(void* device, char* name, unsigned room) { return strcpy(name, "Old GPU"), 0; }
     "#;
-    /// What a newer one has beside it.
+    /// Functions of newer versions.
     const MORE: &str = r#"
         int nvmlDeviceGetUtilizationRates(void* device, unsigned* rates) { return rates[0] = 37, rates[1] = 5, 0; }
         int nvmlDeviceGetPowerUsage(void* device, unsigned* power) { return *power = 61500, 0; }
@@ -127,7 +126,7 @@ mod versions {
         }
     }
 
-    /// What is told where the library in a folder is the only one.
+    /// The figures if the library in a folder is the only one.
     fn told(folder: &Path) -> Vec<String> {
         let ran = Command::new(std::env::current_exe().unwrap())
             .args([

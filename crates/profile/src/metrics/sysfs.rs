@@ -1,4 +1,4 @@
-//! What Linux's drivers for GPUs of AMD and Intel write into `/sys/class/drm`.
+//! Files that Linux's drivers for GPUs of AMD and Intel write to `/sys/class/drm`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -84,7 +84,7 @@ fn product(device: &Path) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// Where it is on the bus, without its function: the name of the folder that is linked to.
+/// The address on the bus, without the function: the name of the folder that is linked to.
 fn pci(device: &Path) -> Option<String> {
     let folder = fs::canonicalize(device).ok()?;
     let name = folder.file_name()?.to_string_lossy();

@@ -1,4 +1,4 @@
-//! How many bytes a second the processor's threads can read from memory.
+//! Read bandwidth of the processor's threads.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ pub(super) fn measure(threads: usize) -> Option<f64> {
     Some(BYTES as f64 / best.as_secs_f64())
 }
 
-/// A sum in lanes, so that memory and not the adding is what takes time.
+/// A sum in lanes, so that memory and not the adding takes the time.
 fn sum(words: &[u64]) -> u64 {
     let mut lanes = [0_u64; 16];
     for group in words.chunks_exact(lanes.len()) {

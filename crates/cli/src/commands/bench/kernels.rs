@@ -1,5 +1,5 @@
-//! Two operations whose speed tells most of a device's: one that only moves memory, and a
-//! product of matrices.
+//! Two operations that show most of a device's speed: one that only moves memory, and a product of
+//! matrices.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use rustorch_runtime::{HostBuffer, Routing, Runtime, Storage};
 const STREAM: usize = 16 << 20;
 /// Rows and columns of the matrices that are multiplied.
 const MATRIX: usize = 1024;
-/// Runs of each, of which the fastest counts.
+/// Number of runs of each; the fastest counts.
 const RUNS: usize = 5;
 
 /// The rates of a device, in single precision.
@@ -47,7 +47,7 @@ fn fastest(
     graph.output(output);
     let ones = vec![1_f32; shape.iter().product()];
     let bytes: Vec<u8> = ones.iter().flat_map(|x| x.to_le_bytes()).collect();
-    let buffer = HostBuffer::copy_of(&bytes).context("there is no memory to measure with")?;
+    let buffer = HostBuffer::copy_of(&bytes).context("not enough memory for the measurement")?;
     let inputs = [Storage::from_host(buffer)];
     fastest_run(runtime, graph, Routing::AUTO, &inputs)
 }

@@ -1,5 +1,4 @@
-//! What the devices that compute a model can do at most, measured on them: bytes of memory and
-//! products of matrices a second.
+//! Measured limits of the devices that compute a model: bytes of memory and products of matrices a second.
 
 use std::time::Duration;
 
@@ -19,10 +18,11 @@ const LONG: Duration = Duration::from_millis(2);
 const VECTORS: [usize; 2] = [1 << 22, 1 << 30];
 /// Rows and columns of the smallest and largest matrices.
 const MATRICES: [usize; 2] = [256, 8192];
-/// Of the memory that is free, the part that an operand may take.
+/// The share of free memory that an operand may take.
 const PART: u64 = 8;
 
-/// The roofs of a device: what it reached with work that needs nothing but memory, and nothing but products.
+/// The roofs of a device: its speed with work that needs memory only, and with work that needs products
+/// only.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Roofs {
     pub(crate) device: String,
@@ -33,7 +33,7 @@ pub(crate) struct Roofs {
 }
 
 impl Roofs {
-    /// Measures a device; what cannot be measured there is left out.
+    /// Measures a device; measurements that are impossible there are left out.
     pub(crate) fn measure(runtime: &Runtime, device: DeviceType) -> Self {
         let bytes_per_second = copy_rate(runtime, device).ok();
         let products = [DType::F32, DType::BF16].map(|dtype| {
@@ -49,7 +49,7 @@ impl Roofs {
     }
 }
 
-/// What a device reached.
+/// A device's measured limits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) device: DeviceType,
@@ -74,7 +74,7 @@ impl Limits {
             DeviceType::Cpu | DeviceType::Reference => (bandwidth::measure(threads), None),
             _ => {
                 let told = |what: &str, rate: Result<f64>| {
-                    let problem = |e| note(format_args!("{what} was not measured: {e:#}"));
+                    let problem = |e| note(format_args!("warning: cannot measure {what}: {e:#}"));
                     rate.map_err(problem).ok()
                 };
                 (
@@ -95,25 +95,25 @@ impl Limits {
     }
 }
 
-/// How much a second devices reach together that work one after the other, on the share of the
-/// `work` that is theirs, by layers; `None` where one's rate is not known. Of layers whose device
-/// is not told, what the fastest device reaches: more than they can.
+/// The combined rate of devices that work one after the other, each on its share of the `work`; `None` where one's
+/// rate is not known. Work without a known device counts as the fastest device's: more than it can do.
 pub(super) fn together(
     limits: &[Limits],
-    layers: &[DeviceType],
-    work: &[f64],
+    work: &[(Option<DeviceType>, f64)],
     rate: impl Fn(&Limits) -> Option<f64>,
 ) -> Option<f64> {
-    if layers.is_empty() {
+    if work.iter().any(|(device, _)| device.is_none()) {
         let rates = limits.iter().map(rate).collect::<Option<Vec<f64>>>()?;
         return rates.into_iter().reduce(f64::max);
     }
-    let seconds = |(device, work): (&DeviceType, &f64)| {
-        let limits = limits.iter().find(|limits| limits.device == *device)?;
+    let seconds = |(device, work): &(Option<DeviceType>, f64)| {
+        let limits = limits
+            .iter()
+            .find(|limits| Some(limits.device) == *device)?;
         Some(work / rate(limits)?)
     };
-    let seconds: Option<f64> = layers.iter().zip(work).map(seconds).sum();
-    Some(work.iter().sum::<f64>() / seconds?)
+    let seconds: Option<f64> = work.iter().map(seconds).sum();
+    Some(work.iter().map(|(_, work)| work).sum::<f64>() / seconds?)
 }
 
 /// Bytes read and written in a second by a negation.
@@ -140,8 +140,8 @@ fn matrix_rate(runtime: &Runtime, device: DeviceType, dtype: DType) -> Result<f6
     Ok(2.0 * (n as f64).powi(3) / time.as_secs_f64())
 }
 
-/// The first of these sizes, each twice the one before, that takes long enough, or for whose
-/// double there is no room; with its time.
+/// The first of these doubling sizes that takes long enough, or whose double does not fit in memory; with its
+/// time.
 fn longest(
     runtime: &Runtime,
     device: DeviceType,
@@ -215,24 +215,26 @@ mod tests {
     #[test]
     fn each_device_counts_for_the_weights_that_it_holds() {
         // The first layer takes 1 s, the others 0.9 s together: no way to read them faster.
-        let layers = [CPU, GPU, GPU];
-        let work = [10.0, 400.0, 500.0];
-        let rate = together(&limits(), &layers, &work, |l| l.bandwidth).unwrap();
+        let work = [(Some(CPU), 10.0), (Some(GPU), 400.0), (Some(GPU), 500.0)];
+        let rate = together(&limits(), &work, |l| l.bandwidth).unwrap();
         assert!((rate - 910.0 / 1.9).abs() < 1e-9, "{rate}");
-        let alone = together(&limits()[..1], &[CPU; 3], &work, |l| l.bandwidth);
+        let work = work.map(|(_, bytes)| (Some(CPU), bytes));
+        let alone = together(&limits()[..1], &work, |l| l.bandwidth);
         assert_eq!(alone, Some(10.0));
     }
 
     #[test]
     fn what_is_not_known_is_not_guessed() {
-        let matrix =
-            |layers: &[DeviceType]| together(&limits(), layers, &[1.0, 1.0], |l| l.matrix_rate);
-        assert_eq!(matrix(&[GPU, GPU]), Some(5.0));
-        assert_eq!(matrix(&[CPU, GPU]), None);
-        assert_eq!(matrix(&[]), None);
-        assert_eq!(matrix(&[DeviceType::Metal(0), GPU]), None);
+        let matrix = |devices: [Option<DeviceType>; 2]| {
+            let work = devices.map(|device| (device, 1.0));
+            together(&limits(), &work, |l| l.matrix_rate)
+        };
+        assert_eq!(matrix([Some(GPU); 2]), Some(5.0));
+        assert_eq!(matrix([Some(CPU), Some(GPU)]), None);
+        assert_eq!(matrix([None; 2]), None);
+        assert_eq!(matrix([Some(DeviceType::Metal(0)), Some(GPU)]), None);
         // Of layers that are not told, no more than the fastest device could.
-        let rate = together(&limits(), &[], &[1.0, 1.0], |l| l.bandwidth);
+        let rate = together(&limits(), &[(None, 1.0); 2], |l| l.bandwidth);
         assert_eq!(rate, Some(1000.0));
     }
 }

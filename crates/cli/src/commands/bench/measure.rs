@@ -12,7 +12,7 @@ const FEW: usize = 4;
 /// Time of a run that can be repeated without anybody noticing.
 const SHORT: Duration = Duration::from_millis(500);
 
-/// What is measured: a prompt, or generation; the other is 0.
+/// The measured test: a prompt, or generation; the other is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Test {
     pub(crate) prompt: usize,
@@ -115,7 +115,7 @@ struct RandomTokens {
 impl RandomTokens {
     fn new(model: &Model) -> Self {
         Self {
-            vocab: model.config().vocab,
+            vocab: model.spec().vocab,
             drawn: 0,
         }
     }

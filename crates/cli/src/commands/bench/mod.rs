@@ -1,4 +1,4 @@
-//! `bench`: how fast a model is, by llama-bench's methods, or operations or training are.
+//! `bench`: the speed of a model by llama-bench's methods, of operations, or of training.
 
 mod bandwidth;
 pub(crate) mod kernels;
@@ -13,6 +13,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use rustorch_llm::quantize::FileType;
 use rustorch_llm::{Model, Preset};
 use rustorch_runtime::DeviceType;
@@ -28,19 +29,27 @@ use measure::Test;
 use train::{TrainArgs, Trainings};
 
 const METHOD: &str = "\
-Prompts (pp) and generation (tg) are measured apart, each after a run to warm up: prompts of random
-tokens in batches, generation of the likeliest token each time, one by one. Beside generation
-stands the share of the memory's bandwidth that it reaches: the bytes of weights, cached keys and
-values that a token reads, times tokens a second, of what the device reaches with plain work: the
-CPU's threads reading, other devices copying a large vector. A model that fits the processor's
-caches can exceed it. Beside prompts stands the share of the rate of matrix products: the
-multiplications and additions of the prompt's products and attention, of those of a large product
-of bf16 matrices on the same device. Where layers are split between devices, each counts with the
-layers that it holds; where operations are, the fastest device counts for all. With --ops operations are
-measured, each on every device by itself: the median time of runs that follow each other, the bytes of
-operands and results and the multiplications and additions of products in a second. With --train steps
-of training are, of random weights by random samples: forward, backward, clipping and AdamW as one
-program, after five steps to warm up.";
+Prompt processing (pp) and text generation (tg) are measured separately, each after a warm-up run. Prompts \
+are random tokens in batches. Generation picks the most likely token each time.
+
+The column beside generation is the share of the memory bandwidth in use. The bytes that a token reads \
+(weights and KV cache) times tokens per second are divided by the bandwidth of a plain copy or read on the \
+device. Models that fit in the processor's caches can exceed 100 %. The column beside prompts is the share \
+of the peak rate. The floating-point operations of the prompt's matrix products and attention are divided by \
+those of a large bf16 product on the same device. If layers are split between devices, each device counts \
+for its own layers. If operations are split, the fastest device counts for all.
+
+--ops measures each operation on each device: the median time of consecutive runs, bytes per second of \
+operands and results, and floating-point operations per second of products.
+
+--train measures training steps with random weights and samples: forward, backward, gradient clipping and \
+AdamW as one program, after five warm-up steps.";
+
+/// A parser that help and completions take the names from.
+fn preset_parser() -> impl TypedValueParser<Value = Preset> {
+    PossibleValuesParser::new(Preset::ALL.map(|preset| preset.name))
+        .try_map(|name| name.parse::<Preset>())
+}
 
 #[derive(Debug, Args)]
 #[command(after_help = METHOD)]
@@ -48,11 +57,11 @@ pub(crate) struct Options {
     #[command(flatten)]
     model: ModelArgs,
 
-    /// Shape of a model to be made with random weights: classics-13m, tinyllama-1.1b, llama-3-8b
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["model", "KeyArgs", "AdapterArgs", "RopeArgs"])]
+    /// Model shape with random weights
+    #[arg(long, value_name = "NAME", value_parser = preset_parser(), conflicts_with_all = ["model", "KeyArgs", "AdapterArgs", "RopeArgs"])]
     preset: Option<Preset>,
 
-    /// File type of the preset
+    /// Quantization type of the preset
     #[arg(
         long,
         value_name = "TYPE",
@@ -61,11 +70,11 @@ pub(crate) struct Options {
     )]
     quant: FileType,
 
-    /// Write the preset to a file and measure nothing: for llama-bench, or for -m
+    /// Write the preset to a GGUF file and exit
     #[arg(long, value_name = "FILE", requires = "preset")]
     save: Option<PathBuf>,
 
-    /// Lengths of prompts; 0 for none
+    /// Prompt lengths, in tokens; 0 measures no prompt
     #[arg(
         short = 'p',
         long,
@@ -75,7 +84,7 @@ pub(crate) struct Options {
     )]
     n_prompt: Vec<usize>,
 
-    /// Numbers of tokens to generate; 0 for none
+    /// Numbers of tokens to generate; 0 measures no generation
     #[arg(
         short,
         long,
@@ -85,7 +94,7 @@ pub(crate) struct Options {
     )]
     n_gen: Vec<usize>,
 
-    /// Tokens that are in the context before
+    /// Context depths: numbers of tokens already in the KV cache
     #[arg(
         short = 'd',
         long,
@@ -95,25 +104,25 @@ pub(crate) struct Options {
     )]
     n_depth: Vec<usize>,
 
-    /// Measure operations on every device in place of a model: all, or those named
+    /// Benchmark operations on every device instead of a model: all, or the named ones
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', num_args = 0..=1)]
     #[arg(conflicts_with_all = ["model", "preset", "n_prompt", "n_gen", "n_depth", "repetitions"])]
     ops: Option<Vec<String>>,
 
-    /// Run operations when standard input asks for it, one line each: CASE RUNS. What there is comes first,
-    /// as a line of JSON; each answer is the seconds that the runs took
+    /// Run operations on request. The first output line is JSON and lists the cases. Each input line is CASE
+    /// RUNS; the answer is the seconds that the runs took
     #[arg(long, requires = "ops", hide = true)]
     on_request: bool,
 
     #[command(flatten)]
     train: TrainArgs,
 
-    /// How often each is measured
+    /// Number of repetitions
     #[arg(short, long, value_name = "N", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: u32,
 
-    /// How the results are written: a table, or a list of objects with llama-bench's fields
+    /// Output format: md is a table; json is a list of objects with llama-bench's fields
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
     output: DocumentFormat,
 
@@ -149,7 +158,9 @@ pub(super) fn run(options: &Options) -> Result<()> {
     }
     let tests = options.tests();
     if tests.is_empty() {
-        return Err(Usage("-p and -n are 0: there is nothing to measure".to_owned()).into());
+        return Err(
+            Usage("-p and -n are both 0; give at least one number above 0".to_owned()).into(),
+        );
     }
     let devices = Devices::open(&options.devices)?;
     let (name, model) = options.model()?;

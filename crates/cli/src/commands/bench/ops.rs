@@ -19,20 +19,20 @@ use crate::progress;
 use crate::subject::Subject;
 use crate::table::Table;
 
-/// What was measured of operations.
+/// Measurements of operations.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Operations {
     pub(crate) measured: Vec<Measured>,
-    /// What could not be measured, and why.
+    /// Failed measurements, and why.
     pub(crate) failed: Vec<String>,
 }
 
-/// What `bench --ops` writes as JSON.
+/// The JSON of `bench --ops`.
 #[derive(Serialize)]
 struct Output<'o> {
     program: &'static str,
     finished: String,
-    /// What the machine is, as names and values.
+    /// Facts of the machine, as names and values.
     machine: Vec<(&'static str, String)>,
     #[serde(flatten)]
     operations: &'o Operations,
@@ -44,7 +44,7 @@ fn cases(names: &[String]) -> Result<Vec<&'static Case>> {
         let known = || CASES.iter().map(|case| case.name).collect::<Vec<_>>();
         Case::named(name).ok_or_else(|| {
             let known = known().join(", ");
-            Usage(format!("--ops {name}: there are {known}")).into()
+            Usage(format!("--ops {name}: unknown operation; expected {known}")).into()
         })
     };
     match names {
@@ -53,7 +53,7 @@ fn cases(names: &[String]) -> Result<Vec<&'static Case>> {
     }
 }
 
-/// Where operations are measured, of what a model is: a device, or the f32 hybrid.
+/// The devices for operations, from the options of a model: a device, or the f32 hybrid.
 fn bench(subject: &Subject) -> Option<Bench> {
     match subject.device() {
         Some(device) => Some(Bench::on(device.clone())),
@@ -67,7 +67,7 @@ pub(crate) struct Benches {
     benches: Vec<Bench>,
 }
 
-/// One to be measured.
+/// A benchmark to run.
 struct Job<'b> {
     bench: &'b Bench,
     case: &'static Case,
@@ -88,7 +88,7 @@ impl Job<'_> {
 }
 
 impl Benches {
-    /// Operations of these names, or all, on what was asked for, or every device.
+    /// Operations of these names, or all, on the chosen device, or on every device.
     pub(super) fn open(names: &[String], options: &DeviceArgs) -> Result<Self> {
         let cases = cases(names)?;
         let found = discover(options.coreml.options(options.workers), &[]);
@@ -115,7 +115,7 @@ impl Benches {
         }
     }
 
-    /// What makes sense.
+    /// Valid combinations.
     fn jobs(&self) -> Vec<Job<'_>> {
         let mut all = Vec::new();
         for bench in &self.benches {
@@ -154,8 +154,8 @@ impl Benches {
         self.measure().write(format)
     }
 
-    /// Runs what lines of standard input ask for until there are no more, so that two programs can take turns of
-    /// milliseconds. One case at a time is ready.
+    /// Runs requests from standard input until its end, so that two programs can take turns of milliseconds.
+    /// One case at a time is ready.
     pub(super) fn answer(&self) -> Result<()> {
         let jobs = self.jobs();
         let mut out = io::stdout().lock();
@@ -219,7 +219,7 @@ impl Operations {
         Ok(())
     }
 
-    /// All that was measured.
+    /// The table of all measurements.
     pub(crate) fn table(&self) -> Table {
         let header = [
             "device",
@@ -251,7 +251,7 @@ impl Operations {
         Table::new(header, cells).right()
     }
 
-    /// How many times as fast as the processor a device is.
+    /// Speed of a device as a multiple of the processor's.
     pub(crate) fn beside_cpu(&self, row: &Measured) -> Option<f64> {
         let cpu = DeviceType::Cpu.to_string();
         let same = |other: &&Measured| {

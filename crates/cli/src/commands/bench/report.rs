@@ -2,8 +2,10 @@
 
 use std::io::{self, Write};
 
+use rustorch_gguf::TensorInfo;
+use rustorch_llm::Model;
 use rustorch_llm::quantize::FileType;
-use rustorch_llm::{Model, cache_bytes};
+use rustorch_llm::spec::{LayerSpec, Mixer, layer_of};
 use rustorch_runtime::DeviceType;
 use serde::Serialize;
 
@@ -20,7 +22,7 @@ pub(super) struct Run<'a> {
     pub(super) model: &'a Model,
     pub(super) devices: &'a Devices,
     pub(super) settings: &'a Settings,
-    /// What devices reach at most, first the one that did most.
+    /// The limits of devices, the busiest device first.
     pub(super) limits: &'a [Limits],
     pub(super) results: &'a [Measured],
 }
@@ -87,7 +89,7 @@ impl Run<'_> {
             "test",
             "t/s",
             "of bandwidth",
-            "of matrix rate",
+            "of peak rate",
         ];
         let cells = rows.iter().map(|row| {
             let depth = if row.n_depth > 0 {
@@ -124,7 +126,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// What a device reached with plain work.
+    /// A device's rate with plain work.
     fn reached(&self, limits: &Limits, out: &mut impl Write) -> io::Result<()> {
         let Limits {
             device,
@@ -162,13 +164,12 @@ impl Run<'_> {
         let (avg_ts, stddev_ts) = mean_and_deviation(&speeds);
         let generates = test.generate > 0;
         let past = test.depth as f64 + test.generate as f64 / 2.0;
-        let bytes = self.bytes_by_layer(past);
-        let bytes_per_token = generates.then(|| bytes.iter().sum());
+        let bytes = self.bytes_by_device(past);
+        let bytes_per_token = generates.then(|| bytes.iter().map(|(_, bytes)| bytes).sum());
         let operations = (!generates).then(|| self.operations(test));
-        let layers = self.layers();
-        let bandwidth = together(self.limits, &layers, &bytes, |l| l.bandwidth);
+        let bandwidth = together(self.limits, &bytes, |l| l.bandwidth);
         // Products are as many as the weights that they are with.
-        let matrix_rate = together(self.limits, &layers, &bytes, |l| l.matrix_rate);
+        let matrix_rate = together(self.limits, &bytes, |l| l.matrix_rate);
         let share = |amount: Option<f64>, limit: Option<f64>| {
             let seconds = avg_ns / 1e9 / test.tokens().max(1) as f64;
             Some(amount? / seconds / limit?)
@@ -219,11 +220,11 @@ impl Run<'_> {
     /// Layers that devices other than the processor compute.
     fn gpu_layers(&self) -> usize {
         let is_cpu = |limits: &Limits| limits.device == DeviceType::Cpu;
-        let on_cpu = match &self.settings.session.layers[..] {
+        let on_cpu = match self.settings.session.placement.layers() {
             [] if self.limits.first().is_none_or(is_cpu) => return 0,
             layers => layers.iter().filter(|d| **d == DeviceType::Cpu).count(),
         };
-        self.model.config().layers - on_cpu
+        self.model.spec().layers.len() - on_cpu
     }
 
     fn parameters(&self) -> u64 {
@@ -233,66 +234,74 @@ impl Run<'_> {
 
     /// Architecture, size and file type: `llama 1.10 G Q4_K_M`.
     fn model_type(&self) -> String {
-        let architecture = &self.model.config().architecture;
+        let architecture = &self.model.spec().architecture;
         let id = self.model.gguf().metadata.u32("general.file_type").ok();
         let file_type = FileType::ALL.iter().find(|ty| Some(ty.id()) == id);
         let file_type = file_type.map_or("mixed", |ty| ty.name());
         format!("{architecture} {} {file_type}", count(self.parameters()))
     }
 
-    /// The device of each layer; empty where that is not fixed.
-    fn layers(&self) -> Vec<DeviceType> {
-        match (&self.settings.session.layers[..], self.limits) {
-            ([], [only]) => vec![only.device; self.model.config().layers],
-            (layers, _) => layers.to_vec(),
-        }
-    }
-
     /// Bytes of the weights that a token reads.
     fn weight_bytes(&self) -> usize {
-        self.bytes_by_layer(0.0).iter().sum::<f64>() as usize
+        let bytes = self.bytes_by_device(0.0);
+        bytes.iter().map(|(_, bytes)| bytes).sum::<f64>() as usize
     }
 
-    /// Bytes that a token reads of each layer's weights, and of so many tokens' keys and values.
-    /// To the last layer belongs the output head. Of an embedding table that is not the output
-    /// matrix too, only a row is read.
-    fn bytes_by_layer(&self, past: f64) -> Vec<f64> {
-        let layers = self.model.config().layers;
+    /// Bytes that a token reads, with their devices, where these are fixed: weights, and the keys and values of
+    /// `past` tokens.
+    fn bytes_by_device(&self, past: f64) -> Vec<(Option<DeviceType>, f64)> {
+        let placement = &self.settings.session.placement;
+        let only = match self.limits {
+            [only] if placement.is_empty() => Some(only.device),
+            _ => None,
+        };
+        let layers = self.model.spec().layers.len();
         let cached = past * self.cache_bytes_per_token() as f64 / layers.max(1) as f64;
-        let mut bytes = vec![cached; layers];
+        let caches = (0..layers).map(|layer| (placement.layer(layer).or(only), cached));
         let gguf = self.model.gguf();
         let tied = gguf.tensor("output.weight").is_none();
         let tensors = gguf.tensors().iter();
-        for tensor in tensors.filter(|t| tied || t.name != "token_embd.weight") {
-            let layer = tensor.name.strip_prefix("blk.");
-            let layer = layer.and_then(|rest| rest.split('.').next()?.parse::<usize>().ok());
-            let layer = layer.unwrap_or(layers.saturating_sub(1));
-            if let Some(bytes) = bytes.get_mut(layer) {
-                *bytes += tensor.bytes() as f64;
-            }
-        }
-        bytes
+        let tensors = tensors.filter(|t| tied || t.name != "token_embd.weight");
+        let weights = tensors.map(|tensor| {
+            let layer = layer_of(&tensor.name).unwrap_or(layers.saturating_sub(1));
+            let device = placement.elsewhere(&tensor.name).or(placement.layer(layer));
+            let bytes = tensor.bytes() as f64 * self.part_read(tensor);
+            (device.or(only), bytes)
+        });
+        caches.chain(weights).collect()
+    }
+
+    /// Part of a tensor that a token reads.
+    fn part_read(&self, tensor: &TensorInfo) -> f64 {
+        let spec = self.model.spec();
+        spec.part_read(&tensor.name, tensor.dims.len())
     }
 
     /// Operations of a prompt, a multiplication and an addition being two: its products with
-    /// weights, of which the output head's are for one row of each batch, and attention.
+    /// weights, and attention. The output head's product is for one row of each batch.
     fn operations(&self, test: Test) -> f64 {
-        let c = self.model.config();
+        let spec = self.model.spec();
         let tensors = self.model.gguf().tensors().iter();
         let in_layers = tensors.filter(|t| t.name.starts_with("blk.") && t.dims.len() > 1);
-        let weights: usize = in_layers.map(|t| t.elements()).sum();
+        let weights: f64 = in_layers
+            .map(|t| t.elements() as f64 * self.part_read(t))
+            .sum();
         let batches = test.prompt.div_ceil(self.settings.session.batch);
         // Token i sees itself and all before it.
         let pairs = test.prompt * test.depth + test.prompt * (test.prompt + 1) / 2;
-        let widths = c.heads * (c.key_width + c.value_width);
-        let products =
-            test.prompt * weights + batches * c.vocab * c.width + pairs * c.layers * widths;
-        2.0 * products as f64
+        let widths = |layer: &LayerSpec| match &layer.mixer {
+            Mixer::Attention(a) => a.heads * (a.key_width + a.value_width),
+            Mixer::Linear | Mixer::None => 0,
+        };
+        let widths: usize = spec.layers.iter().map(widths).sum();
+        let others = batches * spec.vocab * spec.width + pairs * widths;
+        2.0 * (test.prompt as f64 * weights + others as f64)
     }
 
     /// Bytes of keys and values for each token of the context.
     fn cache_bytes_per_token(&self) -> usize {
-        let c = self.model.config();
-        c.layers * cache_bytes(c, 1, self.settings.session.cache_dtype).unwrap_or(0)
+        let spec = self.model.spec();
+        let bytes = spec.cache_bytes(1, self.settings.session.cache_dtype);
+        bytes.map_or(0, |bytes| bytes.iter().sum::<u64>() as usize)
     }
 }

@@ -14,40 +14,40 @@ use crate::devices::Devices;
 use crate::machine::{Machine, PROGRAM, now};
 use crate::table::Table;
 
-/// What is trained, and how much.
+/// The training recipes, and their amount.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Training")]
 pub(super) struct TrainArgs {
-    /// Measure steps of training in place of a model: gpt2-124m, gpt2-1.5b, gpt2-20m, resnet-50, resnet-18
+    /// Benchmark training steps: gpt2-124m, gpt2-1.5b, gpt2-20m, resnet-50, resnet-18
     #[arg(long = "train", value_name = "NAME,…", value_delimiter = ',', value_parser = recipe)]
     #[arg(conflicts_with_all = ["model", "preset", "ops", "n_prompt", "n_gen", "n_depth", "repetitions"])]
     pub(super) recipes: Vec<Recipe>,
 
-    /// Samples of a step [default: as PyTorch's are usually measured]
+    /// Batch size [default: PyTorch's usual benchmark size]
     #[arg(long, value_name = "N", requires = "recipes", value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
 
-    /// Tokens of a sample, or the side of pictures
+    /// Sequence length in tokens, or width and height of images
     #[arg(long, value_name = "N", requires = "recipes", value_parser = clap::value_parser!(u32).range(1..))]
     length: Option<u32>,
 
-    /// What products are computed in: f32, or bf16 and f16 by autocast
+    /// Precision of matrix products: f32, or bf16 and f16 by autocast
     #[arg(long, value_name = "TYPE", requires = "recipes", value_parser = precision)]
     precision: Option<DType>,
 
-    /// What a step may take, such as 20G: see train --memory
+    /// Memory limit of a step, such as 20G (see train --memory)
     #[arg(long, value_name = "SIZE", requires = "recipes")]
     memory: Option<ByteCount>,
 
-    /// Values that gradients need may wait in the host's memory: see train --offload-activations
+    /// Offload activations to host memory (see train --offload-activations)
     #[arg(long, requires = "recipes")]
     offload_activations: bool,
 
-    /// Steps that are measured
+    /// Number of measured steps
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     steps: u32,
 
-    /// Tell so many kinds of launches, what takes longest in a step first
+    /// List the N kinds of launches that take most time in a step
     #[arg(long, value_name = "N", default_value_t = 0, requires = "recipes")]
     hottest: usize,
 }
@@ -55,7 +55,7 @@ pub(super) struct TrainArgs {
 fn recipe(name: &str) -> Result<Recipe, String> {
     let known = || {
         let names: Vec<&str> = RECIPES.iter().map(|recipe| recipe.name).collect();
-        format!("there are {}", names.join(", "))
+        format!("expected one of {}", names.join(", "))
     };
     Recipe::named(name).copied().ok_or_else(known)
 }
@@ -63,15 +63,15 @@ fn recipe(name: &str) -> Result<Recipe, String> {
 fn precision(name: &str) -> Result<DType, String> {
     let known = [DType::F32, DType::BF16, DType::F16];
     let found = known.into_iter().find(|dtype| dtype.to_string() == name);
-    found.ok_or_else(|| "there are f32, bf16 and f16".to_owned())
+    found.ok_or_else(|| "expected f32, bf16 or f16".to_owned())
 }
 
-/// All that was measured.
+/// All measurements.
 #[derive(Serialize)]
 pub(super) struct Trainings {
     program: &'static str,
     finished: String,
-    /// What the machine is, as names and values.
+    /// Facts of the machine, as names and values.
     machine: Vec<(&'static str, String)>,
     device: String,
     measured: Vec<Trained>,
@@ -80,7 +80,7 @@ pub(super) struct Trainings {
 }
 
 impl Trainings {
-    /// Makes steps of what was asked for on the devices that were.
+    /// Makes steps of the chosen networks on the chosen devices.
     pub(super) fn measure(options: &TrainArgs, devices: &DeviceArgs) -> Result<Self> {
         let size = |size: Option<u32>, default| size.map_or(default, |size| size as usize);
         let devices = Devices::open(devices)?;
@@ -190,7 +190,7 @@ fn launches(launches: &[Launch], hottest: usize) -> Table {
     let [ms, percent] = share(sum(others));
     let calls: f64 = others.iter().map(|launch| launch.calls).sum();
     let of_others = vec![
-        format!("{} kinds of others", others.len()),
+        format!("{} other kinds", others.len()),
         calls.to_string(),
         ms,
         percent,

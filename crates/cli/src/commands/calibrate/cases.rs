@@ -11,7 +11,7 @@ pub(super) struct Case {
     pub(super) name: &'static str,
     /// Its inputs are new in every run, but for weights, which come last.
     pub(super) graph: Graph,
-    /// How many of them are no weights.
+    /// Number of operands that are no weights.
     pub(super) fresh: usize,
 }
 
@@ -134,6 +134,7 @@ const CASES: [(&str, usize, Build); 30] = [
             soft_cap: None,
             mask: false,
             past: false,
+            window: None,
             log_sum_exp: false,
         };
         g.push(op, &[q, k, v])
@@ -150,10 +151,10 @@ const CASES: [(&str, usize, Build); 30] = [
     }),
 ];
 
-/// All of them.
+/// All cases.
 ///
 /// # Errors
-/// None: the graphs are sound.
+/// Never fails: the graphs are valid.
 pub(super) fn all() -> Result<Vec<Case>, OpError> {
     let case = |(name, weights, build): (&'static str, usize, Build)| {
         let mut graph = Graph::new();

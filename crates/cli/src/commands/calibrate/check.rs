@@ -1,4 +1,4 @@
-//! `calibrate --check`: what is chosen against what is best by hindsight.
+//! `calibrate --check`: compares the chosen device with the best one in hindsight.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -14,14 +14,14 @@ use crate::args::Format;
 use crate::output::{duration, json_line};
 use crate::progress;
 
-/// Runs of each case on each device, of which the median counts.
+/// Runs of each case on each device; the median counts.
 const RUNS: usize = 15;
 /// Time after which a device has run a case often enough.
 const ENOUGH: Duration = Duration::from_millis(400);
-/// What memory is filled with that holds no indices: small numbers of all types.
+/// The contents of memory without indices: small numbers of all types.
 const FILLING: u8 = 0x11;
 
-/// What came of a case.
+/// The result of a case.
 struct Row {
     name: &'static str,
     /// The median time on each device; `None` where it cannot be run.

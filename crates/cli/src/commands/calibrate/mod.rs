@@ -1,4 +1,4 @@
-//! `calibrate`: measures this machine's devices, and shows what that is worth.
+//! `calibrate`: measures this machine's devices, and checks the choice that follows.
 
 mod cases;
 mod check;
@@ -21,9 +21,9 @@ use crate::progress;
 const EFFORT: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Args)]
-#[command(after_help = "What is measured holds for runs with as many threads (-t).")]
+#[command(after_help = "Measurements are used by runs with the same number of threads (-t).")]
 pub(crate) struct Options {
-    /// Measure this device alone; what is known of the others is kept
+    /// Measure only this device; earlier measurements of other devices are kept
     #[arg(short, long, value_name = "BACKEND")]
     backend: Option<DeviceType>,
 
@@ -33,12 +33,11 @@ pub(crate) struct Options {
     #[command(flatten)]
     workers: ThreadArgs,
 
-    /// Rather than measure devices, run 30 operations on all of them, and compare the device
-    /// that would be chosen with the one that was fastest
+    /// Check the choice of devices: run 30 operations on each device and compare the fastest with the chosen
     #[arg(long, conflicts_with = "backend")]
     check: bool,
 
-    /// How it is written
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
@@ -75,7 +74,8 @@ pub(super) fn run(options: &Options) -> Result<()> {
     });
     bar.finish_and_clear();
     let mut calibration = measured?;
-    let path = Calibration::path().context("there is no folder for it: set RUSTORCH_CACHE_DIR")?;
+    let path = Calibration::path()
+        .context("no cache directory for the calibration; set RUSTORCH_CACHE_DIR")?;
     // What is not valid any more is replaced as a whole.
     if let Ok(Some(older)) = Calibration::load(&path)
         && older.check(runtime.devices()).is_ok()
@@ -100,7 +100,7 @@ fn comparable(runtime: &Runtime) -> Vec<DeviceType> {
     devices.filter(|&d| d != DeviceType::Reference).collect()
 }
 
-/// Do both tell of the same measurement?
+/// Are both of the same measurement?
 fn same(a: &OpCost, b: &OpCost) -> bool {
     (&a.example, a.dtype, a.bound) == (&b.example, b.dtype, b.bound)
 }
@@ -112,7 +112,7 @@ fn parameters(example: &str) -> String {
     inner.map_or_else(String::new, |inner| format!(", {}", inner.trim()))
 }
 
-/// A table: what each device does in a second, at the largest size.
+/// A table: work of each device in a second, at the largest size.
 fn text(calibration: &Calibration, path: &Path, out: &mut impl Write) -> Result<()> {
     let devices: Vec<(DeviceType, &Costs)> = calibration.devices().collect();
     let mut line = |name: &str, cells: Vec<String>| -> io::Result<()> {

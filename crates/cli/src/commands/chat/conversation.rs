@@ -39,15 +39,15 @@ impl fmt::Display for Overflow {
         let Self { tokens, context } = self;
         write!(
             f,
-            "the conversation has {tokens} tokens, which do not fit the context of {context}: begin anew with \
-             /clear, take a larger context (-c), or forget the oldest turns (--context-shift)"
+            "the conversation of {tokens} tokens does not fit the context of {context}: start anew with /clear, set a \
+             larger context (-c), or drop the oldest turns (--context-shift)"
         )
     }
 }
 
 impl Error for Overflow {}
 
-/// What hears of an answer while it is made.
+/// A listener to an answer while it is made.
 pub(super) trait Listener {
     /// This piece of text came, or nothing with a token.
     fn text(&mut self, text: &str) -> Result<ControlFlow<()>>;
@@ -73,17 +73,17 @@ pub(super) struct Conversation<'m> {
     control: ControlTokens,
     messages: Vec<Message>,
     reasoning: ReasoningFormat,
-    /// What the model may call, as templates have it.
+    /// The tools for the model, in the form of templates.
     tools: Vec<Value>,
     fed: Fed,
 }
 
 impl<'m> Conversation<'m> {
-    /// Without messages. `words` are the model's; `template` is the name of a family, a file or a template; without one it is the
-    /// model's own. `tools` are what the model may call, as OpenAI's API has them.
+    /// A conversation without messages. `words` are the model's; `template` is the name of a family, a file or a
+    /// template; without one it is the model's own. The model may call `tools`, which are in the form of OpenAI's API.
     ///
     /// # Errors
-    /// The model has no vocabulary; the template is wrong.
+    /// Fails if the model has no vocabulary, or if the template is invalid.
     pub(super) fn new(
         session: Session<'m>,
         words: Words<'m>,
@@ -108,14 +108,14 @@ impl<'m> Conversation<'m> {
         let template = talk.templates.for_options(&talk.options(true));
         if !talk.tools.is_empty() && !template.takes_tools() {
             tracing::warn!(
-                "the chat template does not tell the model of tools: the system prompt does (--chat-template \
-                 names another template)"
+                "the chat template has no place for tools; the system prompt lists them instead \
+                 (--chat-template selects another template)"
             );
         }
         Ok(talk)
     }
 
-    /// What templates are given beside messages.
+    /// Options of templates besides messages.
     fn options(&self, answers: bool) -> RenderOptions {
         RenderOptions {
             add_generation_prompt: answers,
@@ -124,7 +124,7 @@ impl<'m> Conversation<'m> {
         }
     }
 
-    /// What the model's tokens stand for.
+    /// The texts of the model's tokens.
     pub(super) fn words(&self) -> &Words<'m> {
         &self.words
     }
@@ -147,7 +147,7 @@ impl<'m> Conversation<'m> {
         self.messages = messages;
     }
 
-    /// What the model is told before the conversation; nothing for none.
+    /// The system prompt; nothing for none.
     pub(super) fn set_system(&mut self, text: &str) {
         self.messages.retain(|message| message.role() != "system");
         if !text.is_empty() {
@@ -155,7 +155,7 @@ impl<'m> Conversation<'m> {
         }
     }
 
-    /// Forgets all but what the model was told before.
+    /// Forgets all messages but the system prompt.
     pub(super) fn clear(&mut self) {
         self.messages.retain(|message| message.role() == "system");
     }
@@ -169,25 +169,25 @@ impl<'m> Conversation<'m> {
         self.messages.push(message);
     }
 
-    /// Forgets the last answer, if there is one behind what was said last.
+    /// Forgets the last answer, if there is one behind the last message.
     pub(super) fn forget_answer(&mut self) {
         while let Some("assistant" | "tool") = self.messages.last().map(Message::role) {
             self.messages.pop();
         }
     }
 
-    /// Forgets what was said last, with its answer. Returns what it was.
+    /// Forgets the last message, with its answer. Returns the message.
     pub(super) fn undo(&mut self) -> Option<String> {
         self.forget_answer();
         let said = self.messages.pop_if(|message| message.role() == "user")?;
         Some(said.text())
     }
 
-    /// Has what was said last answered, up to one of the texts `stops`. An answer that was ended counts as
-    /// far as it came. With it come the tool calls that it wants made.
+    /// Generates the answer to the last message, up to one of the texts `stops`.
     ///
     /// # Errors
-    /// An [`Overflow`]; the template refuses the messages; no device is left; those of `listener`.
+    /// Fails with an [`Overflow`], if the template rejects the messages, or if no device is left.
+    /// Also the errors of `listener`.
     pub(super) fn answer(
         &mut self,
         sampler: &mut SamplerChain,
@@ -273,7 +273,7 @@ impl<'m> Conversation<'m> {
         }
     }
 
-    /// Forgets the first thing that was said with what followed, unless it is the last.
+    /// Forgets the first turn, unless it is the last.
     fn forget_oldest_turn(&mut self) -> bool {
         let messages = self.messages.iter().enumerate();
         let mut said = messages.filter(|(_, message)| message.role() == "user");
@@ -284,7 +284,7 @@ impl<'m> Conversation<'m> {
         true
     }
 
-    /// The prompt of messages, as text and tokens. What the session has read stays as it was read.
+    /// The prompt of messages, as text and tokens. The session keeps the tokens that it has read.
     fn prompt(&self, messages: &[Message], answers: bool) -> Result<(String, Vec<u32>)> {
         let options = self.options(answers);
         let template = self.templates.for_options(&options);
@@ -306,7 +306,7 @@ impl<'m> Conversation<'m> {
         Ok((prompt.text().to_owned(), ids))
     }
 
-    /// Tokens that stay where the context is full: those of what the model was told first.
+    /// Tokens that stay in a full context: those of the system prompt.
     fn kept_tokens(&self) -> usize {
         let systems: Vec<Message> = self
             .messages
@@ -325,12 +325,12 @@ impl<'m> Conversation<'m> {
     /// Writes the messages to a file, as [`Self::load`] reads them.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// Fails if the file cannot be written.
     pub(super) fn save(&self, path: &Path) -> Result<()> {
         let text = serde_json::to_string_pretty(&json!({"messages": self.messages}))?;
         std::fs::write(path, text + "\n").with_context(|| {
             format!(
-                "{}: cannot be written; check the folder and its rights",
+                "{}: cannot write the file; check the directory and its permissions",
                 path.display()
             )
         })
@@ -339,23 +339,27 @@ impl<'m> Conversation<'m> {
     /// Goes on with the messages of a file: an object with `messages`, or an array of them.
     ///
     /// # Errors
-    /// The file cannot be read, or is something else. The conversation is then as it was.
+    /// Fails if the file cannot be read or has another format. The conversation is then unchanged.
     pub(super) fn load(&mut self, path: &Path) -> Result<()> {
-        let name = path.display().to_string();
-        let value: Value = serde_json::from_str(&text::from_file(path)?)
-            .map_err(|e| anyhow!("{name}: not JSON ({e}); expected what /save writes"))?;
-        let messages = value.get("messages").unwrap_or(&value);
-        self.messages = Message::list(messages).context(name)?;
+        let read = messages(&text::from_file(path)?);
+        self.messages = read.with_context(|| path.display().to_string())?;
         Ok(())
     }
 }
 
-/// What came of the tokens of an answer.
+/// The messages of a file with this text: an object with `messages`, or an array of them.
+fn messages(text: &str) -> Result<Vec<Message>> {
+    let value: Value = serde_json::from_str(text)
+        .map_err(|e| anyhow!("not JSON ({e}); expected what /save writes"))?;
+    Ok(Message::list(value.get("messages").unwrap_or(&value))?)
+}
+
+/// Parsed tokens of an answer.
 #[derive(Default)]
 struct Read {
     /// Their text, with control tokens.
     raw: String,
-    /// What it says, and what was thought before.
+    /// The content, and the reasoning before it.
     answer: Answer,
 }
 
@@ -405,7 +409,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Keeps what steps say. Returns what there is to show of the answer itself.
+    /// Keeps the pieces of steps. Returns the piece of the answer itself, to be shown.
     fn take(&mut self, steps: Vec<Step>, listener: &mut impl Listener) -> Result<String> {
         let mut shown = String::new();
         for step in steps {
@@ -425,7 +429,7 @@ impl<'a> Reader<'a> {
         Ok(shown)
     }
 
-    /// Gives out what was kept back.
+    /// Returns the text that was kept back.
     fn end(mut self, listener: &mut impl Listener) -> Result<Read> {
         let rest = std::mem::replace(&mut self.decoder, self.tokenizer.decoder()).finish();
         self.read.raw.push_str(&rest);
@@ -456,7 +460,7 @@ pub(in crate::commands) fn templates(
     match wanted {
         None if metadata.get("tokenizer.chat_template").is_none() => {
             tracing::warn!(
-                "the model has no chat template: {DEFAULT_FAMILY} is used (--chat-template names another)"
+                "the model has no chat template; using {DEFAULT_FAMILY} (--chat-template selects another)"
             );
             Ok(ChatTemplates::of(family(DEFAULT_FAMILY)?))
         }
@@ -473,5 +477,46 @@ pub(in crate::commands) fn templates(
                 Err(e) => bail!("--chat-template {name}: no such file, and {e}"),
             },
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustorch_fuzz::Target;
+
+    use super::*;
+    use crate::failure::told;
+
+    fn seeds() -> Vec<Vec<u8>> {
+        let call = json!({"id": "1", "type": "function", "function": {"name": "f", "arguments": "{\"a\": 1}"}});
+        let talk = json!([
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "content": "é", "name": "f", "tool_call_id": "1"},
+        ]);
+        let whole = json!({ "messages": talk });
+        [talk, whole].map(|it| it.to_string().into_bytes()).into()
+    }
+
+    /// Messages that were taken are written, and read again unchanged.
+    fn read(bytes: &[u8]) -> Result<(), String> {
+        let read = |text: &str| messages(text).map_err(|e| told(&e));
+        let found = read(&String::from_utf8_lossy(bytes))?;
+        let written = json!({ "messages": found }).to_string();
+        let again = json!({ "messages": read(&written)? }).to_string();
+        assert_eq!(again, written);
+        Ok(())
+    }
+
+    #[test]
+    fn damaged_transcripts_are_refused_in_a_line() {
+        static TRANSCRIPT: Target = Target {
+            name: "transcript",
+            seeds,
+            read,
+            rounds: 5000,
+        };
+        TRANSCRIPT.stand();
     }
 }

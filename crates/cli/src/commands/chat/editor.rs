@@ -13,10 +13,10 @@ use reedline::{
 /// Messages that the history keeps.
 const HISTORY: usize = 1000;
 
-/// What came from the user.
+/// Input of the user.
 pub(super) enum Line {
     Said(String),
-    /// Ctrl-C: nothing, once more.
+    /// Ctrl-C on an empty line.
     Nothing,
     /// Ctrl-D.
     End,
@@ -39,12 +39,14 @@ impl Editor {
         let editor = match history_file() {
             Some(path) => {
                 let history = FileBackedHistory::with_file(HISTORY, path.clone());
-                let history = history
-                    .with_context(|| format!("{}: the history cannot be read", path.display()));
+                let history =
+                    history.with_context(|| format!("{}: cannot read the history", path.display()));
                 match history {
                     Ok(history) => editor.with_history(Box::new(history)),
                     Err(e) => {
-                        tracing::warn!("{e:#}: messages of earlier conversations are not offered");
+                        tracing::warn!(
+                            "{e:#}; messages of earlier conversations are not available"
+                        );
                         editor
                     }
                 }
@@ -54,10 +56,10 @@ impl Editor {
         Ok(Self(editor))
     }
 
-    /// What the user says next, who begins to edit with `text`.
+    /// The user's next message, with `text` to edit.
     ///
     /// # Errors
-    /// The terminal fails.
+    /// Fails if the terminal fails.
     pub(super) fn read(&mut self, text: &str) -> Result<Line> {
         if !text.is_empty() {
             let insert = EditCommand::InsertString(text.to_owned());
@@ -71,10 +73,10 @@ impl Editor {
     }
 }
 
-/// What the user answers to a question; nothing at Ctrl-C and Ctrl-D.
+/// The user's answer to a question; nothing at Ctrl-C and Ctrl-D.
 ///
 /// # Errors
-/// The terminal fails.
+/// Fails if the terminal fails.
 pub(super) fn ask(question: &'static str) -> Result<Option<String>> {
     Ok(match Reedline::create().read_line(&Mark(question))? {
         Signal::Success(line) => Some(line),
@@ -91,7 +93,7 @@ fn history_file() -> Option<PathBuf> {
     Some(state.join("rustorch/chat_history"))
 }
 
-/// What stands before the line.
+/// The text before the line.
 struct Mark(&'static str);
 
 impl Prompt for Mark {

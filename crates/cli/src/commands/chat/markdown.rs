@@ -7,10 +7,10 @@ const CODE: &str = "\x1b[36m";
 const HEADING: &str = "\x1b[1;35m";
 
 /// Colours text that comes in pieces: headings, `**strong**` words, `` `code` `` and blocks of code. The
-/// marks stay, so that what is shown is what was written.
+/// marks stay, so that the shown text is the written text.
 #[derive(Default)]
 pub(super) struct Markdown {
-    /// Marks at the end of the last piece, of which more may come.
+    /// Marks at the end of the last piece, which may continue.
     kept: String,
     is_block: bool,
     is_code: bool,
@@ -40,7 +40,7 @@ impl Markdown {
         out
     }
 
-    /// What was kept back, and the terminal as it was before.
+    /// The held text, and the reset of colours.
     pub(super) fn finish(mut self) -> String {
         let mut out = String::new();
         self.mark(&mut out);

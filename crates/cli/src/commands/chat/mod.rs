@@ -43,7 +43,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     pub(super) model: ModelArgs,
 
-    /// What the user says first
+    /// The first user message
     #[command(flatten)]
     pub(super) text: TextArgs,
 
@@ -66,7 +66,7 @@ pub(crate) struct Options {
     pub(super) devices: DeviceArgs,
 }
 
-/// What can be changed while one talks.
+/// Options that can change during a conversation.
 #[derive(Debug, Parser)]
 #[command(name = "/set", no_binary_name = true, disable_help_flag = true)]
 struct Settable {
@@ -74,10 +74,10 @@ struct Settable {
     sampling: SamplingArgs,
 }
 
-/// How it goes on.
+/// Next step of the conversation.
 enum Next {
     End(ExitCode),
-    /// With another model, and what was said.
+    /// Continue with another model, and these messages.
     Model(Box<Model>, Vec<Message>),
 }
 
@@ -126,7 +126,7 @@ impl Options {
         }
     }
 
-    /// What the model is told before the conversation.
+    /// The system prompt.
     fn system(&self) -> Result<Option<String>> {
         let ChatArgs {
             system_prompt,
@@ -140,13 +140,13 @@ impl Options {
     }
 }
 
-/// Where what the user says comes from.
+/// The source of the user's messages.
 enum Input {
     /// A terminal.
     Editor(Box<Editor>),
     /// A pipe, or a file: a message a line.
     Lines(io::Lines<io::StdinLock<'static>>),
-    /// One message.
+    /// A single message.
     Once(Option<String>),
 }
 
@@ -188,7 +188,7 @@ struct Chat<'a> {
     input: Input,
     tools: Tools,
     approval: Approval,
-    /// Answers so far: each has random numbers of its own.
+    /// Answers so far: each has its own random numbers.
     answers: i64,
     last: Option<Generated>,
 }
@@ -258,7 +258,7 @@ impl<'a> Chat<'a> {
                 Some(Ok(Slash::Edit)) => {
                     match talk.undo() {
                         Some(said) => edited = said,
-                        None => self.fails(anyhow::anyhow!("/edit: nothing was said yet"))?,
+                        None => self.fails(anyhow::anyhow!("/edit: there is no message yet"))?,
                     }
                     false
                 }
@@ -313,7 +313,7 @@ impl<'a> Chat<'a> {
         self.options.length.limits(None)
     }
 
-    /// Does what a command says. Is there something to answer now?
+    /// Runs a command.
     fn command(&mut self, slash: Slash, talk: &mut Conversation) -> Result<bool> {
         match slash {
             Slash::System(text) => talk.set_system(&text),
@@ -321,24 +321,24 @@ impl<'a> Chat<'a> {
             Slash::Regenerate => {
                 talk.forget_answer();
                 let is_said = talk.messages().last().is_some_and(|m| m.role() == "user");
-                anyhow::ensure!(is_said, "/regen: nothing was said yet");
+                anyhow::ensure!(is_said, "/regen: there is no message yet");
                 return Ok(true);
             }
             Slash::Undo => {
                 let undone = talk.undo();
-                anyhow::ensure!(undone.is_some(), "/undo: nothing was said yet");
+                anyhow::ensure!(undone.is_some(), "/undo: there is no message yet");
             }
             Slash::Save(path) => {
                 talk.save(Path::new(&path))?;
                 remark(format_args!(
-                    "{} messages are in {path}",
+                    "saved {} messages to {path}",
                     talk.messages().len()
                 ));
             }
             Slash::Load(path) => {
                 talk.load(Path::new(&path))?;
                 remark(format_args!(
-                    "{} messages from {path}",
+                    "loaded {} messages from {path}",
                     talk.messages().len()
                 ));
             }
@@ -351,7 +351,7 @@ impl<'a> Chat<'a> {
                 let last = self.last.take();
                 let told = last.as_ref().map(|last| self.summary(last, talk));
                 self.last = last;
-                let told = told.unwrap_or_else(|| "nothing was answered yet".to_owned());
+                let told = told.unwrap_or_else(|| "there is no answer yet".to_owned());
                 remark(format_args!("{told} · fallbacks {fallbacks}"));
             }
             Slash::Think => {
@@ -364,7 +364,7 @@ impl<'a> Chat<'a> {
                 remark(
                     thought
                         .and_then(|text| text.as_str())
-                        .unwrap_or("nothing was thought"),
+                        .unwrap_or("the answer has no reasoning"),
                 );
             }
             Slash::Tools => remark(self.listing()),
@@ -385,7 +385,7 @@ impl<'a> Chat<'a> {
         };
         let lines: Vec<String> = self.tools.iter().map(line).collect();
         match lines.is_empty() {
-            true => "there are no tools (--tool-command FILE)".to_owned(),
+            true => "no tools; --tool-command FILE adds them".to_owned(),
             false => lines.join("\n"),
         }
     }
@@ -399,7 +399,7 @@ impl<'a> Chat<'a> {
             let text = e.to_string();
             let line = text.lines().next().unwrap_or_default();
             let problem = line.strip_prefix("error: ").unwrap_or(line).to_owned();
-            anyhow::anyhow!("/set {name} {value}: {problem} (/set lists what there is)")
+            anyhow::anyhow!("/set {name} {value}: {problem} (/set lists all options)")
         };
         let matches = command.try_get_matches_from([option]).map_err(told)?;
         let mut changed = Settable {
@@ -424,7 +424,7 @@ impl<'a> Chat<'a> {
         }
     }
 
-    /// Writes what is to be kept.
+    /// Writes the files to keep.
     fn end(&self, talk: &mut Conversation, code: ExitCode) -> Result<Next> {
         if let Some(path) = &self.options.chat.prompt_cache {
             talk.session().save(path)?;

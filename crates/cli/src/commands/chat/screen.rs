@@ -1,6 +1,6 @@
-//! What a conversation shows.
+//! The output of a conversation.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,9 +12,9 @@ use super::conversation::Listener;
 use super::markdown::Markdown;
 use super::wrap::Wrap;
 use crate::failure::INTERRUPTED;
-use crate::output::note;
+use crate::output::{is_in_line, line_break, note, stream};
 
-/// What Ctrl-C ends: an answer, else the program.
+/// The target of Ctrl-C: an answer, else the program.
 #[derive(Default)]
 pub(super) struct Interrupts {
     answers: AtomicBool,
@@ -25,7 +25,7 @@ impl Interrupts {
     /// Hears of Ctrl-C from now on.
     ///
     /// # Errors
-    /// The system does not allow it.
+    /// Fails if the system does not allow it.
     pub(super) fn new() -> Result<Arc<Self>> {
         let interrupts = Arc::new(Self::default());
         let heard = interrupts.clone();
@@ -37,7 +37,7 @@ impl Interrupts {
         Ok(interrupts)
     }
 
-    /// Says that what Ctrl-C ends begins, and lasts as long as the result.
+    /// Begins work that Ctrl-C can end. It lasts as long as the result.
     pub(super) fn begin(&self) -> Interruptible<'_> {
         self.came.store(false, Ordering::Relaxed);
         self.answers.store(true, Ordering::Relaxed);
@@ -65,26 +65,25 @@ impl Drop for Interruptible<'_> {
 const DIM: &str = "\x1b[2m";
 const PLAIN: &str = "\x1b[0m";
 
-/// What is done when the context is full.
+/// The action for a full context.
 #[derive(Clone, Copy)]
 pub(super) enum WhenFull {
-    /// Its oldest part is forgotten.
+    /// Drop its oldest part.
     Shift,
     Stop,
-    /// What the user says.
+    /// The user's choice.
     Ask,
 }
 
 /// An answer on standard output, as it comes.
 pub(super) struct Answer<'s> {
-    /// On a terminal.
+    /// Page of a terminal.
     page: Option<Page>,
     turn: &'s Interruptible<'s>,
     when_full: WhenFull,
     folds: bool,
-    /// Characters of reasoning that the answer is still to be told apart from.
+    /// Characters of reasoning that the answer still has to be separated from.
     thought: usize,
-    ends_line: bool,
 }
 
 impl<'s> Answer<'s> {
@@ -95,20 +94,19 @@ impl<'s> Answer<'s> {
             when_full,
             folds,
             thought: 0,
-            ends_line: true,
         }
     }
 
     /// Ends the line.
     ///
     /// # Errors
-    /// Standard output fails.
+    /// Fails if standard output fails.
     pub(super) fn end(mut self) -> Result<()> {
         self.end_reasoning()?;
         if let Some(page) = self.page.take() {
             page.end()?;
         }
-        if !self.ends_line {
+        if is_in_line() {
             write("\n")?;
         }
         Ok(())
@@ -116,7 +114,7 @@ impl<'s> Answer<'s> {
 }
 
 impl Answer<'_> {
-    /// Tells what comes now from the reasoning before it.
+    /// Separates the next text from the reasoning before it.
     fn end_reasoning(&mut self) -> Result<()> {
         let thought = std::mem::take(&mut self.thought);
         match (thought, self.folds) {
@@ -145,10 +143,13 @@ impl Page {
 
     /// Writes text as it is, in lines that end between words.
     fn write(&mut self, text: &str) -> Result<()> {
+        if !is_in_line() {
+            self.wrap.restart();
+        }
         write(&self.wrap.push(text, Self::columns()))
     }
 
-    /// Writes what was kept back, and the terminal's colours as they were.
+    /// Writes the text that was kept back, and resets the terminal's colours.
     fn end(mut self) -> Result<()> {
         let rest = self.markdown.finish();
         let columns = Self::columns();
@@ -185,7 +186,6 @@ impl Listener for Answer<'_> {
     fn text(&mut self, text: &str) -> Result<ControlFlow<()>> {
         if !text.is_empty() {
             self.end_reasoning()?;
-            self.ends_line = text.ends_with('\n');
             match &mut self.page {
                 Some(page) => {
                     let coloured = page.markdown.push(text);
@@ -206,7 +206,10 @@ impl Listener for Answer<'_> {
             WhenFull::Shift => return Ok(true),
             WhenFull::Ask => {}
         }
-        eprint!("\nThe context is full. Forget its oldest part and go on? [Y/n] ");
+        eprint!(
+            "{}The context is full. Drop its oldest part and continue? [Y/n] ",
+            line_break()
+        );
         let mut answer = String::new();
         // The end of the input is no consent.
         let read = io::stdin().read_line(&mut answer)?;
@@ -215,9 +218,7 @@ impl Listener for Answer<'_> {
 }
 
 fn write(text: &str) -> Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    Ok(out.flush()?)
+    Ok(stream(&mut io::stdout().lock(), text)?)
 }
 
 /// A line of the program's own.

@@ -1,6 +1,6 @@
-//! What a user says to the program rather than to the model: `/help`.
+//! The user's commands to the program: `/help`.
 
-/// What to do.
+/// A command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Slash {
     System(String),
@@ -19,30 +19,30 @@ pub(super) enum Slash {
     Quit,
 }
 
-/// What can be said, and what it does.
+/// The help text of all commands.
 pub(super) const HELP: &str = "\
-/system [TEXT]      what the model is told before the conversation; nothing for none
-/clear              begin anew, with the same system prompt
-/regen              another answer to what was said last
-/edit               change what was said last, and have it answered
-/undo               forget what was said last, and its answer
-/save FILE          write the conversation as JSON
-/load FILE          go on with such a conversation
-/set [NAME VALUE]   change an option of sampling (/set temp 0.2), or show them
-/stats              tokens, speed, devices, fallbacks
-/model FILE         go on with another model
-/think              the reasoning before the last answer
-/tools              what the model may call
-/help               this list
-/quit               end (also Ctrl-D)
-Ctrl-C ends an answer. Alt-Enter begins another line; Ctrl-R searches what was said before. A message that
-begins with two slashes is said with one.";
+/system [TEXT]      set the system prompt; without TEXT, remove it
+/clear              start a new conversation with the same system prompt
+/regen              generate another answer to your last message
+/edit               edit your last message and generate a new answer
+/undo               remove your last message and its answer
+/save FILE          save the conversation as JSON
+/load FILE          load a saved conversation
+/set [NAME VALUE]   set a sampling option (/set temp 0.2), or show all
+/stats              show tokens, speed, devices and fallbacks
+/model FILE         switch to another model
+/think              show the reasoning of the last answer
+/tools              list the tools that the model may call
+/help               show this list
+/quit               exit (also Ctrl-D)
+Ctrl-C stops an answer. Alt-Enter inserts a line break. Ctrl-R searches earlier messages. To send a message
+that begins with a slash, type two slashes.";
 
 impl Slash {
-    /// What a line says: `None` if it is for the model.
+    /// The command of a line: `None` if it is for the model.
     ///
     /// # Errors
-    /// It is no command, or lacks what it is about: what to say instead.
+    /// Fails if the line is no command or lacks its argument. The error is the message to show.
     pub(super) fn parse(line: &str) -> Option<Result<Self, String>> {
         let command = line
             .strip_prefix('/')
@@ -74,13 +74,15 @@ impl Slash {
             "tools" => Ok(Self::Tools),
             "help" | "?" => Ok(Self::Help),
             "quit" | "exit" | "bye" => Ok(Self::Quit),
-            other => Err(format!("no command /{other}: /help lists what there is")),
+            other => Err(format!(
+                "unknown command /{other}; /help lists all commands"
+            )),
         };
         Some(found)
     }
 }
 
-/// What a line that is for the model says.
+/// The message in a line for the model.
 pub(super) fn spoken(line: &str) -> &str {
     match line.starts_with("//") {
         true => &line[1..],

@@ -1,6 +1,6 @@
 //! Texts at which an answer ends.
 
-/// Looks for texts in what comes in pieces, and keeps back what may be the beginning of one.
+/// Looks for stop texts in text that comes in pieces. Keeps back a piece that may begin one.
 pub(super) struct StopTexts<'s> {
     stops: &'s [String],
     kept: String,
@@ -13,7 +13,7 @@ impl<'s> StopTexts<'s> {
         Self { stops, kept, found }
     }
 
-    /// Was one found? What comes behind it is not given out.
+    /// Was one found? Text after it is dropped.
     pub(super) fn found(&self) -> bool {
         self.found
     }
@@ -42,7 +42,7 @@ impl<'s> StopTexts<'s> {
         std::mem::replace(&mut self.kept, rest)
     }
 
-    /// What was kept back, when nothing else comes.
+    /// The held text, when nothing else comes.
     pub(super) fn finish(&mut self) -> String {
         std::mem::take(&mut self.kept)
     }

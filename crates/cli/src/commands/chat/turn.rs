@@ -1,4 +1,4 @@
-//! What follows from what was said: answers, and the calls of tools between them.
+//! A turn of a conversation: answers, and the calls of tools between them.
 
 use anyhow::Result;
 use rustorch_chat::{Message, ToolCall};
@@ -13,7 +13,7 @@ use super::tools::{Verdict, told_error};
 const SHOWN: usize = 100;
 
 impl Chat<'_> {
-    /// Has what was said last answered. Was that interrupted?
+    /// Answers the last message.
     pub(super) fn turn(&mut self, talk: &mut Conversation) -> Result<bool> {
         let interrupts = self.interrupts.clone();
         let turn = interrupts.begin();
@@ -45,7 +45,7 @@ impl Chat<'_> {
             }
             if is_last {
                 remark(format_args!(
-                    "ended: {most} rounds of calls, which is the limit (--tool-rounds)"
+                    "stopped after {most} rounds of tool calls; --tool-rounds sets the limit"
                 ));
             }
         }
@@ -77,7 +77,7 @@ impl Chat<'_> {
         Ok(calls)
     }
 
-    /// Makes a call. What to tell the model, or nothing if the answer ends here.
+    /// Makes a call. The result for the model, or nothing if the answer ends here.
     fn call(&mut self, call: &ToolCall, turn: &Interruptible) -> Result<Option<String>> {
         remark(format_args!(
             "→ {} {}",
@@ -106,7 +106,7 @@ impl Chat<'_> {
         Ok(Some(result))
     }
 
-    /// How an answer went, on one line.
+    /// Summary of an answer, on one line.
     pub(super) fn summary(&self, generated: &Generated, talk: &mut Conversation) -> String {
         let speed = |speed: Speed| match speed.per_second() {
             Some(rate) => format!("{} tokens, {rate:.1} tokens/s", speed.tokens),
@@ -114,15 +114,15 @@ impl Chat<'_> {
         };
         let end = match generated.stop {
             Stop::End => "",
-            Stop::Limit => " · ended by -n",
-            Stop::Context => " · ended: the context is full (/clear, or -c for a larger one)",
-            Stop::Caller => " · ended",
+            Stop::Limit => " · stopped at -n",
+            Stop::Context => " · stopped: the context is full (/clear, or a larger -c)",
+            Stop::Caller => " · stopped",
         };
         let session = talk.session();
         let guessed = self.guesses.summary(&generated.speculation);
         let guessed = guessed.map_or(String::new(), |told| format!(" · {told}"));
         format!(
-            "prompt {} · answer {}{guessed} · {} of {} tokens of context · {}{end}",
+            "prompt {} · answer {}{guessed} · context {} of {} tokens · {}{end}",
             speed(generated.prompt),
             speed(generated.decode),
             session.tokens().len(),
@@ -132,7 +132,7 @@ impl Chat<'_> {
     }
 }
 
-/// A text without what a terminal would obey, or show as something else.
+/// A text without characters that a terminal would obey, or show as something else.
 fn visible(text: &str) -> String {
     let shown = |c: char| match c {
         '"' | '\'' | '\\' => c.to_string(),

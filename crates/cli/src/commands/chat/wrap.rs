@@ -1,4 +1,4 @@
-//! Lines that end between words, where a terminal would break them anywhere.
+//! Word wrap for a terminal's window.
 
 use std::mem;
 
@@ -30,6 +30,14 @@ impl Wrap {
             self.take(char, columns, &mut out);
         }
         out
+    }
+
+    /// Continues at the beginning of a line, which something else began.
+    pub(super) fn restart(&mut self) {
+        if self.column > 0 {
+            self.gap.clear();
+            (self.column, self.gap_width) = (0, 0);
+        }
     }
 
     /// The word that was kept back.
@@ -105,7 +113,7 @@ impl Wrap {
 mod tests {
     use super::*;
 
-    /// The text in lines of so many columns, which are the same in whatever pieces it comes.
+    /// The text in lines of `columns` columns, the same for any pieces in which it comes.
     fn wrapped(text: &str, columns: usize) -> String {
         let in_pieces = |len: usize| {
             let mut wrap = Wrap::default();
@@ -142,6 +150,19 @@ mod tests {
         );
         assert_eq!(wrapped("\x1b[1mab\x1b[0m cd", 4), "\x1b[1mab\x1b[0m\ncd");
         assert_eq!(wrapped("日本語 ab", 4), "日本\n語\nab");
+    }
+
+    #[test]
+    fn a_line_that_was_ended_is_counted_anew() {
+        let mut wrap = Wrap::default();
+        assert_eq!(wrap.push(" one two", Some(9)), " one");
+        wrap.restart();
+        assert_eq!(wrap.push(" three", Some(9)), "two");
+        assert_eq!(wrap.finish(Some(9)), " three");
+        let mut indented = Wrap::default();
+        assert_eq!(indented.push("  ", Some(9)), "");
+        indented.restart();
+        assert_eq!(indented.push("one ", Some(9)), "  one");
     }
 
     #[test]

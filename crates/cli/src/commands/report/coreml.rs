@@ -1,4 +1,4 @@
-//! Core ML in f32 and in f16, on each set of its units, and what its cache saves.
+//! Core ML in f32 and in f16, on each set of its units, and the effect of its cache.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use crate::variants::Variant;
 /// Bytes of compiled models that are kept while a configuration is measured.
 const CACHE: u64 = 4 << 30;
 
-/// How Core ML is opened.
+/// Function that opens Core ML.
 type Open<'a> = &'a dyn Fn(Settings) -> Result<Vec<Arc<dyn Backend>>, Absent>;
 
-/// How much is measured.
+/// Amount of measuring.
 pub(super) struct Workload {
     prompt: usize,
     generate: usize,
@@ -38,7 +38,7 @@ pub(super) struct Workload {
 }
 
 impl Workload {
-    /// As types on backends are measured.
+    /// The workload of types on backends.
     pub(super) fn of(repetitions: u32) -> Self {
         Self {
             prompt: 512,
@@ -50,7 +50,7 @@ impl Workload {
     }
 }
 
-/// What was measured, or why nothing was.
+/// The measurements, or the reason why there are none.
 #[derive(Serialize)]
 pub(super) struct CoreMl {
     rows: Vec<Row>,
@@ -72,7 +72,8 @@ struct Row {
     /// Differences from llama.cpp's logits.
     logits_mean: Option<f32>,
     logits_largest: Option<f32>,
-    /// Until a prompt and a token were there: with an empty cache, and with what that left.
+    /// Time of a prompt and a token, first with an empty cache, then with the cache that this
+    /// filled.
     cold_seconds: f64,
     warm_seconds: f64,
     /// Bytes of compiled models.
@@ -80,7 +81,7 @@ struct Row {
     working_bytes: usize,
     /// Bytes that were copied by its programs.
     copied_bytes: u64,
-    /// What Core ML says it prefers for a token, which is no word about what ran where.
+    /// The units that Core ML prefers for a token, which does not say where operations ran.
     preferred: Vec<String>,
 }
 
@@ -131,7 +132,7 @@ impl CoreMl {
         all
     }
 
-    /// How many times as fast f16 is as f32 on the same units.
+    /// Speed of f16 as a multiple of f32's on the same units.
     fn by_f32(&self, row: &Row) -> Option<[f64; 2]> {
         let is_f32 = |other: &&Row| other.units == row.units && other.precision == "f32";
         let f32 = self
@@ -150,7 +151,8 @@ impl Row {
         options: Options,
         open: Open,
     ) -> Result<Self> {
-        let folder = tempfile::tempdir().context("there is no place for compiled models")?;
+        let folder = tempfile::tempdir()
+            .context("cannot create a temporary directory for compiled models")?;
         let cache = Cache::new(folder.path(), CACHE);
         let subject = || -> Result<Subject> {
             let settings = Settings {
@@ -219,14 +221,14 @@ fn has_states(backend: &dyn Backend) -> bool {
     details.any(|(name, value)| name == "states" && value.contains("MLState"))
 }
 
-/// Seconds until a prompt and a token are there, and what is preferred for the token.
+/// Seconds until a prompt and a token are there, and the preferred units for the token.
 fn first_answers(subject: &Subject, model: &Model, prompt: usize) -> Result<(f64, Vec<String>)> {
     let runtime = subject.runtime();
     let options = SessionOptions {
         context: prompt + 1,
         ..subject.session(model)?
     };
-    let vocab = model.config().vocab;
+    let vocab = model.spec().vocab;
     let ids: Vec<u32> = (0..prompt).map(|i| (i * 7 % vocab) as u32).collect();
     let (best, mut scores) = (Selection::best(), Scores::default());
     let start = Instant::now();
@@ -243,12 +245,12 @@ impl fmt::Display for CoreMl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "The bundled model on Core ML with the CPU behind it, in tokens/s; how far its logits are \
-             from llama.cpp's; seconds until a prompt and a token are there with an empty cache and \
-             with what that left; what is compiled on disk, and memory of intermediate values; bytes \
-             that programs copied; and how many operations of a token's program Core ML says it \
-             prefers to run on which unit. Where they ran it does not say. Metal, mac-hybrid and \
-             the CPU are in the table before.\n"
+            "The bundled model on Core ML, with the CPU as fallback. Speeds are in tokens/s, `logit error` is \
+             the difference to llama.cpp's logits. Start-up times are in seconds, with an empty and \
+             with a filled cache. Further columns: compiled files on disk, memory of intermediate \
+             values, bytes copied by programs. The last column counts a token's operations by the \
+             compute unit that Core ML prefers; it does not report where they ran. The table above has \
+             Metal, mac-hybrid and the CPU.\n"
         )?;
         let cells = self.rows.iter().map(|row| {
             let [prompt, generation] = match self.by_f32(row) {
@@ -282,11 +284,11 @@ impl fmt::Display for CoreMl {
             "precision",
             "prompt",
             "generation",
-            "logits off",
+            "logit error",
             "cold, s",
             "warm, s",
             "compiled",
-            "works in",
+            "working memory",
             "copied",
             "preferred",
             "computed",

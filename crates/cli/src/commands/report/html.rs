@@ -1,4 +1,4 @@
-//! The report as one page: charts in SVG, without anything from elsewhere.
+//! The report as one self-contained page with charts in SVG.
 
 use std::fmt::Write;
 
@@ -90,7 +90,7 @@ impl Page {
         page
     }
 
-    /// How a device and a type are drawn.
+    /// Colour and form of a device and a type.
     fn look(&mut self, device: &str, dtype: &str) -> Look {
         Look {
             colour: place(&mut self.devices, device),
@@ -103,7 +103,7 @@ impl Page {
         let _ = write!(self.html, "<h2>{title}</h2>\n<p>{about}</p>\n");
     }
 
-    /// Which colour is which device, and which form which type.
+    /// The colours of devices, and the forms of types.
     fn legend(&mut self, dtypes: bool) {
         self.html.push_str("<p class=\"legend\">");
         for (colour, device) in self.devices.iter().enumerate() {
@@ -142,9 +142,9 @@ impl Page {
     fn speeds(&mut self, all: &Measurements) {
         self.section(
             "Speed by size and type",
-            "Each operation at several sizes, by device and type; up is faster. Thin lines are what a device \
-             reaches at most: a copy of a large vector, or a large product. What fits a cache can be faster than the \
-             copy. A point tells its figures under the pointer.",
+            "Each operation at several sizes, by device and type; higher is faster. Thin lines are a device's limits: \
+             a copy of a large vector, or a large matrix product. Data that fits in a cache can exceed the copy. \
+             Point at a mark to see its figures.",
         );
         self.legend(true);
         self.html.push_str("<div class=\"grid\">\n");
@@ -241,8 +241,8 @@ impl Page {
     fn rooflines(&mut self, all: &Measurements) {
         self.section(
             "Rooflines",
-            "Products and convolutions of each device: the further right, the more is computed of a byte. To the left \
-             of the edge memory is the limit, to the right the rate of products in the type.",
+            "Matrix products and convolutions of each device, by arithmetic intensity (FLOP per byte). Left of the \
+             edge, memory bandwidth is the limit; right of it, the rate of products.",
         );
         self.legend(true);
         self.html.push_str("<div class=\"grid\">\n");
@@ -335,10 +335,10 @@ impl Page {
             .filter_map(|row| Some((row, all.operations.beside_cpu(row)?)))
             .collect();
         self.section(
-            "The CPU beside devices",
+            "Devices compared with the CPU",
             match rows.is_empty() {
-                true => "Only one device was measured, or the CPU was not.",
-                false => "How many times as fast as the CPU each device is, at the largest size of each operation.",
+                true => "There is nothing to compare: only one device was measured, or the CPU was not.",
+                false => "Speed of each device relative to the CPU, at the largest size of each operation.",
             },
         );
         if rows.is_empty() {
@@ -367,9 +367,9 @@ impl Page {
     fn memory(&mut self, memory: &Memory) {
         self.section(
             "Memory over time",
-            "What tensors and programs have on each device while the bundled model is placed, reads a prompt and \
-             generates, twice or thrice to warm up. Weights that the CPU reads in the program itself are not \
-             among it.",
+            "Memory of tensors and programs on each device while the bundled model loads, reads a prompt and \
+             generates, with two or three warm-up runs. Weights that the CPU reads from the program itself do not \
+             count.",
         );
         self.legend(false);
         self.html.push_str("<div class=\"grid\">\n");
@@ -405,7 +405,7 @@ impl Page {
     fn models(&mut self, models: &Models) {
         self.section(
             "Backends and types",
-            "Tokens a second of the bundled model's shape: a prompt of 512 tokens, and generation of 64.",
+            "Tokens per second of the bundled model: a prompt of 512 tokens, and generation of 64.",
         );
         self.legend(false);
         for (title, speed) in [
@@ -434,22 +434,23 @@ impl Page {
 
     fn changes(&mut self, report: &Report, before: &Before) {
         let mut about = format!(
-            "How many times as fast each is as in the report of {}, by {}. One run of each: what else the machine did \
-             counts, and a change that matters is better told by scripts/compare.sh, which has both take turns.",
+            "Speed relative to the report of {}, by {}. Each is a single run, so other load on the machine matters. \
+             scripts/compare.sh runs two builds in turns and is more precise.",
             before.finished, before.program
         );
         let machine = serde_json::to_value(&report.machine).unwrap_or_default();
         if before.machine["processor"] != machine["processor"] {
             let _ = write!(
                 about,
-                " That was another machine: {}.",
+                " The earlier report is of another machine: {}.",
                 before.machine["processor"]
             );
         }
         self.section("Before and after", &about);
         let changes = changes(report, before);
         if changes.is_empty() {
-            self.html.push_str("<p>Nothing is in both.</p>\n");
+            self.html
+                .push_str("<p>The reports have no measurement in common.</p>\n");
             return;
         }
         self.html.push_str(
@@ -525,7 +526,7 @@ fn groups<'r>(rows: &[&'r Measured]) -> Vec<(&'r str, &'r str)> {
     groups
 }
 
-/// What is in both reports: the device, how many times as fast it is now, its name, and both figures.
+/// The entries of both reports: the device, how many times as fast it is now, its name, and both figures.
 fn changes(report: &Report, before: &Before) -> Vec<(String, f64, String, String)> {
     let mut changes = Vec::new();
     for row in measured(report.operations.as_ref()) {

@@ -1,4 +1,4 @@
-//! f32 on all devices beside runs that keep halves, and runs that convert.
+//! f32 on all devices, compared with runs that keep halves and runs that convert.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::table::Table;
 use crate::variants::{Variants, random};
 use crate::{bundled, progress};
 
-/// What was compared, or why nothing was.
+/// The comparison, or the reason why there is none.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Hybrid {
@@ -103,10 +103,10 @@ impl fmt::Display for Hybrid {
         };
         writeln!(
             f,
-            "{} with weights in {}, a prompt of {} tokens and {} after it, on {}. `{}` keeps all \
-             values in f32; `{}` keys and values in f16; `{}` turns what goes from one device to \
-             another into f16 and back, as where devices have no type in common. Conversions and \
-             copies are those of a prompt and a token.\n",
+            "{} with weights in {}, a prompt of {} tokens and {} generated tokens, on {}. `{}` keeps \
+             all values in f32. `{}` keeps the KV cache in f16. `{}` converts values to f16 and back \
+             between devices, as if the devices had no common dtype. Conversions and copies are \
+             those of a prompt and a token.\n",
             bundled::MODEL,
             compared.file_type,
             compared.prompt_tokens,
@@ -138,17 +138,17 @@ impl fmt::Display for Hybrid {
             "token",
             "conversions",
             "copied",
-            "works in",
+            "working memory",
             "cache",
-            "time that f32 saves",
-            "memory that f32 saves",
+            "time saved by f32",
+            "memory saved by f32",
         ];
         write!(f, "{}", Table::new(header, cells))?;
         writeln!(
             f,
-            "\nThe project's goals: 15 to 25 % of the time and 20 to 30 % of the memory of a run \
-             that converts. Apple's Neural Engine runs no f32 programs: what is compared on a Mac \
-             is its GPU and CPU."
+            "\nThe project's goals: save 15 to 25 % of the time and 20 to 30 % of the memory of a run \
+             that converts. Apple's Neural Engine cannot compute in f32, so a Mac compares its GPU \
+             and CPU."
         )
     }
 }

@@ -17,18 +17,18 @@ use crate::subject::Subject;
 use crate::table::Table;
 use crate::variants::Variant;
 
-/// What runs: once to warm up, and once more.
+/// The workload: once to warm up, and once more.
 const RUN: Test = Test {
     prompt: 128,
     generate: 32,
     depth: 0,
 };
 
-/// What was seen, of all that was tried.
+/// The results of all tried backends.
 #[derive(Serialize)]
 pub(super) struct Memory {
     pub(super) runs: Vec<Run>,
-    /// What could not be run, and why.
+    /// Failed runs, and why.
     pub(super) failed: Vec<String>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Memory {
 #[derive(Serialize, Deserialize)]
 pub(super) struct Run {
     pub(super) backend: String,
-    /// How long it took.
+    /// Duration in seconds.
     pub(super) seconds: f64,
     pub(super) devices: Seen,
 }
@@ -44,7 +44,7 @@ pub(super) struct Run {
 /// By devices: seconds, and bytes from then on.
 type Seen = BTreeMap<String, Vec<(f64, u64)>>;
 
-/// Puts down what devices tell of their memory.
+/// Records the memory that devices report.
 struct Watcher {
     start: Instant,
     seen: Mutex<Seen>,
@@ -128,8 +128,8 @@ impl fmt::Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "The most that tensors and programs had on each device while the bundled model read a prompt of {} \
-             tokens and generated {}. Weights that a device reads where the file is mapped are not among it.\n",
+            "Peak memory of tensors and programs on each device. The bundled model reads a prompt of {} \
+             tokens and generates {}. Weights that a device reads from the mapped file do not count.\n",
             RUN.prompt, RUN.generate
         )?;
         let cells = self.runs.iter().map(|run| {
@@ -138,7 +138,7 @@ impl fmt::Display for Memory {
                 .map(|(device, peak)| format!("{device} {}", bytes(peak)));
             vec![run.backend.clone(), peaks.collect::<Vec<_>>().join(", ")]
         });
-        write!(f, "{}", Table::new(["backend", "most memory"], cells))?;
+        write!(f, "{}", Table::new(["backend", "peak memory"], cells))?;
         for failed in &self.failed {
             writeln!(f, "\nNot measured: {failed}")?;
         }

@@ -1,5 +1,5 @@
-//! `report`: operations, backends and types of models beside each other, and f32 beside f16; as text, as JSON, and as a
-//! page with charts.
+//! `report`: compares operations, backends, model types, and f32 with f16; as text, as JSON, and as
+//! a page with charts.
 
 mod before;
 #[cfg(feature = "coreml")]
@@ -41,16 +41,16 @@ use models::Models;
 use operations::Measurements;
 
 const METHOD: &str = "\
-The report has these parts:
-  operations  speed of operations on each device, beside the most that the device can reach
-  memory      memory of each device during a short run
-  models      types of the bundled model on each backend: speed, agreement with llama.cpp, memory
-  coreml      Core ML in f32 and in f16 on each set of its units, where the program has Core ML
-  f32         runs in f32 on all devices, beside runs that keep halves or convert between devices
-The program makes types that have no file with random weights. They take the same time and memory, and
-their text has no meaning: -m models/classics-13m-f16.gguf gives real ones. --html writes a page with
-charts, which a browser shows without anything else. With --before the page shows the changes since an
-older report. If the program ends early, run the same command again: it continues.";
+Parts of the report:
+  operations  speed of each operation on each device, and the device's own limits
+  memory      memory use of each device during a short run
+  models      the bundled model in several types on each backend: speed, memory, accuracy
+  coreml      Core ML in f32 and f16 on its compute units, if the program has Core ML
+  f32         runs in f32 on all devices, compared with runs that keep f16 or convert it
+
+A type without a model file gets random weights: speed and memory are real, the text is not. Use -m \
+models/classics-13m-f16.gguf for real weights. --html writes a self-contained page with charts. --before \
+adds the changes since an earlier report. An interrupted run continues when the same command is run again.";
 
 #[derive(Debug, Args)]
 #[command(after_help = METHOD)]
@@ -59,8 +59,7 @@ pub(crate) struct Options {
     #[arg(short, long, value_name = "BACKEND")]
     backend: Option<BackendArg>,
 
-    /// File of the bundled model in another type. The program makes the other types from the f16 file.
-    /// May be given more than once
+    /// The bundled model in another type; repeatable. The program makes missing types from the f16 file
     #[arg(short, long, value_name = "FILE")]
     model: Vec<PathBuf>,
 
@@ -68,29 +67,29 @@ pub(crate) struct Options {
     #[arg(long, value_enum, value_name = "PART,…", value_delimiter = ',')]
     only: Vec<Part>,
 
-    /// Write a page with charts to this file, too
+    /// Also write an HTML page with charts to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
-    /// Older report in JSON, which the page shows beside this one
+    /// Earlier JSON report to compare with, on the HTML page
     #[arg(long, value_name = "FILE", requires = "html")]
     before: Option<PathBuf>,
 
-    /// Types that are compared
+    /// Model types to compare
     #[arg(long, value_name = "TYPE,…", value_delimiter = ',')]
     #[arg(default_value = "Q4_K_M,Q5_K_M,Q6_K,Q8_0,F16,F32")]
     types: Vec<FileType>,
 
-    /// File of a text, whose perplexity is measured too
+    /// Text file for measuring perplexity
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Pieces of 512 tokens that are taken from that text
+    /// Number of 512-token chunks of the text
     #[arg(long, value_name = "K", default_value_t = 4)]
     #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(2..))]
     chunks: usize,
 
-    /// Runs of each measurement of speed
+    /// Number of repetitions of each speed measurement
     #[arg(short, long, value_name = "N", default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: u32,
@@ -122,7 +121,7 @@ enum Part {
 }
 
 impl Options {
-    /// What `work` gives, if this part was asked for.
+    /// The result of `work`, if this part was requested.
     fn part<T>(&self, part: Part, work: impl FnOnce() -> T) -> Option<T> {
         (self.only.is_empty() || self.only.contains(&part)).then(work)
     }
@@ -134,7 +133,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     // Before the work, for what cannot be written is better told then.
     let page = match &options.html {
         Some(path) => {
-            let failed = || format!("the page cannot be written to {}", path.display());
+            let failed = || format!("cannot write the page {}", path.display());
             check_writable(path).with_context(failed)?;
             Some(path)
         }
@@ -143,7 +142,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     let found = discover(options.coreml.options(options.workers), &[]);
     let variants = Variants::open(&options.model)?;
     for (file, why) in &variants.useless {
-        tracing::warn!("{file} is left out: {why}");
+        tracing::warn!("ignoring {file}: {why}");
     }
     let mut subjects = Subject::find(options.backend, &found)?;
     if !subjects.iter().any(Subject::is_cpu) {
@@ -187,26 +186,26 @@ pub(super) fn run(options: &Options) -> Result<()> {
             .collect(),
     };
     if let Some(file) = document.write(&report)? {
-        writeln!(io::stdout().lock(), "The report: {file}")?;
+        writeln!(io::stdout().lock(), "Report: {file}")?;
     }
     if let Some(path) = page {
         let page = html::page(&report, before.as_ref());
         let name = path.display();
         fs::write(path, page).with_context(|| name.to_string())?;
-        note(format_args!("The page: {name}"));
+        note(format_args!("Page: {name}"));
     }
     std::mem::take(progress).finish();
     Ok(())
 }
 
-/// All comparisons.
+/// The report of all comparisons.
 #[derive(Serialize)]
 struct Report {
     program: &'static str,
     machine: Machine,
     finished: String,
     seconds: f64,
-    /// Names, and what they are.
+    /// Names of devices, and their descriptions.
     devices: Vec<(String, String)>,
     /// Names, and why they are not there.
     missing: Vec<(String, String)>,

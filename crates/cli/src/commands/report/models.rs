@@ -30,11 +30,11 @@ const GENERATION: Test = Test {
 /// Tokens of a piece of text, as llama.cpp has them.
 const CHUNK: usize = 512;
 
-/// All that was measured.
+/// All measurements.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Models {
     pub(super) rows: Vec<Row>,
-    /// What could not be measured, and why.
+    /// Failed measurements, and why.
     pub(super) failed: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Row {
     logits_largest: Option<f32>,
     perplexity: Option<f64>,
     weight_bytes: usize,
-    /// Of keys and values for 512 tokens.
+    /// The bytes of the KV cache for 512 tokens.
     cache_bytes: usize,
     working_bytes: usize,
     /// The most of it that was in memory of the devices' own.
@@ -123,7 +123,7 @@ impl Models {
 }
 
 impl Row {
-    /// Speed, memory and what moved.
+    /// Measures speed, memory and copies.
     fn measure(
         subject: &Subject,
         file_type: FileType,
@@ -157,7 +157,7 @@ impl Row {
         })
     }
 
-    /// Adds what a model with its own weights answers.
+    /// Adds the answers of a model with its own weights.
     fn with_answers(
         mut self,
         subject: &Subject,
@@ -225,11 +225,11 @@ impl fmt::Display for Models {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} in tokens/s; how far the five largest logits of each of llama.cpp's greedy steps \
-             are from its own, mean and largest; perplexity where a text was given; memory of \
-             weights, keys and values for {} tokens and intermediate values, and what of all that \
-             the devices had in memory of their own; conversions between element types, and what \
-             was copied from device to device.\n",
+            "{}. Speeds are in tokens/s. `logit error` is the mean and largest difference to the five \
+             largest logits of llama.cpp's greedy steps. Perplexity needs a text (-f). `memory` is \
+             that of weights, KV cache for {} tokens and intermediate values; `devices' own` is its \
+             part in the devices' own memory. `conversions` counts conversions between dtypes, \
+             `copied` the bytes copied between devices.\n",
             bundled::MODEL,
             PROMPT.prompt,
         )?;
@@ -238,7 +238,7 @@ impl fmt::Display for Models {
             "backend",
             "prompt 512",
             "generation 64",
-            "logits off",
+            "logit error",
             "perplexity",
             "memory",
             "devices' own",
@@ -252,8 +252,8 @@ impl fmt::Display for Models {
         )?;
         writeln!(
             f,
-            "\nThe project's goals: what Core ML can do 50 to 80 % faster than the CPU, what a GPU \
-             does in its place 20 to 40 % faster."
+            "\nThe project's goals: Core ML 50 to 80 % faster than the CPU, and a GPU in its place \
+             20 to 40 % faster."
         )?;
         for failed in &self.failed {
             writeln!(f, "\nNot measured: {failed}")?;

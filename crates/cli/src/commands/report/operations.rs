@@ -1,4 +1,4 @@
-//! Operations on devices, beside what those reach at most.
+//! Operations on devices, beside the devices' limits.
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ use crate::progress;
 use crate::resume::Progress;
 use crate::subject::Subject;
 
-/// What was measured.
+/// The measurements.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Measurements {
     #[serde(flatten)]
     pub(super) operations: Operations,
-    /// Of each device.
+    /// The limits of each device.
     pub(super) roofs: Vec<Roofs>,
 }
 
@@ -32,7 +32,7 @@ impl Measurements {
             operations,
             roofs: Vec::new(),
         };
-        let spinner = progress::spinner("what devices reach at most");
+        let spinner = progress::spinner("measuring device limits");
         for subject in subjects {
             let Some(device) = subject.device() else {
                 continue;
@@ -48,7 +48,7 @@ impl Measurements {
         all
     }
 
-    /// What a device reached at most, if that was measured.
+    /// A device's limits, if they were measured.
     pub(super) fn roofs_of(&self, device: &str) -> Option<&Roofs> {
         self.roofs.iter().find(|roofs| roofs.device == device)
     }
@@ -58,8 +58,8 @@ impl fmt::Display for Measurements {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "The median time of runs that follow each other; the bytes of operands and results and the \
-             multiplications and additions of products in a second.\n"
+            "Times are medians of consecutive runs. GB/s counts the bytes of operands and results, GFLOP/s the \
+             multiplications and additions of products.\n"
         )?;
         for roofs in &self.roofs {
             let mut told = Vec::new();

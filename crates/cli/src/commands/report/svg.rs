@@ -79,7 +79,8 @@ impl Axis {
         }
     }
 
-    /// Powers of ten around all values above 0; where they are near each other, with what is between.
+    /// Powers of ten around all values above 0. If they are near each other, values in between are
+    /// added.
     pub(super) fn log(name: &'static str, values: impl IntoIterator<Item = f64>) -> Self {
         let positive = values.into_iter().filter(|value| *value > 0.0);
         let ends = positive.fold(None, |ends: Option<(f64, f64)>, value| match ends {
@@ -114,7 +115,7 @@ impl Axis {
         self
     }
 
-    /// Where a value is, from 0 to 1.
+    /// The place of a value, from 0 to 1.
     fn place(&self, value: f64) -> f64 {
         let place = match self.is_log {
             true => (value / self.low).ln() / (self.high / self.low).ln(),
@@ -128,7 +129,7 @@ impl Axis {
     }
 }
 
-/// How something is drawn: by the device in colour, by the type in form.
+/// Look of a mark: the device decides the colour, the type the form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Look {
     pub(super) colour: usize,
@@ -200,7 +201,7 @@ impl Plot {
         );
     }
 
-    /// A line that keeps a value until the next one, and what is below it.
+    /// A line that keeps a value until the next one, with the area below it.
     pub(super) fn steps(&mut self, points: &[(f64, f64)], end: f64, look: Look, title: &str) {
         let mut corners = Vec::with_capacity(2 * points.len() + 1);
         for &(x, y) in points {
@@ -224,7 +225,7 @@ impl Plot {
         self.path(&corners, &format!("l c{} f0", look.colour()), title);
     }
 
-    /// A mark at a point, which tells its title where a pointer is on it.
+    /// A mark at a point, whose title appears under the pointer.
     pub(super) fn mark(&mut self, (x, y): (f64, f64), look: Look, title: &str) {
         let (x, y) = self.point(x, y);
         let (colour, form, title) = (look.colour(), look.form(), escaped(title));
@@ -244,7 +245,7 @@ impl Plot {
         );
     }
 
-    /// The picture; `label` says what it shows to who does not see it.
+    /// The picture; `label` describes it for screen readers.
     pub(super) fn finish(self, label: &str) -> String {
         let [left, right, top, bottom] = MARGINS;
         let [width, height] = self.size;
@@ -296,10 +297,10 @@ fn open([width, height]: [f64; 2], label: &str) -> String {
 
 /// A bar of a [`bars`] chart.
 pub(super) struct Bar {
-    /// What it is of.
+    /// The axis title.
     pub(super) name: String,
     pub(super) value: f64,
-    /// What is written behind it.
+    /// The text after it.
     pub(super) told: String,
     pub(super) class: String,
 }

@@ -1,4 +1,4 @@
-//! The machine on a terminal.
+//! The screen of `top`.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -20,7 +20,7 @@ const REMEMBERED: usize = 512;
 /// Lines of a device: its figures, and its load over time.
 const DEVICE: u16 = 3;
 
-/// A terminal that is drawn on as a whole; what was there before comes back.
+/// A terminal that is drawn on as a whole; the earlier contents come back.
 struct Screen(ratatui::DefaultTerminal);
 
 impl Drop for Screen {
@@ -29,7 +29,7 @@ impl Drop for Screen {
     }
 }
 
-/// Shows the machine until somebody ends it.
+/// Shows the machine until the user ends it.
 pub(super) fn show(looker: &mut Looker, interval: Duration) -> io::Result<()> {
     let mut screen = Screen(ratatui::try_init()?);
     let mut loads = Loads::default();
@@ -92,7 +92,7 @@ fn block(title: &str) -> Block<'_> {
     Block::bordered().title(title.bold())
 }
 
-/// Devices above, then what runs, then fallbacks; the keys last.
+/// Devices above, then programs, then fallbacks; the keys last.
 fn draw(frame: &mut Frame, moment: &Moment, loads: &Loads) {
     let devices = moment.devices.len() as u16;
     let programs = (moment.running.len() as u16).max(1);
@@ -171,7 +171,7 @@ fn gauge(frame: &mut Frame, area: Rect, label: &str, share: Option<f64>) {
 fn draw_running(frame: &mut Frame, area: Rect, moment: &Moment) {
     let block = block("running");
     if moment.running.is_empty() {
-        let nothing = Paragraph::new("nothing of RusTorch's".dim());
+        let nothing = Paragraph::new("no RusTorch program is running".dim());
         frame.render_widget(nothing.block(block), area);
         return;
     }
@@ -204,7 +204,7 @@ mod tests {
 
     use super::*;
 
-    /// What a terminal of so many columns and lines shows.
+    /// The screen of a terminal with these numbers of columns and lines.
     fn shown(moment: &Moment, columns: u16, lines: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(columns, lines)).unwrap();
         let mut loads = Loads::default();
@@ -237,9 +237,9 @@ mod tests {
             "load 37 %",
             "memory 1.0 GiB of 4.0 GiB",
             "temperature 61 °C",
-            "throttled by power cap",
+            "throttling power cap",
             "▂▂▂",
-            "nothing of RusTorch's",
+            "no RusTorch program is running",
             "none",
             "q ends",
         ] {

@@ -1,4 +1,4 @@
-//! What is copied: where a device computes in the host's memory, nothing.
+//! Copies between host and device: none if the device computes in the host's memory.
 
 use anyhow::Result;
 use rustorch_llm::golden::largest;
@@ -8,21 +8,21 @@ use rustorch_tensor::Activity;
 use super::findings::{Figure, Findings, Row};
 use crate::subject::Subject;
 
-/// What is counted.
+/// The name of the row.
 const NAME: &str = "weights, inputs, cache and logits";
 /// Tokens of the prompt, and after it.
 const PROMPT: usize = 16;
 const TOKENS: usize = 8;
 
-/// Counts what a short text copies to and from devices.
+/// Counts the copies to and from devices for a short text.
 pub(super) fn check(subject: &Subject, model: &Model) -> Findings {
     let place = match subject.shares_host_memory() {
-        true => "The device uses the host's memory, so no byte may be copied.",
+        true => "The device shares the host's memory, so nothing may be copied.",
         false => "The device has its own memory, so weights and inputs are copied to it.",
     };
     Findings {
         did: format!(
-            "A prompt of {PROMPT} tokens and {TOKENS} after it with the bundled model. {place}"
+            "The bundled model reads a prompt of {PROMPT} tokens and generates {TOKENS}. {place}"
         ),
         rows: vec![count(subject, model).unwrap_or_else(|e| Row::failed(NAME, format!("{e:#}")))],
         ..Findings::default()

@@ -29,13 +29,13 @@ struct Text {
 pub(super) fn check(backend: &Arc<dyn Backend>, model: &Model, full: bool) -> Findings {
     let mut findings = Findings {
         did: format!(
-            "{TOKENS} tokens after a prompt, on the device with the CPU behind it. A failure is \
-             injected before one kernel; the tokens have to be the same, and there has to be one \
-             fallback, of the right class, that says who takes over."
+            "The device generates {TOKENS} tokens after a prompt, with the CPU as fallback. Each \
+             run injects a failure before one kernel. The tokens must stay the same. There must \
+             be exactly one fallback, of the right class and with the device that takes over."
         ),
         ..Findings::default()
     };
-    // These failures are wanted, so nobody has to be warned of them.
+    // These failures are intended, so their warnings are suppressed.
     let quiet = NoSubscriber::default();
     match with_default(quiet, || try_all(backend, model, full)) {
         Ok((rows, kernels)) => {
@@ -47,7 +47,7 @@ pub(super) fn check(backend: &Arc<dyn Backend>, model: &Model, full: bool) -> Fi
                 if full {
                     ""
                 } else {
-                    " (--full tries every one of a token)"
+                    " (--full tries every kernel of a token)"
                 }
             )];
         }
@@ -103,7 +103,7 @@ fn try_all(backend: &Arc<dyn Backend>, model: &Model, full: bool) -> Result<(Vec
     Ok((rows, all))
 }
 
-/// What is wrong with a text on a device that failed.
+/// The problem of a text on a device that failed.
 fn problem(text: &Text, healthy: &Text, kind: FaultKind) -> Option<String> {
     let (made, expected) = (&text.tokens, &healthy.tokens);
     match &text.fallbacks[..] {
@@ -128,7 +128,7 @@ fn prompt() -> Result<Vec<u32>> {
     let golden = goldens.into_iter().find(certain);
     golden
         .map(|golden| golden.ids)
-        .ok_or_else(|| anyhow::anyhow!("no golden is certain of its first {TOKENS} tokens"))
+        .ok_or_else(|| anyhow::anyhow!("the goldens cannot be compared: in each, one of the first {TOKENS} tokens is a near tie"))
 }
 
 /// Greedy tokens on a device that fails at its n-th launch.

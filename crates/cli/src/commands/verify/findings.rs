@@ -1,18 +1,18 @@
-//! What comes of a part of the verification, in the form that the report has.
+//! The results of a part of the verification, in the report's form.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What a part of the verification found on one device.
+/// The results of a part of the verification on one device.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Findings {
-    /// What was done.
+    /// A description of the checks.
     pub(super) did: String,
-    /// How long it took.
+    /// Duration in seconds.
     pub(super) seconds: f64,
-    /// What was not, and how it can be.
+    /// The skipped checks, and how to run them.
     pub(super) left_out: Vec<String>,
     pub(super) rows: Vec<Row>,
 }
@@ -23,11 +23,11 @@ pub(super) struct Row {
     pub(super) name: String,
     pub(super) outcome: Outcome,
     pub(super) figures: Vec<Figure>,
-    /// What is wrong, each by itself; else a remark.
+    /// The problems, each by itself; else a remark.
     pub(super) remarks: Vec<String>,
 }
 
-/// How it went.
+/// Result of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Outcome {
@@ -38,7 +38,7 @@ pub(super) enum Outcome {
     Slower,
 }
 
-/// A number, and what it may be.
+/// A number, and its limit.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Figure {
     pub(super) what: Cow<'static, str>,
@@ -87,7 +87,7 @@ impl Row {
         }
     }
 
-    /// Not done, for a reason.
+    /// A check that was skipped, with the reason.
     pub(super) fn skipped(name: impl Into<String>, why: impl fmt::Display) -> Self {
         Self {
             outcome: Outcome::Skipped,
@@ -112,7 +112,7 @@ impl Row {
 }
 
 impl Findings {
-    /// Nothing, for a reason.
+    /// Findings of a check that was skipped for the reason `why`.
     pub(super) fn skipped(name: &str, why: &str) -> Self {
         Self {
             did: "Nothing.".to_owned(),

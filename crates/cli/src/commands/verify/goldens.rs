@@ -25,15 +25,15 @@ pub(super) fn check(subject: &Subject, variants: &Variants) -> Findings {
     let left_out = match missing.is_empty() {
         true => Vec::new(),
         false => vec![format!(
-            "{}, which need a file: -m models/classics-13m-f16.gguf of the repository checks F16 \
-             and what is made of it, all the others",
+            "{}, which need a model file: with -m models/classics-13m-f16.gguf of the repository, F16 \
+             and all types made from it are checked",
             missing.join(", ")
         )],
     };
     Findings {
-        did: "The answers of llama.cpp 0.5.0 on the same file: for each prompt its tokens, then \
-              48 greedy steps with their five largest logits. Tokens have to be equal where its \
-              own two best are not within its rounding noise."
+        did: "The results are compared with llama.cpp 0.5.0 on the same file: the tokens of each prompt, \
+              then 48 greedy steps with their five largest logits. Tokens must be equal, unless \
+              llama.cpp's two best tokens are within its rounding error."
             .to_owned(),
         left_out,
         rows,
@@ -50,8 +50,8 @@ fn compare(subject: &Subject, variant: &Variant) -> Result<Row> {
     let figures = vec![
         Figure::count("tokens equal", equal),
         Figure::count("tokens wrong", agreement.mistakes.len()).at_most(0.0),
-        Figure::new("logits off, mean", mean.into()).at_most(short(bounds.mean)),
-        Figure::new("logits off, largest", worst.into()).at_most(short(bounds.worst)),
+        Figure::new("logit error, mean", mean.into()).at_most(short(bounds.mean)),
+        Figure::new("logit error, largest", worst.into()).at_most(short(bounds.worst)),
     ];
     Ok(Row::passed(variant.name(), figures).judged(agreement.problem(&bounds)))
 }

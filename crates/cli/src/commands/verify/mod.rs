@@ -1,4 +1,4 @@
-//! `verify`: does this machine compute right, and how fast is it?
+//! `verify`: checks that this machine computes correctly, and measures its speed.
 
 mod conformance;
 mod copies;
@@ -31,24 +31,24 @@ use report::{DeviceReport, Report, SEND_TO};
 use speed::Speeds;
 
 const METHOD: &str = "\
-Verify runs these checks on each device:
-  conformance  every operation gives the result of its slow definition
-  goldens      the bundled model gives llama.cpp's tokens and logits
-  faults       the text stays the same when the device fails
-  copies       nothing is copied between devices that share memory
-  units        the units that the device prefers, if it has several
-  speed        the device's speed beside the CPU's
-It takes a few minutes; --full takes much longer. The report lists each check, its tolerance and its
-figures, and the checks that did not run. Nothing is sent anywhere. If the program ends early, run the
-same command again: it continues.
+Checks of each device:
+  conformance  each operation's results match the slow reference
+  goldens      the bundled model's tokens and logits match llama.cpp's
+  faults       the generated text stays the same when the device fails
+  copies       devices that share memory copy nothing between each other
+  units        preferred compute units, if the device has several
+  speed        speed, compared with the CPU
+
+A run takes a few minutes; --full takes much longer. The report lists each check with its tolerance and \
+results, and the checks that did not run. Nothing is sent anywhere. An interrupted run continues when the \
+same command is run again.
 Exit status: 0 all checks passed, 1 a check failed or the report cannot be written.";
 
 #[derive(Debug, Args)]
 #[command(after_help = METHOD)]
 pub(crate) struct Options {
-    /// Check only this backend: cpu, reference, cuda, metal, opencl, coreml (or, for the second of
-    /// them, cuda:1), mac-hybrid, coreml-hybrid or hybrid-f32 [default: all devices of this
-    /// machine]
+    /// Check only this backend: cpu, reference, cuda, metal, opencl, coreml, mac-hybrid, coreml-hybrid or
+    /// hybrid-f32; cuda:1 is the second CUDA device [default: all devices of this machine]
     #[arg(short, long, value_name = "BACKEND")]
     backend: Option<BackendArg>,
 
@@ -56,16 +56,16 @@ pub(crate) struct Options {
     #[arg(long, value_enum, value_name = "PART,…", value_delimiter = ',')]
     only: Vec<Part>,
 
-    /// Check the conformance of these operations only: matmul,softmax
+    /// Operations whose conformance is checked: matmul,softmax [default: all]
     #[arg(long, value_name = "OP,…", value_delimiter = ',', value_parser = operation)]
     ops: Vec<OpKind>,
 
-    /// Try all cases of all operations, and make every kernel of a token fail once
+    /// Check all cases of all operations, and inject a failure into every kernel of a token
     #[arg(long)]
     full: bool,
 
-    /// File of the bundled model in another type, which is compared with llama.cpp's answers too.
-    /// The program makes the other types from the f16 file. May be given more than once
+    /// The bundled model in another type, compared with llama.cpp's answers; repeatable. The program makes
+    /// missing types from the f16 file
     #[arg(short, long, value_name = "FILE")]
     model: Vec<PathBuf>,
 
@@ -133,7 +133,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
     if let Some(file) = document.write(&report)? {
         write!(
             io::stdout().lock(),
-            "{}\nThe report: {file}; {SEND_TO}\n",
+            "{}\nReport: {file}; {SEND_TO}\n",
             report.summary()
         )?;
     }
@@ -161,7 +161,7 @@ impl Options {
     }
 }
 
-/// What is done to each device.
+/// The checks of each device.
 struct Verifier<'a> {
     options: &'a Options,
     variants: Variants,
@@ -208,7 +208,7 @@ impl Verifier<'_> {
             (Part::Goldens, _) => goldens::check(subject, &self.variants),
             // A device that may be lost keeps its memory apart, to lose what is in it.
             (Part::Copies, _) if options.spoils(subject) => {
-                Findings::skipped("all", "injected faults change the copies")
+                Findings::skipped("all", "injected faults change the number of copies")
             }
             (Part::Copies, _) => copies::check(subject, model),
             (Part::Units, _) => units::check(subject, model),

@@ -1,4 +1,4 @@
-//! All findings, for people and for programs.
+//! All findings, as text and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,8 +14,8 @@ use crate::output::bytes;
 use crate::subject::Subject;
 use crate::table::Table;
 
-/// What to do with a report.
-pub(super) const SEND_TO: &str = "attach it to an issue of the project";
+/// Advice for a report.
+pub(super) const SEND_TO: &str = "to share it, attach it to an issue of the project";
 
 /// Failures of one row that are written out; JSON has all.
 const SHOWN: usize = 20;
@@ -67,7 +67,7 @@ impl DeviceReport {
         self.parts.values().map(|f| f.count(outcome)).sum()
     }
 
-    /// What the device says of itself.
+    /// The device's description.
     fn facts(&self) -> String {
         let memory = self.memory_bytes.map(|memory| {
             let place = match self.shares_host_memory {
@@ -86,7 +86,7 @@ impl DeviceReport {
 }
 
 impl Report {
-    /// A report of what was found in this time on this machine.
+    /// A report of the findings, with time and machine.
     pub(super) fn new(devices: Vec<DeviceReport>, absent: Vec<Absent>, time: Duration) -> Self {
         Self {
             passed: devices.iter().all(|d| d.count(Outcome::Failed) == 0),
@@ -105,7 +105,7 @@ impl Report {
         self.passed
     }
 
-    /// A line for each part of each device, and what failed.
+    /// A line for each part of each device, and the failures.
     pub(super) fn summary(&self) -> String {
         let mut lines = Vec::new();
         for device in &self.devices {
@@ -150,11 +150,14 @@ fn verdict(findings: &Findings) -> String {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let result = match self.passed {
-            true => "nothing is wrong",
-            false => "something is WRONG",
+            true => "passed",
+            false => "FAILED",
         };
         writeln!(f, "# Verification of RusTorch: {result}\n")?;
-        writeln!(f, "To share it, {SEND_TO}.\n")?;
+        writeln!(
+            f,
+            "To share this report, attach it to an issue of the project.\n"
+        )?;
         let facts = [
             ("program", self.program.to_owned()),
             (

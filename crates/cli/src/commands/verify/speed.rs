@@ -1,4 +1,4 @@
-//! How fast a device is, beside the CPU of the same machine.
+//! Speed of a device, compared with the CPU of the same machine.
 
 use anyhow::Result;
 use rustorch_llm::Model;
@@ -9,7 +9,7 @@ use crate::commands::bench::measure::{self, Test, mean_and_deviation};
 use crate::progress;
 use crate::subject::Subject;
 
-/// What is measured of a model: a prompt, and generation.
+/// The measurements of a model: a prompt, and generation.
 const TESTS: [Test; 2] = [
     Test {
         prompt: 512,
@@ -24,7 +24,7 @@ const TESTS: [Test; 2] = [
 ];
 const REPETITIONS: u32 = 3;
 
-/// What is measured, with its unit; larger is faster.
+/// The measurement, with its unit; larger is faster.
 const MEASURES: [&str; 4] = [
     "prompt of 512 tokens, tokens/s",
     "generation of 64 tokens, tokens/s",
@@ -37,7 +37,7 @@ const MEASURES: [&str; 4] = [
 pub(super) struct Speeds([Option<f64>; 4]);
 
 impl Speeds {
-    /// Measures a device, or several together, of which the last two are not known.
+    /// Measures a device, or several together. The last two figures are unknown for several.
     pub(super) fn of(subject: &Subject, model: &Model) -> Result<Self> {
         let bar = progress::steps("speed", MEASURES.len());
         let runtime = subject.runtime();
@@ -73,9 +73,9 @@ pub(super) fn check(subject: &Subject, model: &Model, cpu: Option<&Speeds>) -> F
     };
     Findings {
         did: format!(
-            "The bundled model as `bench` measures it, the mean of {REPETITIONS} runs after one \
-             to warm up; a negation of 64 MiB and a product of matrices, the fastest of some \
-             runs. Every device by itself."
+            "Speed of the bundled model, as `bench` measures it: the mean of {REPETITIONS} runs after \
+             a warm-up. Also a negation of 64 MiB and a matrix product, each the fastest of \
+             several runs. Each device is measured alone."
         ),
         rows,
         ..Findings::default()

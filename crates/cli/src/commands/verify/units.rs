@@ -1,4 +1,5 @@
-//! Which units a device that chooses by itself says it prefers, which is no word about what ran where.
+//! The preferred compute units of a device with several units. They do not prove where operations
+//! ran.
 
 use std::time::Instant;
 
@@ -22,10 +23,10 @@ pub(super) fn check(subject: &Subject, model: &Model) -> Findings {
     };
     Findings {
         did: format!(
-            "A prompt of {PROMPT} tokens and one after it with the bundled model: of the operations \
-             of the device's own programs, how many it says it prefers to run on which unit. Where \
-             they ran it does not say. `ready` are the seconds until the first result, with the \
-             compiler or what the cache had."
+            "The bundled model reads a prompt of {PROMPT} tokens and generates one. The table counts the \
+             operations by the compute unit that the device reports as preferred; it does not \
+             report where they ran. `ready` is the time to the first result in seconds, compiling \
+             included."
         ),
         rows,
         ..Findings::default()
@@ -51,10 +52,7 @@ fn prefer(subject: &Subject, model: &Model) -> Result<Vec<Row>> {
                 Figure::count("operations", preferred.operations),
                 Figure::new("ready", ready),
             ];
-            let unit = preferred
-                .unit
-                .as_deref()
-                .unwrap_or("no unit that it reports");
+            let unit = preferred.unit.as_deref().unwrap_or("no reported unit");
             let what = format!("{name}: {} prefers {unit}", preferred.device);
             rows.push(Row::passed(what, figures));
         }

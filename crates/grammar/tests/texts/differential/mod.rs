@@ -1,5 +1,5 @@
-//! Grammars at random: masks are what a recogniser says that knows nothing of automata, and what
-//! llguidance says of the same grammar with a lexeme for each character.
+//! Random grammars: masks equal those of a recogniser without automata. They also equal
+//! llguidance's, for the same grammar with a lexeme for each character.
 
 mod form;
 mod recogniser;
@@ -102,8 +102,8 @@ impl Tried {
         expected
     }
 
-    /// Goes through a text at random. How many tokens could be compared? Of the constraints others
-    /// than the first may give up.
+    /// Goes through a text at random. How many tokens could be compared? All constraints but the
+    /// first may give up.
     fn go(&mut self, rules: &Rules, what: &str, constraints: &[&Constraint]) -> usize {
         let mut constraints: Vec<Constraint> = constraints.iter().copied().cloned().collect();
         let mut text: Vec<u8> = Vec::new();

@@ -5,19 +5,19 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::form::{Form, Item, Rules};
 
-/// What is known of a text.
+/// Knowledge of a text.
 pub(super) struct Recogniser<'a> {
     text: &'a [u8],
     /// For each rule and place in the text what was read there so far.
     known: Vec<Vec<Read>>,
-    /// What was read of forms, by their addresses, as far as rules are known.
+    /// Results for forms, by their addresses, as far as rules are known.
     forms: RefCell<HashMap<(*const Form, usize), Read>>,
 }
 
-/// What something may be from a place on.
+/// Possible readings from a place on.
 #[derive(Clone, Default, PartialEq)]
 struct Read {
-    /// Where it may end.
+    /// Possible ends.
     ends: BTreeSet<usize>,
     /// May it go on behind the text?
     goes_on: bool,

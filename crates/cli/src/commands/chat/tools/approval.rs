@@ -1,4 +1,4 @@
-//! Which calls may be made.
+//! Approval of tool calls.
 
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal};
@@ -10,37 +10,37 @@ use crate::commands::chat::editor;
 use crate::commands::chat::screen::remark;
 use crate::failure::Usage;
 
-/// What stands for every tool.
+/// The name for every tool.
 pub(super) const ALL: &str = "all";
 
 /// The tools that need not be asked for.
 #[derive(Default)]
 pub(in crate::commands::chat) struct Approval {
     names: BTreeSet<String>,
-    /// There is somebody to ask.
+    /// Can a user be asked?
     asks: bool,
 }
 
 /// Whether a call is made.
 pub(in crate::commands::chat) enum Verdict {
     Yes,
-    /// What the model is told.
+    /// The refusal for the model.
     No(&'static str),
-    /// No, nor does the answer go on.
+    /// Refused, and the answer stops.
     End,
 }
 
 impl Approval {
-    /// Of tools by their names, or all. On a terminal the user is asked for others.
+    /// Approval of tools by their names, or of all. On a terminal the user is asked for others.
     ///
     /// # Errors
-    /// One of the names is of no tool.
+    /// Fails if no tool has one of the names.
     pub(in crate::commands::chat) fn of(names: &[String], tools: &Tools) -> Result<Self, Usage> {
         let known = |name: &str| tools.iter().any(|tool| tool.name == name);
         if let Some(name) = names.iter().find(|name| *name != ALL && !known(name)) {
             let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
             return Err(Usage(format!(
-                "--tool-approve {name}: there is no such tool; there are {}",
+                "--tool-approve {name}: no such tool; known tools: {}",
                 [&names[..], &[ALL]].concat().join(", ")
             )));
         }
@@ -55,10 +55,10 @@ impl Approval {
         self.names.contains(name) || self.names.contains(ALL)
     }
 
-    /// Whether a call may be made. The user has been shown what it is.
+    /// Whether a call may be made. The user has been shown the call.
     ///
     /// # Errors
-    /// The terminal fails.
+    /// Fails if the terminal fails.
     pub(in crate::commands::chat) fn verdict(&mut self, order: &Order) -> Result<Verdict> {
         let name = &order.tool.name;
         if self.has(name) {

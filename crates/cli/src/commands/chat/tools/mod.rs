@@ -1,4 +1,4 @@
-//! Commands that a model may have run.
+//! Commands that a model may run.
 
 mod approval;
 mod process;
@@ -59,7 +59,7 @@ fn yes() -> bool {
     true
 }
 
-/// The tools that a model is told of.
+/// The tools that a model may call.
 #[derive(Debug, Default)]
 pub(super) struct Tools(Vec<Tool>);
 
@@ -73,7 +73,7 @@ impl Tools {
     /// The tools of a file.
     ///
     /// # Errors
-    /// It cannot be read, or is none; or a tool of it makes no sense.
+    /// Fails if the file cannot be read, has another format, or describes an invalid tool.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let text = crate::text::from_file(path)?;
         let folder = path.parent().unwrap_or(Path::new(""));
@@ -83,19 +83,22 @@ impl Tools {
     /// The tools of a file with this text in `folder`, from which its paths start.
     fn of(text: &str, folder: &Path) -> Result<Self> {
         let file: File = serde_json::from_str(text)
-            .map_err(|e| anyhow!("no file of tools: {e}; docs/chat.md has the form"))?;
+            .map_err(|e| anyhow!("not a file of tools: {e}; docs/chat.md has the format"))?;
         let mut names = BTreeSet::new();
         let mut tools = file.tools;
         for tool in &mut tools {
             ensure!(
                 names.insert(tool.name.clone()),
-                "there are two tools named {:?}: name one otherwise",
+                "two tools named {:?}; rename one",
                 tool.name
             );
             let checked = tool.check(folder);
             checked.with_context(|| format!("tool {:?}", tool.name))?;
         }
-        ensure!(!tools.is_empty(), "it has no tools: list at least one");
+        ensure!(
+            !tools.is_empty(),
+            "the file has no tools; list at least one"
+        );
         Ok(Self(tools))
     }
 
@@ -103,7 +106,7 @@ impl Tools {
         self.0.iter()
     }
 
-    /// What models are told, as in OpenAI's API.
+    /// The tools for models, in the form of OpenAI's API.
     pub(super) fn definitions(&self) -> Vec<Value> {
         let definition = |tool: &Tool| {
             json!({"type": "function", "function": {
@@ -115,10 +118,11 @@ impl Tools {
         self.iter().map(definition).collect()
     }
 
-    /// What a model asks for.
+    /// The order of a model's call.
     ///
     /// # Errors
-    /// There is no such tool, or the arguments are none of its: what to tell the model.
+    /// Fails if the tool does not exist or the arguments do not fit it. The error is a message for
+    /// the model.
     pub(super) fn order(&self, call: &ToolCall) -> Result<Order<'_>> {
         let tool = self.iter().find(|tool| tool.name == call.name);
         let tool = tool.with_context(|| {
@@ -149,11 +153,11 @@ impl Tool {
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         ensure!(
             (1..=NAME).contains(&self.name.len()) && self.name.chars().all(is_name),
-            "a name has 1 to {NAME} letters, digits, _ and -"
+            "a name must have 1 to {NAME} letters, digits, _ or -"
         );
         ensure!(
             self.name != approval::ALL,
-            "this name means all tools: name it otherwise"
+            "the name is reserved and means all tools; rename the tool"
         );
         ensure!(
             self.parameters["type"] == "object",
@@ -175,7 +179,7 @@ impl Tool {
         let program = self.command[0].clone();
         ensure!(
             !program.is_empty() && self.filled(&program, &Map::new()).as_deref() == Some(&program),
-            "command: the program is not for the model to choose; name one without {{…}}"
+            "command: the program itself must not contain {{…}}; only its arguments may"
         );
         if let Some(directory) = &mut self.directory {
             *directory = folder.join(&directory);
@@ -223,7 +227,7 @@ impl Order<'_> {
             .collect()
     }
 
-    /// Runs the command, until it ends or `is_ended`. What to tell the model.
+    /// Runs the command, until it ends or `is_ended`. The text for the model.
     pub(super) fn run(&self, is_ended: &dyn Fn() -> bool) -> String {
         let argv = self.argv();
         let mut command = Command::new(&argv[0]);
@@ -242,7 +246,7 @@ impl Order<'_> {
 }
 
 impl Ended {
-    /// What a model is told of it.
+    /// The tool's description for a model.
     fn told(&self, timeout: Duration) -> String {
         let error = match self.end {
             End::Status(status) if status.success() => {
@@ -265,14 +269,50 @@ impl Ended {
     }
 }
 
-/// What a model is told of a call that came to nothing.
+/// The error result of a call for a model.
 pub(super) fn told_error(reason: &str) -> String {
     format!("Error: {reason}")
 }
 
 #[cfg(all(test, unix))]
 mod tests {
+    use rustorch_fuzz::Target;
+
     use super::*;
+    use crate::failure::told;
+
+    fn seeds() -> Vec<Vec<u8>> {
+        let tool = json!({"name": "f", "description": "Adds.", "parameters": {"type": "object", "properties": {"a":
+            {"type": "number"}}, "required": ["a"]}, "command": ["./run", "{a}"], "directory": "x", "timeout": 2.5,
+            "stdin": false});
+        let least = json!({"name": "g-1", "command": ["echo"]});
+        let files = [json!({"tools": [tool, least]}), json!({"tools": [least]})];
+        files.map(|it| it.to_string().into_bytes()).into()
+    }
+
+    fn read(bytes: &[u8]) -> Result<(), String> {
+        let tools = Tools::of(&String::from_utf8_lossy(bytes), Path::new(""));
+        let tools = tools.map_err(|e| told(&e))?;
+        assert_eq!(tools.definitions().len(), tools.iter().count());
+        // The command is not run.
+        let orders = tools.iter().map(|tool| ToolCall {
+            name: tool.name.clone(),
+            ..call(r#"{"a": 1}"#)
+        });
+        orders.for_each(|call| drop(tools.order(&call)));
+        Ok(())
+    }
+
+    #[test]
+    fn damaged_files_are_refused_in_a_line() {
+        static FILE: Target = Target {
+            name: "tools",
+            seeds,
+            read,
+            rounds: 5000,
+        };
+        FILE.stand();
+    }
 
     fn tools(tools: Value) -> Result<Tools> {
         Tools::of(&json!({"tools": tools}).to_string(), Path::new(""))
@@ -337,7 +377,7 @@ mod tests {
         assert_eq!(run(&folder, "{}"), "/\n");
     }
 
-    /// The command's children end with it, and what they wrote before is told.
+    /// The command's children end with it, and their earlier output is reported.
     #[test]
     fn a_command_ends_with_its_group() {
         let folder = tempfile::tempdir().unwrap();
@@ -452,7 +492,7 @@ mod tests {
             (
                 json!([tool(json!({"command": ["{p}"], "parameters":
                     {"type": "object", "properties": {"p": {"type": "string"}}}}))]),
-                "not for the model to choose",
+                "must not contain",
             ),
         ] {
             let error = format!("{:#}", tools(list).unwrap_err());

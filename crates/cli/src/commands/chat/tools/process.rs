@@ -1,4 +1,4 @@
-//! A command that is run for a model: what it writes, up to limits.
+//! A command that runs for a model, and its output, up to limits.
 
 use std::io::{self, Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 /// Bytes of standard output, and of standard error, that are kept.
 const KEPT: usize = 16 * 1024;
-/// How often one looks whether a command has ended.
+/// Interval of checks whether a command has ended.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// How a command ended.
+/// End of a command.
 #[derive(Debug)]
 pub(super) enum End {
     Status(ExitStatus),
@@ -19,7 +19,7 @@ pub(super) enum End {
     Interrupt,
 }
 
-/// A command that has ended, and what it wrote until then.
+/// A command that has ended, and its output.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) end: End,
@@ -31,7 +31,7 @@ pub(super) struct Ended {
 /// After `timeout`, or once `is_ended`, it is killed, with its process group.
 ///
 /// # Errors
-/// It cannot be started.
+/// Fails if the command cannot be started.
 pub(super) fn run(
     mut command: Command,
     input: Option<String>,
@@ -79,7 +79,7 @@ pub(super) fn run(
     })
 }
 
-/// Kills a command that has not been waited for, with what it started.
+/// Kills a running command and the processes that it started.
 fn kill(child: &mut Child) -> io::Result<()> {
     #[cfg(unix)]
     {
@@ -100,7 +100,7 @@ fn kill(child: &mut Child) -> io::Result<()> {
     child.wait().map(drop)
 }
 
-/// What a command writes, while it does.
+/// A command's output, while it runs.
 struct Stream {
     kept: Arc<Mutex<Kept>>,
     reader: JoinHandle<()>,
@@ -109,7 +109,7 @@ struct Stream {
 #[derive(Default)]
 struct Kept {
     bytes: Vec<u8>,
-    /// All that there were.
+    /// Number of all bytes.
     count: usize,
 }
 
@@ -134,7 +134,7 @@ impl Stream {
         self.reader.is_finished()
     }
 
-    /// What there is so far, and whether that is all.
+    /// The output so far, and whether it has ended.
     fn text(&self) -> String {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let Kept { bytes, count } = &*kept;
