@@ -60,7 +60,7 @@ impl Digits {
         })
     }
 
-    /// Those of MNIST's files, of which headers are 16 and 8 bytes.
+    /// Reads MNIST's files, whose headers are 16 and 8 bytes.
     fn read(folder: &Path) -> Outcome<Self> {
         let images = fs::read(folder.join("train-images-idx3-ubyte"))?;
         let labels = fs::read(folder.join("train-labels-idx1-ubyte"))?;
@@ -73,7 +73,7 @@ impl Digits {
         })
     }
 
-    /// Those of these numbers.
+    /// The samples of these numbers.
     fn batch(&self, numbers: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
         let images = self.images.index_select(0, numbers)?;
         Ok((images, self.labels.index_select(0, numbers)?))

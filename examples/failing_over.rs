@@ -1,4 +1,4 @@
-//! What happens when a device cannot: the next one does it, and the runtime tells.
+//! When a device fails, the next one takes over, and the runtime reports it.
 
 use rustorch::prelude::*;
 use rustorch::{DeviceManager, OpType, hybrid_operation, is_device_error};

@@ -93,10 +93,16 @@ class Program:
         elif name in ("binary_", "assign"):
             names = {"+=": "add_", "-=": "sub_", "*=": "mul_"}
             a, b = get(0), get(2)
-            if words[1] == "copy_" and a is not b or a.shape != b.shape:
+            is_same = a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+            is_other = is_same and (words[1] == "copy_" and a is not b or a.shape != b.shape)
+            if is_other:
                 # PyTorch does not say that it reads what it has written over.
                 b = b.clone()
             getattr(a, names.get(words[1], words[1]))(b)
+            if is_other:
+                # A gradient that needs the operand finds it written over, as it finds what was copied.
+                with torch.no_grad():
+                    b.add_(0)
         elif name == "number_":
             getattr(get(0), words[1])(float(words[2]))
         elif name == "fill_":

@@ -1,18 +1,23 @@
 #!/usr/bin/env python3
-"""Checks the words that a change adds: check-words.py [BASE]
+"""Checks the words that a change adds: check-words.py [BASE | --tree]
 
 A change is all that was committed since BASE: by default the latest commit that is a day older than HEAD. Counts sentences
 that open with a bare pronoun or preposition, sentences of more than 20 words, and commit subjects that are not
-`area: imperative` of at most 72 characters. Public text (documents, and doc comments of Rust) and subjects fail the check;
-other comments are counted.
+`area: imperative` of at most 72 characters. Public text (documents, and doc comments of Rust) fails the check. Subjects
+and other comments are counted, since a subject cannot be mended later.
+
+With --tree, counts the faults of every file that is committed, most public ones first. Nothing fails.
 """
 
+import collections
 import re
 import subprocess
 import sys
 
 OPENERS = re.compile(r"^(What|Who|Whose|Whom|Of|Those|That|Where|As|Which)\b(?! is\b.*\?$)")
 LONGEST = 20
+# Git's name of a tree without files.
+EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 # Code begins and ends in lines that no change needs to touch.
 WHOLE_FILES = "-U1000000"
 SUBJECT = re.compile(r"^[a-z0-9_/,{} .-]+: \S")
@@ -23,7 +28,7 @@ COMMENT = re.compile(r"^\s*(?://|#(?!!|\[)|\*(?= |$)) ?(.*)$")
 
 
 def git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], check=True, capture_output=True, text=True).stdout
+    return subprocess.run(["git", *arguments], check=True, capture_output=True, text=True, errors="replace").stdout
 
 
 def base_of_today() -> str:
@@ -56,7 +61,7 @@ def paragraphs(diff: str):
             if not lines:
                 path_of_start, start = path, number
             # A list's items are sentences of their own.
-            lines.append(re.sub(r"^(\* |\d+\. )", ". ", text.strip()))
+            lines.append(re.sub(r"^([*-] |\d+\. )", ". ", text.strip()))
 
 
 def text_of(path: str, line: str) -> tuple[str | None, str | None]:
@@ -88,24 +93,52 @@ def sentences(text: str):
             yield sentence.strip(" .*"), words
 
 
-def main() -> None:
-    base = sys.argv[1] if len(sys.argv) > 1 else base_of_today()
-    faults, counted = [], {"opener": 0, "long": 0}
+def faults_since(base: str):
+    """Faults of the text since a base: place, line, whether it is public, kind and sentence."""
     for path, line, is_public, text in paragraphs(git("diff", WHOLE_FILES, "--no-color", base, "HEAD")):
         for sentence, words in sentences(text):
-            found = [("opener", OPENERS.match(sentence)), ("long", len(words) > LONGEST)]
-            for kind, _ in (fault for fault in found if fault[1]):
-                if is_public:
-                    faults.append(f"{path}:{line}: {kind}: {sentence[:110]}")
-                else:
-                    counted[kind] += 1
+            if OPENERS.match(sentence):
+                yield path, line, is_public, "opener", sentence
+            if len(words) > LONGEST:
+                yield path, line, is_public, "long", sentence
+
+
+def list_tree() -> None:
+    public, others = collections.Counter(), collections.Counter()
+    for path, _, is_public, _, _ in faults_since(EMPTY_TREE):
+        (public if is_public else others)[path] += 1
+    for path, count in public.most_common():
+        print(f"{count:5} {others.pop(path, 0):5} {path}")
+    for path, count in others.most_common():
+        print(f"{0:5} {count:5} {path}")
+    print(f"in public text {public.total()}")
+
+
+def check_change(base: str) -> None:
+    in_public, counted = 0, collections.Counter()
+    for path, line, is_public, kind, sentence in faults_since(base):
+        if is_public:
+            in_public += 1
+            print(f"{path}:{line}: {kind}: {sentence[:110]}")
+        else:
+            counted[kind] += 1
     for subject in git("log", "--no-merges", "--format=%s", f"{base}..HEAD").splitlines():
         if len(subject) > 72 or not SUBJECT.match(subject):
-            faults.append(f"subject: {subject}")
-    print(*faults, sep="\n")
-    print(f"since {base[:12]}: {len(faults)} faults in public text and subjects;", end=" ")
+            counted["subject"] += 1
+            print(f"subject: {subject}")
+    print(f"since {base[:12]}: {in_public} faults in public text, {counted['subject']} in subjects;", end=" ")
     print(f"in other comments {counted['opener']} openers, {counted['long']} long sentences")
-    sys.exit(bool(faults))
+    sys.exit(in_public > 0)
+
+
+def main() -> None:
+    match sys.argv[1:]:
+        case ["--tree"]:
+            list_tree()
+        case [base]:
+            check_change(base)
+        case _:
+            check_change(base_of_today())
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ download=$(mktemp -d "$folder/.download-XXXXXX")
 trap 'rm -rf "$download"' EXIT
 archive=$download/$name-$version.tar.gz
 
-if ! scripts/fetch-sdist.py llama-cpp-python "$version" "$sha256" "$archive"; then
+if ! scripts/fetch-package.py llama-cpp-python "$name-$version.tar.gz" "$sha256" "$archive"; then
     echo "pip tries to download it, which first fetches what it is built with (500 MB for a while)" >&2
     echo "$name==$version --hash=sha256:$sha256" > "$download/requirements.txt"
     if ! TMPDIR=$(cd "$download" && pwd) python3 -m pip download --quiet --no-cache-dir --no-deps --no-binary "$name" \

@@ -11,7 +11,7 @@ Every file has, of each dtype that its format knows, a tensor of six elements, o
 import os
 import sys
 import zipfile
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from pathlib import Path
 
 import numpy
@@ -111,6 +111,39 @@ def views():
     }
 
 
+def checkpoint():
+    """What a training program saves: states of a module and of an optimiser, numbers and texts."""
+    module = torch.nn.Sequential(torch.nn.Linear(2, 1))
+    with torch.no_grad():
+        module[0].weight.copy_(torch.tensor([[1.0, 2.0]]))
+        module[0].bias.fill_(0.5)
+    optimizer = torch.optim.AdamW(module.parameters(), lr=0.25)
+    module(torch.tensor([[1.0, 3.0]])).sum().backward()
+    optimizer.step()
+    wrapped = OrderedDict((f"module.{name}", value) for name, value in module.state_dict().items())
+    return {
+        "model": wrapped,
+        "optimizer": optimizer.state_dict(),
+        "epoch": 3,
+        "loss": 0.125,
+        "name": "net \u00e4",
+        "is_best": False,
+        "scheduler": None,
+        "history": [(1, 0.5), (2, 0.25)],
+        "dtype": torch.bfloat16,
+        "devices": [torch.device("cpu"), torch.device("cuda", 1)],
+        "tags": {"best"},
+        "counts": Counter(["a", "a"]),
+        "size": torch.Size([2, 3]),
+        "parameter": with_attribute(torch.nn.Parameter(torch.ones(2))),
+    }
+
+
+def with_attribute(parameter):
+    parameter.tag = "a"
+    return parameter
+
+
 class Hostile:
     """What runs a command when it is unpickled by Python."""
 
@@ -144,6 +177,7 @@ def make(folder):
     torch.save(tensors()["f32"], folder / "alone.pt")
     torch.save({"a": torch.ones(1), "b": Hostile()}, folder / "hostile.pt")
     torch.save(torch.nn.Linear(1, 1), folder / "module.pt")
+    torch.save(checkpoint(), folder / "checkpoint.pt")
 
 
 def same(found, expected, what):
@@ -185,6 +219,25 @@ def check(folder):
     tied = torch.load(folder / "tied.pt", weights_only=True)
     if tied["a"].data_ptr() != tied["b"].data_ptr():
         sys.exit("tied.pt: two storages")
+    found = torch.load(folder / "checkpoint.pt", weights_only=True)
+    weight = found["model"].pop("fc.weight")
+    if found.pop("again").data_ptr() != weight.data_ptr():
+        sys.exit("checkpoint.pt: two storages")
+    same(weight, torch.tensor([[1.0, 2.0]]), "checkpoint.pt: model")
+    expected = {
+        "model": {},
+        "epoch": 3,
+        "loss": 0.125,
+        "name": "net \u00e4",
+        "is_best": False,
+        "scheduler": None,
+        "history": [(1, 0.5), (2, 0.25)],
+        "large": [2**40, -(2**40), 2**70, -(2**70), -1, 255, 256],
+        5: {(1, "a"): []},
+    }
+    if found != expected or type(found["history"][0]) is not tuple:
+        sys.exit(f"checkpoint.pt: found {found}")
+    print(f"checkpoint.pt: {len(found)} values")
 
 
 if __name__ == "__main__":

@@ -255,7 +255,7 @@ def dump(function, dtype, name, a, args, kwargs):
         leaf = SampleInput(a.clone().requires_grad_(), args=tuple(args), kwargs=kwargs)
         tolerance = lambda _: (rtol, rtol)
         with graphs(function.name == "linalg.det"):
-            found = goldens.gradients(function, leaf, case, SEED, tolerance)
+            found = goldens.gradients(function, leaf, None, case, SEED, tolerance, dtype)
         if not found:
             raise goldens.Unsupported("no gradient")
         for x in found["grads"]:

@@ -5,8 +5,9 @@
 #
 #   scripts/make-ptx.sh         makes the files; compiles what has changed
 #   scripts/make-ptx.sh remake  the same, compiling everything
-#   scripts/make-ptx.sh check   tells whether the files are up to date, and a sample of them the same
-#                               when they are made again
+#   scripts/make-ptx.sh check   fails unless the files are up to date, and a sample of them the same
+#                               when they are made again: before a release
+#   scripts/make-ptx.sh behind  lists kernels that are older than their text, without a compiler
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,7 +16,7 @@ sha256=a178759ebb095827bd30ef56598ec182b85547f1508941a3d560eb7ea1fbf338
 folder=target/nvrtc/$version
 library=$folder/nvidia/cuda_nvrtc/lib/libnvrtc.so.12
 
-if ! [ -e "$folder/complete" ]; then
+if [ "${1:-}" != behind ] && ! [ -e "$folder/complete" ]; then
     rm -rf "$folder"
     mkdir -p "$folder"
     echo "nvidia-cuda-nvrtc-cu12==$version --hash=sha256:$sha256" > "$folder/requirements.txt"

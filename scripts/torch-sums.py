@@ -73,6 +73,7 @@ CASES = {
     "index_add": (lambda k: [(k, rows(k))], added),
     "matmul": (lambda k: [(64, k), (k, 64)], lambda x: x[0] @ x[1]),
     "matrix by vector": (lambda k: [(rows(k), k), (k,)], lambda x: x[0] @ x[1]),
+    "vector by matrix": (lambda k: [(k,), (k, rows(k))], lambda x: x[0] @ x[1]),
     "conv2d": (lambda k: [(1, -(-k // 9), 8, 8), (8, -(-k // 9), 3, 3)], lambda x: F.conv2d(*x)),
     "attention": (lambda k: [(1, 64, 64), (1, k, 64), (1, k, 64)], attend),
     "gradient of conv2d's weight": (

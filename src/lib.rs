@@ -1,5 +1,5 @@
-//! A tensor runtime with PyTorch's names whose programs run on the best device a machine
-//! has, operation by operation.
+//! A tensor runtime with PyTorch's names. Programs run on the devices that a machine has. If a
+//! device lacks an operation or fails at it, the next device runs it.
 //!
 //! ```
 //! use rustorch::prelude::*;
@@ -12,7 +12,7 @@
 //! assert_eq!(y.shape(), [2, 2]);
 //! // Asking for values plans the computation and runs it.
 //! assert_eq!(y.to_vec::<f32>()?, [2.0, 3.0, 4.0, 5.0]);
-//! // What does not fit is an error that says what, with the line that asked for it.
+//! // An error says which method failed, at which line, and why.
 //! let error = x.matmul(&tensor![1.0, 2.0, 3.0]).unwrap_err().to_string();
 //! let (place, what) = error.split_once(": ").unwrap_or_default();
 //! assert!(place.starts_with("matmul at "), "{place}");
@@ -24,22 +24,25 @@
 //! - [`Tensor`] has the operations; [`tensor!`] and its associated functions make tensors.
 //! - [`Trace`] records a computation once and runs it often, with state that is updated in
 //!   place.
-//! - [`Runtime`] owns the devices. One of all of them is made when it is first needed
-//!   ([`runtime()`]); [`with_runtime`] chooses another, or certain devices.
-//! - [`Tensor::to_device`], [`set_device`] and [`GpuContext`] say where things go;
-//!   [`HybridExecutor`] tells where they would go by themselves. `gpu_matmul` and its kin prefer a
-//!   GPU; [`hybrid_operation`] tries a closure on one device after the other.
-//! - `F32Tensor` (feature `hybrid-f32`) is `f32` by its type; `F32HybridExecutor` spreads such
-//!   tensors' operations over the devices without a conversion, and reports that.
+//! - [`Runtime`] owns the devices. A default runtime with all of them is made when it is first
+//!   needed ([`runtime()`]). [`with_runtime`] chooses another one, or certain devices.
+//! - [`Tensor::to_device`], [`set_device`] and [`GpuContext`] choose devices; [`HybridExecutor`]
+//!   returns the runtime's own choice. `gpu_matmul` and similar functions prefer a GPU;
+//!   [`hybrid_operation`] tries a closure on one device after the other.
+//! - `F32Tensor` (feature `hybrid-f32`) is a tensor whose type says that it is `f32`.
+//!   `F32HybridExecutor` spreads operations on such tensors over the devices without a conversion,
+//!   and reports that.
 //!
 //! - `nn`, `optim` and `train` (feature `nn`) have layers, losses, initialisers, optimisers and training steps;
 //!   [`amp`] is mixed precision.
-//! - `profiler` (feature `profile`) tells what ran when, and for how long.
+//! - `profiler` (feature `profile`) records what ran when, and for how long.
 //! - `data` (feature `data`) has data sets, readers, transforms and loaders.
+//! - [`options`] is an index of the option structures.
 //! - `files` (feature `files`) reads and writes safetensors, NumPy's, PyTorch's and GGUF files.
+//! - `onnx` (feature `onnx`) reads ONNX files and runs them.
 //!
-//! A device that fails hands its work to the next one; [`Runtime::fallbacks`] tells what
-//! happened, and [`Executable::explain`] where each operation goes and why.
+//! A device that fails hands its work to the next one. [`Runtime::fallbacks`] reports the failures,
+//! and [`Executable::explain`] the device of each operation, with the reason.
 
 pub use rustorch_ir::ops::{Composite, Rope, RopeLayout, RopeScaling};
 pub use rustorch_ir::{
@@ -61,6 +64,10 @@ pub use rustorch_data as data;
 pub use rustorch_files as files;
 #[cfg(feature = "nn")]
 pub use rustorch_nn::{nn, optim, train};
+#[cfg(feature = "onnx")]
+pub use rustorch_onnx as onnx;
+
+pub mod options;
 
 /// Automatic mixed precision: `torch.amp`.
 pub mod amp {
@@ -69,7 +76,7 @@ pub mod amp {
     pub use rustorch_tensor::amp::*;
 }
 
-/// What operations of your own are made of: see `docs/custom.md`.
+/// Traits for your own operations: see `docs/custom.md`.
 pub mod custom {
     pub use rustorch_ir::autodiff::{Cotangents, Differentiated, not_differentiable};
     pub use rustorch_ir::ops::{
@@ -82,7 +89,7 @@ pub mod custom {
     pub use rustorch_tensor::KernelCheck;
 }
 
-/// What a backend of your own is made of: see `docs/custom.md`.
+/// Traits for your own backend: see `docs/custom.md`.
 pub mod backend {
     pub use rustorch_ir::{
         DType, Graph, Layout, Node, Op, OpKind, OpType, Role, Shape, Signature, TensorType,
@@ -95,7 +102,7 @@ pub mod backend {
     };
 }
 
-/// What most programs need: `use rustorch::prelude::*`.
+/// The names that most programs need: `use rustorch::prelude::*`.
 pub mod prelude {
     pub use crate::half::{bf16, f16};
     pub use crate::nn::{AvgPoolOptions, ConvOptions, ConvTransposeOptions, MaxPoolOptions};
@@ -141,8 +148,8 @@ mod book {
     struct FirstSteps;
     #[doc = include_str!("../docs/book/src/laziness.md")]
     struct Laziness;
-    #[doc = include_str!("../docs/book/src/devices.md")]
-    struct Devices;
+    #[doc = include_str!("../docs/book/src/failing-over.md")]
+    struct FailingOver;
     #[doc = include_str!("../docs/book/src/dtypes.md")]
     struct Dtypes;
     #[doc = include_str!("../docs/book/src/errors.md")]
@@ -161,10 +168,30 @@ struct F32Guide;
 #[doc = include_str!("../docs/files.md")]
 struct FilesGuide;
 
+/// The example of ONNX files.
+#[cfg(all(doctest, feature = "onnx"))]
+#[doc = include_str!("../docs/onnx.md")]
+struct OnnxGuide;
+
 /// The examples of profiling.
 #[cfg(all(doctest, feature = "profile"))]
 #[doc = include_str!("../docs/profiling.md")]
 struct ProfilingGuide;
+
+/// The example of resuming.
+#[cfg(all(doctest, feature = "nn", feature = "data"))]
+#[doc = include_str!("../docs/resuming.md")]
+struct ResumingGuide;
+
+/// The example of threads.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/threads.md")]
+struct ThreadsGuide;
+
+/// The example of seeds.
+#[cfg(all(doctest, feature = "nn"))]
+#[doc = include_str!("../docs/seeds.md")]
+struct SeedsGuide;
 
 /// The examples of modules and optimisers.
 #[cfg(all(doctest, feature = "nn"))]

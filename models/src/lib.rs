@@ -1,9 +1,9 @@
-//! `classics-13m`, a language model of 13 million weights that was trained on public-domain books
-//! for this project, with what llama.cpp computes from it.
+//! `classics-13m`, a language model of 13 million weights, trained on public-domain books for this
+//! project. llama.cpp's results for it are here, too.
 //!
 //! It is a crate of its own because of its size: a package may have 10 MiB.
 
-/// What the model is called in every type.
+/// Name of the model in every type.
 pub const NAME: &str = "classics-13m";
 
 /// Puts bytes where vector instructions like to find them.

@@ -17,8 +17,8 @@ class RustorchCli < Formula
 
   test do
     assert_match "rustorch-cli #{version}", shell_output("#{bin}/rustorch-cli --version")
-    # The bundled model's answer, which is the same on every machine.
+    # The bundled model goes on behind the prompt; processors may choose different words.
     text = shell_output("#{bin}/rustorch-cli -b cpu -p 'Once upon a time' -n 8 --temp 0")
-    assert_match(/\AOnce upon a time/, text)
+    assert_match(/\AOnce upon a time\W+\w+/, text)
   end
 end

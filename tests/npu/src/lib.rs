@@ -21,7 +21,7 @@ pub struct Npu {
     state: Arc<State>,
 }
 
-/// What its parts share.
+/// State shared by the device's parts.
 #[derive(Default)]
 struct State {
     fails: AtomicBool,
