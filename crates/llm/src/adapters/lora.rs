@@ -17,20 +17,21 @@ use crate::spec::Role;
 /// An adapter's addition to a weight: `scale · (x · aᵀ) · bᵀ`.
 #[derive(Clone)]
 pub struct LowRank {
-    /// `[rank, inputs]`; of an embedding table `[vocab, rank]`.
+    /// `[rank, inputs]`; of an embedding table `[vocab, rank]`; of experts `[experts, rank, inputs]`.
     a: Tensor,
-    /// `[outputs, rank]`.
+    /// `[outputs, rank]`; of experts `[experts, outputs, rank]`.
     b: Tensor,
     scale: f64,
 }
 
 impl LowRank {
-    /// The addition of `a` `[rank, inputs]` and `b` `[outputs, rank]`.
+    /// The addition of `a` `[rank, inputs]` and `b` `[outputs, rank]`; of experts each has the number of experts before
+    /// these.
     pub fn new(a: Tensor, b: Tensor, scale: f64) -> Self {
         Self { a, b, scale }
     }
 
-    /// The sum that is added to the weight's own, `[outputs, inputs]`.
+    /// The sum that is added to the weight's own, `[outputs, inputs]`; of experts `[experts, outputs, inputs]`.
     ///
     /// # Errors
     /// The operands' shapes do not fit.
@@ -41,6 +42,12 @@ impl LowRank {
     /// To the product with the rows `x` `[t, inputs]`: `[t, outputs]`.
     pub(crate) fn product(&self, x: &Tensor) -> RusTorchResult<Tensor> {
         self.widened(&x.linear(&self.a, None)?)
+    }
+
+    /// To the products of the experts `ids` `[t, used]` with `x` `[t, 1 or used, inputs]`: `[t, used, outputs]`.
+    pub(crate) fn expert_product(&self, x: &Tensor, ids: &Tensor) -> RusTorchResult<Tensor> {
+        let narrow = x.expert_linear(&self.a, ids)?;
+        narrow.mul(self.scale)?.expert_linear(&self.b, ids)
     }
 
     /// To the rows of a table, of `f32`, that `tokens` `[t]` name: `[t, width]`.
@@ -266,15 +273,24 @@ impl Addition<'_> {
             ([rank, inputs], [outputs, other], [rows, columns]) => {
                 inputs == columns && outputs == rows && rank == other
             }
+            ([count, rank, inputs], [same, outputs, other], [experts, rows, columns]) => {
+                inputs == columns
+                    && outputs == rows
+                    && rank == other
+                    && [count, same] == [experts; 2]
+            }
             _ => false,
         };
         let expected = match (weight, is_embedding) {
+            ([experts, rows, columns], _) => {
+                format!("[{experts}, r, {columns}] and [{experts}, {rows}, r]")
+            }
             ([rows, columns], true) => format!("[{rows}, r] and [{columns}, r]"),
             ([rows, columns], false) => format!("[r, {columns}] and [{rows}, r]"),
             _ => "a matrix".to_owned(),
         };
         match b {
-            [_, rank] if fits => Ok(*rank),
+            [.., rank] if fits => Ok(*rank),
             _ => Err(self.wrong(
                 Side::A,
                 format_args!(

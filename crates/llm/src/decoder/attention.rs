@@ -14,7 +14,8 @@ use crate::weights::Loader;
 /// The products that make queries, keys and values: three, or one of all.
 enum Qkv {
     Split(Box<[Linear; 3]>),
-    Fused(Linear, [usize; 3]),
+    /// With the number of outputs of each, and biases apart where the file has them so.
+    Fused(Linear, [(usize, Option<Tensor>); 3]),
 }
 
 impl Qkv {
@@ -41,16 +42,16 @@ impl Qkv {
             return Ok(Self::Split(Box::new(split)));
         }
         let fused = load("qkv", q + k + v)?;
-        let bias = |part, n| w.opt_f32(&name(part), &[n]);
-        let biases = match w.has(&name("qkv.bias")) {
-            true => [None, None, None],
-            false => [bias("q.bias", q)?, bias("k.bias", k)?, bias("v.bias", v)?],
+        let has_own = !spec.biases || w.has(&name("qkv.bias"));
+        let part = |part, outputs| {
+            let bias = match has_own {
+                true => None,
+                false => w.opt_f32(&name(part), &[outputs])?,
+            };
+            Ok::<_, LlmError>((outputs, bias))
         };
-        let bias = match &biases {
-            [Some(q), Some(k), Some(v)] if spec.biases => Some(Tensor::cat(&[q, k, v], 0)?),
-            _ => None,
-        };
-        Ok(Self::Fused(fused.with_bias(bias), outputs))
+        let parts = [part("q.bias", q)?, part("k.bias", k)?, part("v.bias", v)?];
+        Ok(Self::Fused(fused, parts))
     }
 
     /// `x` `[t, width]` to queries, keys and values `[t, heads · head width]`, beside the cache.
@@ -61,10 +62,16 @@ impl Qkv {
                 let [q, k, v] = &**split;
                 Ok([product(q)?, product(k)?, product(v)?])
             }
-            Self::Fused(all, [q, k, v]) => {
+            Self::Fused(all, parts) => {
                 let y = product(all)?;
-                let part = |from, n| y.narrow(1, from, n);
-                Ok([part(0, *q)?, part(*q, *k)?, part(q + k, *v)?])
+                let [q, k, v] = parts;
+                // Biases are added here and not joined when they are loaded: training changes them.
+                let part = |from, (outputs, bias): &(usize, Option<Tensor>)| {
+                    let part = y.narrow(1, from, *outputs)?;
+                    bias.as_ref()
+                        .map_or(Ok(part.clone()), |bias| part.add(bias))
+                };
+                Ok([part(0, q)?, part(q.0, k)?, part(q.0 + k.0, v)?])
             }
         }
     }

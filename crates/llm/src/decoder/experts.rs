@@ -6,6 +6,7 @@ use rustorch_tensor::{RusTorchResult, Tensor};
 use super::linear::{Linear, Scaled, times};
 use super::pass::Pass;
 use crate::LlmError;
+use crate::adapters::LowRank;
 use crate::spec::{ChosenBy, ExpertsSpec, Gating, Need};
 use crate::weights::Loader;
 
@@ -21,6 +22,7 @@ struct ExpertLinear {
     bias: Option<Tensor>,
     /// `[experts]`. It is reshaped in each pass, since training changes parameters in their memory.
     scale: Option<Tensor>,
+    adapters: Vec<LowRank>,
 }
 
 impl ExpertLinear {
@@ -35,6 +37,7 @@ impl ExpertLinear {
             weight: w.get(&weight, &shape)?,
             bias: w.opt_f32(&format!("{name}.bias"), &[experts, outputs])?,
             scale,
+            adapters: w.low_rank(&weight),
             name: weight,
         })
     }
@@ -46,6 +49,9 @@ impl ExpertLinear {
         let mut y = x.expert_linear(&self.weight, ids)?;
         if let Some(scale) = &self.scale {
             y = y.mul(&scale.unsqueeze(1)?.embedding_as(ids, DType::F32)?)?;
+        }
+        for adapter in &self.adapters {
+            y = y.add(&adapter.expert_product(&x, ids)?)?;
         }
         match &self.bias {
             Some(bias) => y.add(&bias.embedding_as(ids, DType::F32)?),

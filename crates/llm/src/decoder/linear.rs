@@ -59,12 +59,6 @@ impl Linear {
         self
     }
 
-    /// The same with its own bias, if it has none.
-    pub(crate) fn with_bias(mut self, bias: Option<Tensor>) -> Self {
-        self.bias = self.bias.or(bias);
-        self
-    }
-
     /// A product with the table `name` that belongs to something else too. Adapters of the table change its rows
     /// alone, as where they are trained ([PEFT](https://github.com/huggingface/peft)).
     pub(crate) fn tied(name: String, weight: Tensor, bias: Option<Tensor>) -> Self {

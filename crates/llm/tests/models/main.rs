@@ -1,6 +1,7 @@
 //! A small model of every architecture: llama.cpp's logits, on every device, however its tokens are fed, and what a
 //! damaged one does. `scripts/architecture-goldens.py` made the headers.
 
+mod adapters;
 mod common;
 mod encoders;
 mod faults;
@@ -26,6 +27,8 @@ fn main() -> ExitCode {
     ];
     Suite::new()
         .always(always![
+            adapters::experts_are_extended,
+            adapters::other_shapes_are_refused,
             encoders::dense_products,
             encoders::in_batches,
             encoders::on_the_cpu,

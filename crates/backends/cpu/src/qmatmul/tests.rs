@@ -119,9 +119,24 @@ fn halves(bytes: &[u8]) -> impl Iterator<Item = u16> {
 }
 
 fn product(level: Level, threads: usize, w: &Weight<'_>, x: &[f32], t: usize) -> Vec<f32> {
+    computed(level, threads, w, (x, t), Linear::run)
+}
+
+/// The product of many rows with weights that are unpacked panel by panel.
+fn by_slabs(level: Level, w: &Weight<'_>, x: &[f32], t: usize) -> Vec<f32> {
+    computed(level, 1, w, (x, t), w.weight_type().kernels().product)
+}
+
+fn computed(
+    level: Level,
+    threads: usize,
+    w: &Weight<'_>,
+    (x, t): (&[f32], usize),
+    run: impl FnOnce(Linear<'_>),
+) -> Vec<f32> {
     let mut y = vec![f32::NAN; t * w.n()];
     let (pool, mut scratch) = (Pool::new(threads), Scratch::new());
-    Linear {
+    run(Linear {
         level,
         pool: &pool,
         w,
@@ -129,8 +144,7 @@ fn product(level: Level, threads: usize, w: &Weight<'_>, x: &[f32], t: usize) ->
         t,
         y: &mut y,
         scratch: &mut scratch,
-    }
-    .run();
+    });
     y
 }
 
@@ -243,7 +257,8 @@ fn levels_ways_and_threads_agree() {
     }
 }
 
-/// The product that every row has with its expert, in groups of the rows that chose it.
+/// The product that every row has with its expert, in groups of the rows that chose it. Many rows go by slabs, and
+/// never by tiles of floats: experts do so on every level.
 fn grouped(
     level: Level,
     stored: &Stored,
@@ -263,7 +278,11 @@ fn grouped(
             .flat_map(|row| x[row / sharing * k..][..k].iter().copied())
             .collect();
         let own = Weight::new(w.weight_type(), &w.bytes()[expert * bytes..][..bytes], n, k);
-        let results = product(level, 1, &own.unwrap(), &x, rows.len());
+        let (own, t) = (own.unwrap(), rows.len());
+        let results = match t {
+            ..=MAX_FEW => product(level, 1, &own, &x, t),
+            _ => by_slabs(level, &own, &x, t),
+        };
         for (row, result) in rows.iter().zip(results.chunks(n)) {
             y[row * n..][..n].copy_from_slice(result);
         }
