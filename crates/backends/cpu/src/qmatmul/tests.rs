@@ -119,7 +119,7 @@ fn halves(bytes: &[u8]) -> impl Iterator<Item = u16> {
 }
 
 fn product(level: Level, threads: usize, w: &Weight<'_>, x: &[f32], t: usize) -> Vec<f32> {
-    computed(level, threads, w, (x, t), Linear::run)
+    computed(level, threads, w, (x, t), |linear| linear.run())
 }
 
 /// The product of many rows with weights that are unpacked panel by panel.
@@ -132,7 +132,7 @@ fn computed(
     threads: usize,
     w: &Weight<'_>,
     (x, t): (&[f32], usize),
-    run: impl FnOnce(Linear<'_>),
+    run: impl for<'a> FnOnce(Linear<'a>),
 ) -> Vec<f32> {
     let mut y = vec![f32::NAN; t * w.n()];
     let (pool, mut scratch) = (Pool::new(threads), Scratch::new());
