@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use running::{run, run_apart};
 use rustorch_cpu::Cpu;
-use rustorch_ir::fusion::fuse;
 use rustorch_ir::ops::{
     Activation, ActivationKind, Attention, BinaryOp, Linear, RULES, RmsNorm, Rope, RopeLayout,
     RopeScaling, UpdateSlice,
 };
+use rustorch_ir::passes::fusion::fuse;
 use rustorch_ir::{BlockFormat, DType, Graph, Node, Op, Param, Signature, TensorType, ValueId};
 use rustorch_runtime::{Backend, HostBuffer, Routing, Runtime, Storage};
 

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use rustorch_ir::channels_last::arrange;
-use rustorch_ir::fusion::fuse;
 use rustorch_ir::ops::RULES;
 use rustorch_ir::order::sort_by_key;
+use rustorch_ir::passes::channels_last::arrange;
+use rustorch_ir::passes::fusion::fuse;
 use rustorch_ir::{
     DType, Graph, Node, Op, OpError, Results, Role, Signature, TensorType, ValueId, check,
 };

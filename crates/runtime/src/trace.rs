@@ -28,7 +28,7 @@ pub struct Explanation {
     pub device: DeviceType,
     /// Why there.
     pub reason: String,
-    /// The operations that each replaced by [fusion](rustorch_ir::fusion); empty for those of the
+    /// The operations that each replaced by [fusion](rustorch_ir::passes::fusion); empty for those of the
     /// caller's graph.
     pub replaces: String,
     /// Bytes that they write.

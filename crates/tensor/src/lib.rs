@@ -9,10 +9,10 @@
 //! | `tensor.rs`, `value.rs`, `spares.rs` | the handle, recording, shape and dtype; the value behind it; memory for reuse |
 //! | `call.rs` | the method and line of the user's call |
 //! | `history.rs`, `autograd/` | pending operations; gradients |
-//! | `checkpoint.rs`, `recompute.rs`, `chunks.rs` | gradients with less memory: checkpoints, recomputation, offloading, logits in chunks |
-//! | `precision.rs`, `amp.rs`, `repeats.rs` | automatic mixed precision, with conversions made once |
+//! | `checkpoint.rs` | gradients with less memory: checkpoints |
+//! | `precision.rs`, `amp.rs` | automatic mixed precision |
 //! | `recipe.rs`, `recovery.rs` | recipes for values of lost devices |
-//! | `leaves.rs`, `capture.rs`, `eval.rs`, `trace.rs`, `rewriting.rs` | graphs of tensors, computing, replaying, rewriting |
+//! | `leaves.rs`, `capture.rs`, `eval.rs`, `trace.rs` | graphs of tensors, computing, replaying |
 //! | `recording.rs`, `replay.rs` | data that changes in each run: numbers, random keys |
 //! | `explain.rs` | the device of each operation, and why |
 //! | `creation.rs`, `random/`, `macros.rs` | new tensors |
@@ -37,7 +37,7 @@
 //! | `custom.rs` | operations, kernels and functions of others |
 //! | `profiler.rs` | what runs when, and for how long (feature `profile`) |
 //! | `preferences.rs` | what Cargo features ask for |
-//! | `activity.rs`, `converting.rs` | conversions and copies: counted, and made to compare with |
+//! | `activity.rs` | conversions and copies, counted |
 //! | `f32/` | tensors and devices of the f32 hybrid (feature `hybrid-f32`) |
 //! | `dims.rs`, `windowed.rs`, `setting.rs`, `element.rs`, `error.rs` | types of arguments and errors |
 
@@ -48,8 +48,6 @@ pub mod autograd;
 pub mod call;
 mod capture;
 mod checkpoint;
-mod chunks;
-mod converting;
 mod creation;
 mod custom;
 mod devices;
@@ -97,13 +95,10 @@ mod random;
 mod ranges;
 mod rearrange;
 mod recipe;
-mod recompute;
 mod recording;
 mod recovery;
 mod reduce;
-mod repeats;
 pub mod replay;
-mod rewriting;
 mod rows;
 mod scatter_reduce;
 mod search;
@@ -169,9 +164,9 @@ pub use random::{
     Generator, GeneratorState, default_generator, fork_rng, initial_seed, manual_seed,
 };
 pub use rearrange::Repeats;
-pub use recompute::Saving;
 pub use reduce::Interpolation;
 pub use rows::Rows;
+pub use rustorch_ir::passes::recomputation::Saving;
 pub use rustorch_ir::{F8E4M3, F8E5M2};
 pub use scatter_reduce::ScatterReduce;
 pub use segments::Segments;

@@ -1,6 +1,10 @@
 //! Computations that are recorded once and run often.
 
 use rustorch_ir::order::sort_by_key;
+use rustorch_ir::passes::chunks::Chunking;
+use rustorch_ir::passes::conversion::converting;
+use rustorch_ir::passes::recomputation::{Recomputation, Saving, peak};
+use rustorch_ir::passes::repeats::without_repeats;
 use rustorch_ir::{DType, Graph, OpError, TensorType};
 use rustorch_macros::track_calls;
 use rustorch_runtime::{Call, Executable, Loaded, Moment, RunError, Storage, WorkingMemory};
@@ -8,14 +12,10 @@ use rustorch_runtime::{Call, Executable, Loaded, Moment, RunError, Storage, Work
 use crate::Tensor;
 use crate::call;
 use crate::capture::{Capture, Leaves};
-use crate::chunks::Chunking;
-use crate::converting::converting;
 use crate::devices::current;
 use crate::error::{RusTorchResult, require};
 use crate::history::History;
-use crate::recompute::{Recomputation, Saving, peak};
 use crate::recovery::recover_lost;
-use crate::repeats::without_repeats;
 use crate::tensor::settle;
 use crate::value::Value;
 

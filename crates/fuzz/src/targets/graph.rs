@@ -1,11 +1,11 @@
 //! Nodes, one after the other. Nodes that break a rule of graphs are refused. Accepted ones keep the rules, and
 //! so does the graph after fusion.
 
-use rustorch_ir::fusion::fuse;
 use rustorch_ir::ops::{
     Activation, ActivationKind, AddRmsNorm, Assign, BinaryOp, RmsNorm, TopK, UnaryOp, UpdateSlice,
 };
 use rustorch_ir::ops::{Binary, Full, RULES, Reshape, Slice, Unary};
+use rustorch_ir::passes::fusion::fuse;
 use rustorch_ir::{DType, Graph, Op, Role, TensorType, ValueId, check};
 
 /// An operation, and how many operands it is given.

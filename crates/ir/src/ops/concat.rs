@@ -3,8 +3,8 @@ use smallvec::smallvec;
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::fusion::{Finder, Match};
 use crate::order::sort_by_key;
+use crate::passes::fusion::{Finder, Match};
 use crate::{Graph, Named, Op, OpDef, OpType, ResultTypes, Scalar};
 
 /// Operands of one dtype joined along a dimension; their other sizes are equal.

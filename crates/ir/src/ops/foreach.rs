@@ -271,7 +271,7 @@ mod tests {
 
     use super::*;
     use crate::Node;
-    use crate::fusion::{Fused, fuse};
+    use crate::passes::fusion::{Fused, fuse};
 
     fn fused(g: &Graph) -> Option<Fused> {
         fuse(g, RULES, |_| (), |(), _| true).unwrap()

@@ -6,8 +6,8 @@ use super::foreach::instantiate;
 use super::groups::{Group, chain, each, hidden};
 use super::*;
 use crate::case::{ARRANGEMENTS, Arrange, Case, Operand};
-use crate::fusion::{Finder, Match};
 use crate::ops::{Concat, Foreach, Reduce};
+use crate::passes::fusion::{Finder, Match};
 use crate::{Graph, Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, Role, ValueId};
 
 /// One number of each of several groups of tensors, such as the norms of all gradients, as PyTorch's
@@ -225,7 +225,7 @@ fn norm(dtype: DType) -> Option<Foreach> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fusion::fuse;
+    use crate::passes::fusion::fuse;
 
     /// The largest of the norms of tensors of these shapes.
     fn norms(shapes: &[&[usize]]) -> Graph {

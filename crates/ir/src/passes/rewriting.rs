@@ -1,11 +1,11 @@
 //! Graphs that are made of another graph's nodes.
 
-use rustorch_ir::{Graph, Op, OpError, Results, ValueId};
+use crate::{Graph, Op, OpError, Results, ValueId};
 use smallvec::SmallVec;
 
 /// A graph that computes the same as another one, made of its nodes. Some nodes are left out, moved
 /// or put in.
-pub(crate) struct Rewriting<'a> {
+pub struct Rewriting<'a> {
     source: &'a Graph,
     graph: Graph,
     /// For each node of `graph`, that of the source which it is, or stands for.
@@ -16,7 +16,7 @@ pub(crate) struct Rewriting<'a> {
 
 impl<'a> Rewriting<'a> {
     /// Begins with the inputs.
-    pub(crate) fn new(source: &'a Graph) -> Result<Self, OpError> {
+    pub fn new(source: &'a Graph) -> Result<Self, OpError> {
         let mut graph = Graph::new();
         let mut values = Vec::with_capacity(source.len());
         for ty in source.inputs() {
@@ -32,7 +32,7 @@ impl<'a> Rewriting<'a> {
     }
 
     /// The new graph so far.
-    pub(crate) fn graph(&self) -> &Graph {
+    pub fn graph(&self) -> &Graph {
         &self.graph
     }
 
@@ -40,13 +40,13 @@ impl<'a> Rewriting<'a> {
     ///
     /// # Errors
     /// Fails if the value was not computed yet.
-    pub(crate) fn value(&self, value: ValueId) -> Result<ValueId, OpError> {
+    pub fn value(&self, value: ValueId) -> Result<ValueId, OpError> {
         let expected = "values that are computed before they are read";
         self.values[value.index()].ok_or_else(|| OpError::new("graph", expected, value.0))
     }
 
     /// From now on a value of the source is this one.
-    pub(crate) fn set(&mut self, value: ValueId, new: ValueId) {
+    pub fn set(&mut self, value: ValueId, new: ValueId) {
         self.values[value.index()] = Some(new);
     }
 
@@ -54,7 +54,7 @@ impl<'a> Rewriting<'a> {
     ///
     /// # Errors
     /// The errors of [`Graph::push`].
-    pub(crate) fn push(
+    pub fn push(
         &mut self,
         op: impl Into<Op>,
         operands: &[ValueId],
@@ -70,7 +70,7 @@ impl<'a> Rewriting<'a> {
     ///
     /// # Errors
     /// The errors of [`Graph::push`].
-    pub(crate) fn node(
+    pub fn node(
         &mut self,
         at: usize,
         operand: impl Fn(ValueId) -> Option<ValueId>,
@@ -87,7 +87,7 @@ impl<'a> Rewriting<'a> {
     ///
     /// # Errors
     /// The errors of [`Graph::push`].
-    pub(crate) fn keep(&mut self, at: usize) -> Result<(), OpError> {
+    pub fn keep(&mut self, at: usize) -> Result<(), OpError> {
         let results = self.node(at, |_| None)?;
         for (value, new) in self.source.nodes()[at].results().zip(results) {
             self.set(value, new);
@@ -99,7 +99,7 @@ impl<'a> Rewriting<'a> {
     ///
     /// # Errors
     /// The errors of [`Graph::push`]. Also fails if the node is a primitive.
-    pub(crate) fn expand(&mut self, at: usize) -> Result<(), OpError> {
+    pub fn expand(&mut self, at: usize) -> Result<(), OpError> {
         let node = &self.source.nodes()[at];
         let operands = node.inputs.iter().map(|&value| self.value(value));
         let operands: SmallVec<[ValueId; 4]> = operands.collect::<Result<_, _>>()?;
@@ -119,7 +119,7 @@ impl<'a> Rewriting<'a> {
     ///
     /// # Errors
     /// Fails if an output was not computed.
-    pub(crate) fn finish(mut self) -> Result<(Graph, Vec<usize>), OpError> {
+    pub fn finish(mut self) -> Result<(Graph, Vec<usize>), OpError> {
         for &output in self.source.outputs() {
             let output = self.value(output)?;
             self.graph.output(output);

@@ -6,7 +6,7 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::fusion::Fused;
+use super::fusion::Fused;
 use crate::ops::ChannelsLast;
 use crate::{Graph, Node, Op, OpError, OpKind, Signature, TensorType, ValueId};
 

@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 
-use rustorch_ir::ops::Cast;
-use rustorch_ir::{DType, Graph, OpError, ValueId};
-use rustorch_runtime::DeviceType;
+use crate::ops::Cast;
+use crate::{DType, DeviceType, Graph, OpError, ValueId};
 use smallvec::SmallVec;
 
 /// `graph` with its nodes on `devices`, and casts for every computed `f32` value that goes from one device to
@@ -13,11 +12,7 @@ use smallvec::SmallVec;
 ///
 /// # Errors
 /// The errors of [`Graph::push`].
-pub(crate) fn converting(
-    graph: &Graph,
-    devices: &[DeviceType],
-    dtype: DType,
-) -> Result<Graph, OpError> {
+pub fn converting(graph: &Graph, devices: &[DeviceType], dtype: DType) -> Result<Graph, OpError> {
     let mut out = Graph::new();
     let mut values = Vec::with_capacity(graph.len());
     for ty in graph.inputs() {
@@ -64,8 +59,8 @@ fn comes_from(graph: &Graph, devices: &[DeviceType], value: ValueId) -> Option<D
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustorch_ir::TensorType;
-    use rustorch_ir::ops::UnaryOp;
+    use crate::TensorType;
+    use crate::ops::UnaryOp;
 
     #[test]
     fn what_changes_device_is_cast_there_and_back_once() {

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rustorch_ir::ops::{Offload, Reload};
-use rustorch_ir::{Graph, Node, OpError, OpKind, Role, ValueId};
+use crate::ops::{Offload, Reload};
+use crate::{Graph, Node, OpError, OpKind, Role, ValueId};
 
-use crate::rewriting::Rewriting;
+use super::rewriting::Rewriting;
 
 /// Multiply-accumulates of a device in the time in which it reads or writes a byte, roughly. A processor's cores
 /// make fewer, and a GPU's units for products more. It only has to separate products from operations that move
@@ -46,7 +46,7 @@ impl Saving {
 }
 
 /// A graph in two parts. The later part reads values of the earlier one, as gradients do.
-pub(crate) struct Recomputation<'a> {
+pub struct Recomputation<'a> {
     graph: &'a Graph,
     saving: Saving,
     /// The later part's first node.
@@ -85,7 +85,7 @@ struct Missing {
 
 impl<'a> Recomputation<'a> {
     /// The state for a graph whose later part follows the node that computes `last`.
-    pub(crate) fn new(graph: &'a Graph, last: ValueId, saving: Saving) -> Self {
+    pub fn new(graph: &'a Graph, last: ValueId, saving: Saving) -> Self {
         let later = graph.producer(graph.base(last)).map_or(0, |at| at + 1);
         let mut overwritten = vec![usize::MAX; graph.len()];
         let mut kept: Vec<bool> = (0..graph.len())
@@ -138,7 +138,7 @@ impl<'a> Recomputation<'a> {
     ///
     /// # Errors
     /// The errors of [`Graph::push`].
-    pub(crate) fn within(mut self, bytes: usize) -> Result<(Graph, Vec<usize>), OpError> {
+    pub fn within(mut self, bytes: usize) -> Result<(Graph, Vec<usize>), OpError> {
         let all = self.candidates.len();
         let looks = LOOKS.min(all).max(1);
         let mut least: Option<(usize, (Graph, Vec<usize>))> = None;
@@ -322,7 +322,7 @@ impl<'a> Recomputation<'a> {
 
 /// Bytes of the values that are alive at once, at most, with the nodes in their order. Chains of operations that a
 /// device computes together write fewer.
-pub(crate) fn peak(graph: &Graph) -> usize {
+pub fn peak(graph: &Graph) -> usize {
     let mut last = vec![0; graph.len()];
     for (at, node) in graph.nodes().iter().enumerate() {
         for &value in &node.inputs {
@@ -358,8 +358,8 @@ pub(crate) fn peak(graph: &Graph) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use rustorch_ir::ops::UnaryOp;
-    use rustorch_ir::{DType, TensorType};
+    use crate::ops::UnaryOp;
+    use crate::{DType, TensorType};
 
     use super::*;
 

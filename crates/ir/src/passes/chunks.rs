@@ -3,14 +3,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use rustorch_ir::ops::{
+use crate::ops::{
     Binary, BinaryOp, Cast, Concat, CrossEntropy, CrossEntropyBackward, Permute, Reduce, ReduceOp,
     Reshape, Slice,
 };
-use rustorch_ir::{DType, Graph, Node, Op, OpError, TensorType, ValueId};
+use crate::{DType, Graph, Node, Op, OpError, TensorType, ValueId};
 use smallvec::{SmallVec, smallvec};
 
-use crate::rewriting::Rewriting;
+use super::rewriting::Rewriting;
 
 /// Operation that adds up results of chunks.
 const ADD: Binary = Binary { op: BinaryOp::Add };
@@ -58,7 +58,7 @@ struct ByChunk {
 }
 
 /// The nodes that compute or read the largest table of logits of a graph.
-pub(crate) struct Chunking {
+pub struct Chunking {
     /// The graph, with means of cross entropies replaced by their parts.
     graph: Graph,
     /// For its nodes, those of the graph as it was given.
@@ -77,7 +77,7 @@ impl Chunking {
     ///
     /// # Errors
     /// The errors of [`Graph::push`].
-    pub(crate) fn of(graph: &Graph) -> Result<Option<Self>, OpError> {
+    pub fn of(graph: &Graph) -> Result<Option<Self>, OpError> {
         let mut expanded = Rewriting::new(graph)?;
         for (at, node) in graph.nodes().iter().enumerate() {
             match node.op {
@@ -117,7 +117,7 @@ impl Chunking {
 
     /// Is it worth having this number of chunks rather than half of it? The saved bytes would otherwise be
     /// saved by recomputation, which moves about three times as many; it costs adding up so many more sums.
-    pub(crate) fn is_worth(&self, chunks: usize) -> bool {
+    pub fn is_worth(&self, chunks: usize) -> bool {
         let added = self
             .nodes
             .iter()
@@ -135,7 +135,7 @@ impl Chunking {
     ///
     /// # Errors
     /// The errors of [`Graph::push`].
-    pub(crate) fn by_chunks(&self, chunks: usize) -> Result<(Graph, Vec<usize>), OpError> {
+    pub fn by_chunks(&self, chunks: usize) -> Result<(Graph, Vec<usize>), OpError> {
         let mut out = Rewriting::new(&self.graph)?;
         let of_chunks: BTreeSet<usize> = self.nodes.iter().map(|node| node.at).collect();
         let product = self.nodes[0].at;
@@ -460,11 +460,11 @@ impl<'a> Region<'a> {
 
 #[cfg(test)]
 mod tests {
-    use rustorch_ir::autodiff::backward;
-    use rustorch_ir::ops::{CrossEntropyMean, Linear};
+    use crate::autodiff::backward;
+    use crate::ops::{CrossEntropyMean, Linear};
 
     use super::*;
-    use crate::recompute::peak;
+    use crate::passes::recomputation::peak;
 
     const ROWS: usize = 480;
     const CLASSES: usize = 1000;

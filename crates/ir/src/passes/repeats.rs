@@ -3,16 +3,16 @@
 
 use std::collections::HashMap;
 
-use rustorch_ir::{Graph, Op, OpError, ValueId};
+use crate::{Graph, Op, OpError, ValueId};
 
-use crate::rewriting::Rewriting;
+use super::rewriting::Rewriting;
 
 /// The graph with each conversion to a smaller dtype made once, while its result is still needed. So nothing takes
 /// more memory, and recomputed values are still recomputed.
 ///
 /// # Errors
 /// The errors of [`Graph::push`].
-pub(crate) fn without_repeats(graph: Graph) -> Result<(Graph, Vec<usize>), OpError> {
+pub fn without_repeats(graph: Graph) -> Result<(Graph, Vec<usize>), OpError> {
     let same = repeats(&graph);
     let count = graph.nodes().len();
     if same.is_empty() {
@@ -66,7 +66,7 @@ fn repeats(graph: &Graph) -> HashMap<ValueId, ValueId> {
 
 #[cfg(test)]
 mod tests {
-    use rustorch_ir::{DType, TensorType};
+    use crate::{DType, TensorType};
 
     use super::*;
 
