@@ -8,6 +8,7 @@ use rustorch_ir::DType;
 
 use crate::error::{RusTorchResult, require};
 use crate::precision::{lower, with_lower};
+use crate::thread_state::restoring;
 use crate::{Tensor, is_grad_enabled};
 
 thread_local! {
@@ -53,16 +54,8 @@ pub fn autocast<T>(
     let got = dtype.map_or(String::new(), |dtype| dtype.to_string());
     require("autocast", dtype.is_none_or(is_half), "bf16 or f16", got)?;
     // Each has its own, for what another dtype was converted to is of no use.
-    let before = CASTS.take();
-    /// Ends it even if `f` panics.
-    struct Restore(Vec<(Tensor, Tensor)>);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            drop(CASTS.replace(std::mem::take(&mut self.0)));
-        }
-    }
-    let _restore = Restore(before);
-    with_lower(dtype, f)
+    let set = |before| drop(CASTS.replace(before));
+    restoring(CASTS.take(), set, || with_lower(dtype, f))
 }
 
 /// The dtype that this thread records products in, if it is in an [`autocast`].

@@ -8,6 +8,7 @@ use std::thread;
 use rustorch_runtime::{Absent, Backend, Routing, Runtime};
 
 use crate::preferences::prefer;
+use crate::thread_state::restoring;
 
 /// Set to anything but `0` or `false`, it leaves all devices out but the processor.
 const DISABLE_GPU: &str = "RUSTORCH_DISABLE_GPU";
@@ -217,7 +218,7 @@ pub(crate) fn absent() -> &'static [Absent] {
 }
 
 thread_local! {
-    static CHOSEN: RefCell<Vec<(Runtime, Routing)>> = const { RefCell::new(Vec::new()) };
+    static CHOSEN: RefCell<Option<(Runtime, Routing)>> = const { RefCell::new(None) };
 }
 
 /// The runtime of this thread's tensors: that of the innermost [`with_runtime`], else a default one
@@ -228,23 +229,15 @@ pub fn runtime() -> Runtime {
 
 /// [`runtime`], and which of its devices may be used.
 pub(crate) fn current() -> (Runtime, Routing) {
-    let chosen = CHOSEN.with_borrow(|chosen| chosen.last().cloned());
+    let chosen = CHOSEN.with_borrow(Option::clone);
     chosen.unwrap_or_else(|| (global().clone(), global_routing()))
 }
 
 /// Calls `f`. Tensors that it evaluates on this thread are computed by `runtime`, on the devices
 /// that `routing` names.
 pub fn with_runtime<R>(runtime: &Runtime, routing: Routing, f: impl FnOnce() -> R) -> R {
-    /// Ends the choice even if `f` panics.
-    struct Restore;
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            CHOSEN.with_borrow_mut(Vec::pop);
-        }
-    }
-    CHOSEN.with_borrow_mut(|chosen| chosen.push((runtime.clone(), routing)));
-    let _restore = Restore;
-    f()
+    let before = CHOSEN.replace(Some((runtime.clone(), routing)));
+    restoring(before, |before| drop(CHOSEN.replace(before)), f)
 }
 
 #[cfg(test)]

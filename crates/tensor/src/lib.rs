@@ -14,6 +14,7 @@
 //! | `recipe.rs`, `recovery.rs` | recipes for values of lost devices |
 //! | `leaves.rs`, `capture.rs`, `eval.rs`, `trace.rs` | graphs of tensors, computing, replaying |
 //! | `recording.rs`, `replay.rs` | data that changes in each run: numbers, random keys |
+//! | `thread_state.rs` | state of a thread that is another one during a call |
 //! | `explain.rs` | the device of each operation, and why |
 //! | `creation.rs`, `random/`, `macros.rs` | new tensors |
 //! | `layouts.rs` | tensors of given strides, and of other sizes |
@@ -107,6 +108,7 @@ mod setting;
 mod spares;
 mod statistics;
 mod tensor;
+mod thread_state;
 mod trace;
 mod tree;
 mod unique;

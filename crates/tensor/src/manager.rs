@@ -1,7 +1,6 @@
 //! The current device of a thread, and the list of devices.
 
 use std::cell::Cell;
-use std::marker::PhantomData;
 
 use rustorch_ir::OpError;
 use rustorch_macros::track_calls;
@@ -12,6 +11,7 @@ use rustorch_runtime::{
 use crate::call;
 use crate::devices::{absent, runtime};
 use crate::error::RusTorchResult;
+use crate::thread_state::restoring;
 
 thread_local! {
     static CURRENT: Cell<DeviceType> = const { Cell::new(DeviceType::Auto) };
@@ -127,8 +127,10 @@ fn is_available(is_kind: impl Fn(DeviceType) -> bool) -> bool {
 /// The same errors as [`set_device`].
 #[track_calls]
 pub fn with_device<R>(device: impl IntoDevice, f: impl FnOnce() -> R) -> RusTorchResult<R> {
-    let _current = Current::enter(device.into_device("with_device")?)?;
-    Ok(call::user(f))
+    let (device, before) = (device.into_device("with_device")?, current_device());
+    set_device(device)?;
+    let set = |before| CURRENT.set(before);
+    Ok(restoring(before, set, || call::user(f)))
 }
 
 /// Calls `f` with the best GPU as this thread's current device, unless one was set.
@@ -138,11 +140,8 @@ pub(crate) fn prefer_gpu<R>(f: impl FnOnce() -> R) -> R {
         return f();
     }
     let runtime = runtime();
-    let _current = Current::restoring(before);
-    if let Some(gpu) = first_gpu(&runtime) {
-        CURRENT.set(gpu.device);
-    }
-    f()
+    let gpu = first_gpu(&runtime).map_or(before, |gpu| gpu.device);
+    restoring(CURRENT.replace(gpu), |before| CURRENT.set(before), f)
 }
 
 /// The best graphics processor that was not lost.
@@ -150,32 +149,6 @@ fn first_gpu(runtime: &Runtime) -> Option<&DeviceInfo> {
     let works =
         |info: &&DeviceInfo| info.hardware == Hardware::Gpu && !runtime.is_lost(info.device);
     runtime.devices().find(works)
-}
-
-/// Restores the current device, even after a panic.
-struct Current {
-    before: DeviceType,
-    /// The device is a thread's own.
-    thread: PhantomData<*const ()>,
-}
-
-impl Current {
-    fn enter(device: DeviceType) -> RusTorchResult<Self> {
-        let current = Self::restoring(current_device());
-        set_device(device)?;
-        Ok(current)
-    }
-
-    fn restoring(before: DeviceType) -> Self {
-        let thread = PhantomData;
-        Self { before, thread }
-    }
-}
-
-impl Drop for Current {
-    fn drop(&mut self) {
-        CURRENT.set(self.before);
-    }
 }
 
 /// The devices of the current [`runtime`](crate::runtime).

@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use rustorch_ir::{DType, Scalar, TensorType};
 use rustorch_runtime::DeviceType;
 
+use crate::thread_state::restoring;
 use crate::value::{State, Value};
 
 thread_local! {
@@ -40,34 +41,11 @@ struct Numbers {
     found: Vec<(Value, Scalar)>,
 }
 
-/// Removes a thread's list and restores the one before, even after a panic.
-struct Restore<T: 'static> {
-    list: &'static std::thread::LocalKey<RefCell<Option<T>>>,
-    before: Option<T>,
-}
-
-impl<T> Restore<T> {
-    fn begin(list: &'static std::thread::LocalKey<RefCell<Option<T>>>, new: T) -> Self {
-        let before = list.replace(Some(new));
-        Self { list, before }
-    }
-
-    fn end(self) -> Option<T> {
-        self.list.take()
-    }
-}
-
-impl<T> Drop for Restore<T> {
-    fn drop(&mut self) {
-        self.list.set(self.before.take());
-    }
-}
-
 /// Calls `f`, and returns its draws; keys of the default generator are placeholders in it.
 pub(crate) fn with_draws<R>(f: impl FnOnce() -> R) -> (R, Draws) {
-    let recording = Restore::begin(&DRAWS, Draws::default());
-    let result = f();
-    (result, recording.end().unwrap_or_default())
+    let before = DRAWS.replace(Some(Draws::default()));
+    let set = |before| drop(DRAWS.replace(before));
+    restoring(before, set, || (f(), DRAWS.take().unwrap_or_default()))
 }
 
 /// Does this thread record a computation that runs many times?
@@ -107,10 +85,12 @@ pub(crate) fn with_numbers<R>(
     f: impl FnOnce() -> R,
 ) -> (R, Vec<(Value, Scalar)>) {
     let found = Vec::new();
-    let recording = Restore::begin(&NUMBERS, Numbers { known, found });
-    let result = f();
-    let found = recording.end().map(|numbers| numbers.found);
-    (result, found.unwrap_or_default())
+    let before = NUMBERS.replace(Some(Numbers { known, found }));
+    let set = |before| drop(NUMBERS.replace(before));
+    restoring(before, set, || {
+        let result = f();
+        (result, NUMBERS.take().unwrap_or_default().found)
+    })
 }
 
 /// The placeholder of a number in the current recording, if it is one.

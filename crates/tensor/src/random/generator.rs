@@ -10,6 +10,7 @@ use rustorch_macros::track_calls;
 use crate::Tensor;
 use crate::error::RusTorchResult;
 use crate::recording;
+use crate::thread_state::restoring;
 
 /// A generator of random tensors. Its numbers depend on its seed and on the number of earlier
 /// draws. They are the same on every device, up to the rounding of functions.
@@ -79,15 +80,7 @@ pub fn initial_seed() -> u64 {
 /// Calls `f`, then restores the default generator's state: `torch.random.fork_rng`. Numbers that
 /// other threads draw during the call are drawn again.
 pub fn fork_rng<R>(f: impl FnOnce() -> R) -> R {
-    /// Ends it even if `f` panics.
-    struct Restore(GeneratorState);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            DEFAULT.set_state(self.0);
-        }
-    }
-    let _restore = Restore(DEFAULT.state());
-    f()
+    restoring(DEFAULT.state(), |before| DEFAULT.set_state(before), f)
 }
 
 #[track_calls]
