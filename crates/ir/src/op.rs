@@ -210,7 +210,7 @@ pub trait OpDef {
         false
     }
 
-    /// The operations that a rule of [fusion](crate::passes::fusion) replaces by this one, in the order of
+    /// The operations that a rule of [fusion](crate::passes::Fusion) replaces by this one, in the order of
     /// its decomposition. Empty for operations that users call by name.
     fn replaces(&self) -> Vec<OpKind> {
         Vec::new()

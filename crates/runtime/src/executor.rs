@@ -351,6 +351,7 @@ impl Executable {
             places: &self.places,
             full,
             avoided,
+            reports: false,
         }
     }
 

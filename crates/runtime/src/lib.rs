@@ -16,8 +16,8 @@
 //! | `calibration.rs`, `measure.rs` | measured speeds in a file, and measuring them |
 //! | `runtime.rs`, `outline.rs`, `plan_cache.rs`, `transfers.rs` | the interface: known graphs, transfers |
 //! | `executor.rs` | running and failing over, loading |
-//! | `trace.rs`, `profile.rs` | plans explained, launches timed |
-//! | `planner.rs`, `segment.rs`, `effects.rs` | the device of a node, cutting, updates that must not run twice |
+//! | `trace.rs`, `profile.rs`, `effects.rs` | plans explained, launches timed, updates watched |
+//! | `planner.rs`, `segment.rs` | the device of a node, passes, cutting |
 //! | `typical.rs` | the operation that a family is judged by |
 //! | `partition.rs` | expected times of a graph on each device, and in parts on several |
 //! | `estimate.rs` | measured speeds of devices, and the places of operands |
@@ -85,7 +85,7 @@ pub use executor::{Executable, Loaded, Preference, PreferredUnits, WorkingMemory
 pub use host_pool::{HostPool, HostPoolCounters};
 pub use journal::{AccessCounters, FaultStatistics, Moved, PlanCounters};
 pub use launch::{Lowered, Nodes, Operand, Part, Place, Reduction, Slot, Step};
-pub use lower::{Kernels, lower};
+pub use lower::{Kernels, lower, lowering_passes};
 pub use memory::{
     Contents, DeviceBuffer, DeviceMemory, Fetch, HOST_ALIGNMENT, HostBuffer, HostMemory,
 };

@@ -1,5 +1,6 @@
 //! From a graph to kernel launches on buffers: code that every backend needs.
 
+use std::mem;
 use std::ops::{Index, IndexMut};
 
 use rustorch_ir::ops::{Concat, Contiguous};
@@ -69,23 +70,49 @@ pub fn lower(graph: &Graph, kernels: &impl Kernels) -> Result<Lowered, OpError> 
     for (index, node) in graph.nodes().iter().enumerate() {
         builder.node(index, node);
     }
-    let mut writers = builder.outputs();
-    let mut steps = fuse(builder.steps, &mut writers);
-    let mut lifetimes = lifetimes(&steps, &writers);
-    let mut heirs = Vec::new();
-    match kernels.shares_memory() {
-        true => {
-            heirs = join_in_place(&mut steps, &mut lifetimes, kernels);
-            heirs.extend(inherit(&steps, &mut lifetimes, kernels));
-        }
-        false => {
-            for (_, lifetime) in &mut lifetimes {
-                (lifetime.first, lifetime.last) = (0, steps.len());
-            }
-        }
-    }
-    let largest_buffer = kernels.largest_buffer();
-    Ok(place(steps, &writers, &lifetimes, &heirs, largest_buffer))
+    let writers = builder.outputs();
+    let mut lowering = Lowering {
+        steps: builder.steps,
+        writers,
+        lifetimes: Vec::new(),
+        heirs: Vec::new(),
+        kernels,
+    };
+    LOWERED.iter().for_each(|(_, pass)| pass(&mut lowering));
+    Ok(place(lowering))
+}
+
+/// The launches of a graph in the making.
+struct Lowering<'k> {
+    steps: Vec<Draft>,
+    /// The results that are written to the graph's outputs.
+    writers: Vec<ResultId>,
+    /// The results that are intermediate values.
+    lifetimes: Vec<(ResultId, Lifetime)>,
+    heirs: Vec<Heir>,
+    kernels: &'k dyn Kernels,
+}
+
+/// A pass over the launches of a graph: its name, and what it does.
+type LoweringPass = (&'static str, fn(&mut Lowering));
+
+/// Passes over the launches of a graph, in order. Views are layouts before them; buffers come after them.
+const LOWERED: [LoweringPass; 4] = [
+    ("chains", chains),
+    ("lifetimes", lifetimes),
+    ("joins in place", join_in_place),
+    ("results over operands", inherit),
+];
+
+/// Names of the passes over the launches of a graph, in order.
+pub fn lowering_passes() -> impl Iterator<Item = &'static str> {
+    LOWERED.iter().map(|(name, _)| *name)
+}
+
+/// Chains of elementwise operations, with reductions, become one launch.
+fn chains(lowering: &mut Lowering) {
+    let steps = mem::take(&mut lowering.steps);
+    lowering.steps = fuse(steps, &mut lowering.writers);
 }
 
 impl<K: Kernels> Builder<'_, K> {
@@ -341,8 +368,9 @@ impl<T> IndexMut<ResultId> for PerResult<T> {
     }
 }
 
-/// The results that are intermediate values: neither outputs nor written over others.
-fn lifetimes(drafts: &[Draft], writers: &[ResultId]) -> Vec<(ResultId, Lifetime)> {
+/// Finds the results that are intermediate values: neither outputs nor written over others.
+fn lifetimes(lowering: &mut Lowering) {
+    let (drafts, shares) = (&lowering.steps, lowering.kernels.shares_memory());
     let mut last_uses = PerResult::new(drafts, |at| at);
     for (at, draft) in drafts.iter().enumerate() {
         for root in &draft.roots {
@@ -352,25 +380,24 @@ fn lifetimes(drafts: &[Draft], writers: &[ResultId]) -> Vec<(ResultId, Lifetime)
         }
     }
     let mut is_output = PerResult::new(drafts, |_| false);
-    for &id in writers {
+    for &id in &lowering.writers {
         is_output[id] = true;
     }
-    let mut lifetimes = Vec::new();
     for (at, draft) in drafts.iter().enumerate() {
         let step = &draft.step;
         for (result, place) in step.outputs.iter().enumerate() {
             let id = ResultId { step: at, result };
             if step.overwrites(result).is_none() && !is_output[id] {
-                let lifetime = Lifetime {
-                    bytes: place.ty.bytes(),
-                    first: at,
-                    last: last_uses[id],
+                let (first, last) = match shares {
+                    true => (at, last_uses[id]),
+                    false => (0, drafts.len()),
                 };
-                lifetimes.push((id, lifetime));
+                let bytes = place.ty.bytes();
+                let lifetime = Lifetime { bytes, first, last };
+                lowering.lifetimes.push((id, lifetime));
             }
         }
     }
-    lifetimes
 }
 
 /// A result and the value whose memory it takes over.
@@ -378,12 +405,12 @@ type Heir = (ResultId, ResultId);
 
 /// Finds results that are joined with others and can be written at their final place. The join then does
 /// nothing for them.
-fn join_in_place(
-    drafts: &mut [Draft],
-    values: &mut Vec<(ResultId, Lifetime)>,
-    kernels: &impl Kernels,
-) -> Vec<Heir> {
-    let mut heirs: Vec<Heir> = Vec::new();
+fn join_in_place(lowering: &mut Lowering) {
+    let kernels = lowering.kernels;
+    if !kernels.shares_memory() {
+        return;
+    }
+    let (drafts, values) = (&mut lowering.steps, &mut lowering.lifetimes);
     let joins = drafts.iter().enumerate();
     let joins = joins.filter(|(_, draft)| draft.step.last().op.kind() == OpKind::Concat);
     let joins: Vec<usize> = joins.map(|(at, _)| at).collect();
@@ -422,10 +449,9 @@ fn join_in_place(
             values.remove(theirs);
             drafts[id.step].step.outputs[id.result].layout = layout;
             drafts[at].step.inputs[k].layout = part;
-            heirs.push((id, whole));
+            lowering.heirs.push((id, whole));
         }
     }
-    heirs
 }
 
 /// The layout of a result in `part` of `joined`, where it is the `operand` that is joined along `dim`. Its
@@ -436,7 +462,7 @@ fn in_join(
     operand: &Place,
     [part, joined]: [&Layout; 2],
     dim: usize,
-    kernels: &impl Kernels,
+    kernels: &dyn Kernels,
 ) -> Option<Layout> {
     let step = &drafts[id.step].step;
     let result = &step.outputs[id.result];
@@ -461,11 +487,12 @@ fn in_join(
 }
 
 /// Finds results that take over the memory of an operand, which then lives as long as they do.
-fn inherit(
-    drafts: &[Draft],
-    values: &mut Vec<(ResultId, Lifetime)>,
-    kernels: &impl Kernels,
-) -> Vec<Heir> {
+fn inherit(lowering: &mut Lowering) {
+    let kernels = lowering.kernels;
+    if !kernels.shares_memory() {
+        return;
+    }
+    let (drafts, values) = (&lowering.steps, &mut lowering.lifetimes);
     let mut heirs: Vec<Heir> = Vec::new();
     for (at, draft) in drafts.iter().enumerate() {
         let ([_], [result, ..]) = (&draft.step.parts[..], &draft.step.outputs[..]) else {
@@ -514,18 +541,20 @@ fn inherit(
             heirs.push((id, owner));
         }
     }
-    heirs
+    lowering.heirs.extend(heirs);
 }
 
 /// Finds a buffer for each result: an output, the state that it overwrites, or bytes of the arena that no live
 /// value uses.
-fn place(
-    drafts: Vec<Draft>,
-    writers: &[ResultId],
-    values: &[(ResultId, Lifetime)],
-    heirs: &[Heir],
-    largest_buffer: usize,
-) -> Lowered {
+fn place(lowering: Lowering) -> Lowered {
+    let Lowering {
+        steps: drafts,
+        writers,
+        lifetimes: values,
+        heirs,
+        kernels,
+    } = lowering;
+    let largest_buffer = kernels.largest_buffer();
     let mut slots = PerResult::new(&drafts, |_| Slot::Arena { buffer: 0, at: 0 });
     for (i, &id) in writers.iter().enumerate() {
         slots[id] = Slot::Output(i);
@@ -547,7 +576,7 @@ fn place(
     };
     let arena = arranged(false, 0);
     let offloaded = arranged(true, arena.len());
-    for &(heir, owner) in heirs {
+    for (heir, owner) in heirs {
         slots[heir] = slots[owner];
     }
     let finish = |(at, draft): (usize, Draft)| {

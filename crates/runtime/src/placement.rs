@@ -137,17 +137,4 @@ pub(crate) struct Assignment {
     pub(crate) reason: Reason,
     /// Names of the operations that it was put in place of, if any.
     pub(crate) replaces: SmallVec<[&'static str; 8]>,
-    /// Index of the node of the graph as it was given that this is, or is a part of; of several the
-    /// first.
-    pub(crate) origin: usize,
-    /// The kinds of all operations that it replaces, if any.
-    pub(crate) parts: Vec<usize>,
-}
-
-impl Assignment {
-    /// Indices of the nodes of the graph as it was given that this is, or is a part of.
-    pub(crate) fn origins(&self) -> impl Iterator<Item = usize> {
-        let only = self.parts.is_empty().then_some(self.origin);
-        only.into_iter().chain(self.parts.iter().copied())
-    }
 }

@@ -4,17 +4,20 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use rustorch_ir::ops::RULES;
+use rustorch_ir::ops::RULES;
 use rustorch_ir::order::sort_by_key;
-use rustorch_ir::passes::channels_last::arrange;
-use rustorch_ir::passes::fusion::fuse;
+use rustorch_ir::order::sort_by_key;
+use rustorch_ir::passes::{
+    Changes, Decomposition, Fusion, OneDevice, Origins, Pass, Places, Rewriting, Rewritten,
+    planned, unrepeatable,
+};
 use rustorch_ir::{
-    DType, Graph, Node, Op, OpError, Results, Role, Signature, TensorType, ValueId, check,
+    DType, Graph, Node, OpError, Results, Role, Signature, TensorType, ValueId, check,
 };
 use smallvec::SmallVec;
 
 use crate::costs::work::Workload;
 use crate::devices::Devices;
-use crate::effects::{self, Ordered};
 use crate::estimate::{Locations, Measured, duration};
 use crate::partition::{Offers, Partition, Problem};
 use crate::placement::{Assignment, DeviceId, Reason, is_constant};
@@ -29,10 +32,14 @@ pub(crate) struct Plan {
     pub(crate) graph: Graph,
     /// One for each node of `graph`.
     pub(crate) assignments: Vec<Assignment>,
-    /// For each node, is it an update that must not run twice? See [`effects`].
+    /// For each node of `graph`, the nodes of the graph as it was given that it is, or is a part of.
+    pub(crate) origins: Vec<Origins>,
+    /// For each node, is it an update that must not run twice? See [`unrepeatable`].
     pub(crate) unrepeatable: Vec<bool>,
     /// The nodes in runs of one device.
     pub(crate) segments: Vec<Segment>,
+    /// Reports of the passes that made it, if the [request](Request::reports) has them.
+    pub(crate) changes: Vec<Changes>,
 }
 
 impl Plan {
@@ -40,10 +47,10 @@ impl Plan {
     /// of it. Without a node, that of the whole segment, if there is one.
     pub(crate) fn origin(&self, first: usize, node: Option<usize>) -> Option<usize> {
         if let Some(node) = node {
-            return Some(self.assignments.get(first + node)?.origin);
+            return Some(self.origins.get(first + node)?[0]);
         }
         let segment = self.segments.iter().find(|s| s.first == first)?;
-        let mut origins = self.assignments[segment.nodes()].iter().map(|a| a.origin);
+        let mut origins = self.origins[segment.nodes()].iter().map(|of| of[0]);
         let only = origins.next()?;
         origins.all(|origin| origin == only).then_some(only)
     }
@@ -59,8 +66,7 @@ impl Plan {
     /// Adds a segment's nodes to those that its device is not to run. Views and constants go where
     /// they are read, unless there is nothing else.
     pub(crate) fn avoid(&self, segment: &Segment, graph: &Graph, why: &str, avoided: &mut Avoided) {
-        let assignments = || self.assignments[segment.nodes()].iter();
-        let origins = || assignments().flat_map(Assignment::origins);
+        let origins = || self.origins[segment.nodes()].iter().flatten().copied();
         let computes = |origin: &usize| {
             let node = &graph.nodes()[*origin];
             node.op.def().role() == Role::Compute && !is_constant(node)
@@ -105,6 +111,8 @@ pub(crate) struct Request<'a> {
     pub(crate) full: &'a [(DeviceId, String)],
     /// Operations that are left to other devices.
     pub(crate) avoided: &'a Avoided,
+    /// Do passes report their changes?
+    pub(crate) reports: bool,
 }
 
 /// Plans `graph`.
@@ -155,8 +163,8 @@ fn avoid_small_segments(
         };
         let (operations, least) = (plan.operations(segment), compilation.least_operations);
         let is_set = |at: usize| {
-            let mut origins = plan.assignments[at].origins();
-            origins.any(|origin| request.is_set(graph, &graph.nodes()[origin]))
+            let mut origins = plan.origins[at].iter();
+            origins.any(|&origin| request.is_set(graph, &graph.nodes()[origin]))
         };
         if operations < least && !segment.nodes().any(is_set) {
             let why = format!("a segment of {operations} of the {least} operations that it takes");
@@ -166,37 +174,84 @@ fn avoid_small_segments(
     avoided.len() > before
 }
 
-/// Places each node of `graph`.
+/// Places each node of `graph`, and runs the passes of planning.
 fn place_all(graph: &Graph, request: &Request) -> Result<Plan, RunError> {
     let mut planner = Planner::new(graph, request);
-    for ty in graph.inputs() {
-        let input = planner.graph.input(ty.clone())?;
-        planner.values.push(Some(input));
-    }
+    planner.out.reserve();
+    planner.out.inputs()?;
     for node in graph.nodes() {
-        match planner.node(node)? {
-            Some(results) => planner.values.extend(results.into_iter().map(Some)),
-            None => planner.values.push(None),
+        let results = planner.node(node)?.into_iter().flatten();
+        for (value, new) in node.results().zip(results) {
+            planner.out.set(value, new);
         }
     }
-    for &output in graph.outputs() {
-        let value = planner.output(output)?;
-        planner.graph.output(value);
+    let outputs = graph.outputs().iter().map(|&v| planner.output(v));
+    let outputs: SmallVec<[ValueId; 4]> = outputs.collect::<Result<_, _>>()?;
+    let Planner {
+        out, assignments, ..
+    } = planner;
+    let placed = out.finish_with(&outputs);
+    check::outputs(&placed.graph)?;
+    let mut changes = Vec::new();
+    if request.reports {
+        changes.push(Changes::between("placement", graph, Some(&placed)));
     }
-    check::outputs(&planner.graph)?;
-    let (graph, assignments) = planner.fused()?;
-    let Ordered {
-        graph,
+    let rules = [&request.policy.fusions[..], RULES].concat();
+    let fusion = Fusion { rules: &rules };
+    let mut places = Placed {
+        request,
         assignments,
-        unrepeatable,
-    } = effects::last(graph, assignments)?;
-    let segments = cut(&graph, &assignments)?;
+    };
+    let reports = request.reports.then_some(&mut changes);
+    let Rewritten { graph, origins } = placed.through(&planned(&fusion), &mut places, reports)?;
+    let assignments = places.assignments;
     Ok(Plan {
+        unrepeatable: unrepeatable(&graph),
+        segments: cut(&graph, &assignments)?,
         graph,
         assignments,
-        unrepeatable,
-        segments,
+        origins,
+        changes,
     })
+}
+
+/// The devices of a graph's nodes, with their reasons.
+struct Placed<'a> {
+    request: &'a Request<'a>,
+    assignments: Vec<Assignment>,
+}
+
+impl Places for Placed<'_> {
+    fn device(&self, at: usize) -> usize {
+        self.assignments[at].device.0
+    }
+
+    fn supports(&self, at: usize, signature: &Signature) -> bool {
+        let Request {
+            devices, routing, ..
+        } = self.request;
+        let device = self.assignments[at].device;
+        routing.fuses
+            && devices.forbids(device, signature).is_none()
+            && devices.backend(device).supports(signature)
+    }
+
+    fn follow(&mut self, before: &Graph, rewritten: &Rewritten) {
+        let assignment = |(node, origins): (&Node, &Origins)| {
+            let mut assignment = self.assignments[origins[0]].clone();
+            if origins.len() > 1 {
+                let names = origins.iter().map(|&at| before.nodes()[at].op.function());
+                assignment.replaces = names.collect();
+            } else if node.op.def().role() == Role::View && before.nodes()[origins[0]].op != node.op
+            {
+                // A view for the node is none of those that this replaces.
+                assignment.replaces.clear();
+            }
+            assignment
+        };
+        let nodes = rewritten.graph.nodes().iter().zip(&rewritten.origins);
+        self.assignments = nodes.map(assignment).collect();
+    }
 }
 
 /// The devices that a graph is offered to, judged as one product of its size.
@@ -263,8 +318,8 @@ pub(crate) fn estimate(graph: &Graph, request: &Request) -> Result<Option<Estima
     };
     let plan = plan(graph, request)?;
     let mut devices = vec![None; graph.nodes().len()];
-    for assignment in &plan.assignments {
-        for origin in assignment.origins() {
+    for (assignment, origins) in plan.assignments.iter().zip(&plan.origins) {
+        for &origin in origins {
             devices[origin] = Some(assignment.device);
         }
     }
@@ -294,11 +349,9 @@ struct Planner<'a> {
     bytes: usize,
     /// The expected time of the whole graph on measured devices, if there are several.
     partition: Partition,
-    graph: Graph,
+    /// The placed nodes. Views of graph inputs, and constants, are not there before they are read.
+    out: Rewriting<'a>,
     assignments: Vec<Assignment>,
-    /// The planned value of each of the source's; `None` for views of graph inputs and for
-    /// constants, which are put in where they are read.
-    values: Vec<Option<ValueId>>,
     /// The inserted nodes, by place.
     put_in: HashMap<(ValueId, DeviceId), ValueId>,
 }
@@ -327,12 +380,10 @@ impl<'a> Planner<'a> {
             request,
             bytes: bytes_of(graph),
             partition: Partition::default(),
-            graph: Graph::new(),
+            out: Rewriting::empty(graph),
             assignments: Vec::with_capacity(graph.nodes().len()),
-            values: Vec::with_capacity(graph.len()),
             put_in: HashMap::new(),
         };
-        planner.graph.reserve(graph.nodes().len());
         if let Some(measured) = planner.measured() {
             let splits = !request.routing.strict;
             planner.partition = planner.problem(&measured).solve(splits);
@@ -420,63 +471,6 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The planned graph, in which composites replace operations that a device does better at once.
-    fn fused(self) -> Result<(Graph, Vec<Assignment>), RunError> {
-        let Self {
-            request,
-            graph,
-            assignments,
-            ..
-        } = self;
-        if !request.routing.fuses {
-            return Ok((graph, assignments));
-        }
-        // Neighbours of one device have one number.
-        let mut runs = Vec::with_capacity(assignments.len());
-        for run in assignments.chunk_by(|a, b| a.device == b.device) {
-            runs.resize(runs.len() + run.len(), (runs.len(), run[0].device));
-        }
-        let supports = |(_, device): (usize, DeviceId), signature: &Signature| {
-            let devices = request.devices;
-            devices.forbids(device, signature).is_none()
-                && devices.backend(device).supports(signature)
-        };
-        let rules = [&request.policy.fusions[..], RULES].concat();
-        let assignment = |origin: SmallVec<[usize; 8]>| {
-            let mut assignment = assignments[origin[0]].clone();
-            if origin.len() > 1 {
-                let names = origin.iter().map(|&at| graph.nodes()[at].op.function());
-                assignment.replaces = names.collect();
-                assignment.parts = origin.iter().map(|&at| assignments[at].origin).collect();
-            }
-            assignment
-        };
-        let (graph, assignments) = match fuse(&graph, &rules, |at| runs[at], supports)? {
-            Some(fused) => {
-                let assignments = fused.origins.into_iter().map(assignment).collect();
-                (fused.graph, assignments)
-            }
-            None => (graph, assignments),
-        };
-        let device = |at: usize| (at, assignments[at].device);
-        let Some(arranged) = arrange(&graph, device, supports)? else {
-            return Ok((graph, assignments));
-        };
-        let nodes = graph.nodes();
-        let assignment = |(node, origin): (&Node, SmallVec<[usize; 8]>)| {
-            let mut assignment = assignments[origin[0]].clone();
-            // A view for the node is none of those that this replaces.
-            if node.op.def().role() == Role::View && nodes[origin[0]].op != node.op {
-                assignment.replaces.clear();
-                assignment.parts.clear();
-            }
-            assignment
-        };
-        let origins = arranged.graph.nodes().iter().zip(arranged.origins);
-        let assignments = origins.map(assignment).collect();
-        Ok((arranged.graph, assignments))
-    }
-
     /// Places a node on the first device that can run it.
     fn assign(&mut self, node: &Node) -> Result<Results, RunError> {
         let mut offer = self.offer(node);
@@ -520,8 +514,8 @@ impl<'a> Planner<'a> {
 
     /// A view is made where its input is computed, or where it is pinned to.
     fn view(&mut self, node: &Node) -> Result<Option<Results>, RunError> {
-        let planned = self.values[node.inputs[0].index()];
-        let computed = planned.and_then(|input| Some((input, self.graph.producer(input)?)));
+        let planned = self.out.known(node.inputs[0]);
+        let computed = planned.and_then(|input| Some((input, self.out.graph().producer(input)?)));
         let Some((input, at)) = computed else {
             // Of a graph input, or of a view of one.
             return Ok(None);
@@ -536,7 +530,7 @@ impl<'a> Planner<'a> {
 
     /// A graph output's value.
     fn output(&mut self, value: ValueId) -> Result<ValueId, RunError> {
-        match (self.values[value.index()], self.source.node(value)) {
+        match (self.out.known(value), self.source.node(value)) {
             (None, Some(node)) if is_constant(node) => Ok(self.assign(node)?[0]),
             (None, Some(view)) => {
                 let device = self.first_allowed(view)?.0;
@@ -553,7 +547,7 @@ impl<'a> Planner<'a> {
         let mut chain: SmallVec<[(ValueId, &Node); 4]> = SmallVec::new();
         let mut at = value;
         let mut planned = loop {
-            let known = self.values[at.index()].or(self.put_in.get(&(at, device)).copied());
+            let known = (self.out.known(at)).or(self.put_in.get(&(at, device)).copied());
             match (known, source.node(at)) {
                 (Some(planned), _) => break planned,
                 (None, Some(node)) if is_constant(node) => {
@@ -660,8 +654,8 @@ impl<'a> Planner<'a> {
     /// Goes first to where the node's first operand is computed.
     fn prefer_neighbour(&self, node: &Node, offer: &mut Offer) {
         let inputs = node.inputs.iter();
-        let planned = inputs.filter_map(|v| self.values[v.index()]);
-        let Some(at) = planned.filter_map(|v| self.graph.producer(v)).next() else {
+        let planned = inputs.filter_map(|&v| self.out.known(v));
+        let Some(at) = planned.filter_map(|v| self.out.graph().producer(v)).next() else {
             return;
         };
         let device = self.assignments[at].device;
@@ -720,15 +714,13 @@ impl<'a> Planner<'a> {
         device: DeviceId,
         reason: Reason,
     ) -> Result<Results, RunError> {
-        let first = self.graph.push_node(node, inputs)?;
+        let results = self.out.push_node(node, inputs, origin)?;
         self.assignments.push(Assignment {
             device,
             reason,
             replaces: SmallVec::new(),
-            parts: Vec::new(),
-            origin,
         });
-        Ok(self.graph.results(first))
+        Ok(results)
     }
 
     fn way(&self, device: DeviceId, node: &Node) -> Result<Way, String> {
@@ -745,16 +737,11 @@ impl<'a> Planner<'a> {
         }
         // The node on its own, so that its parts can be tried before they are spliced in.
         let alone = isolate(self.source, node).map_err(|e| e.to_string())?;
-        let mut parts = decompose(&alone, &node.op).map_err(|e| e.to_string())?;
-        // Parts may be made of others themselves.
-        let is_made_of_others = |parts: &Graph, part: &Node| {
-            part.op.def().is_composite() && parts.with_signature(part, declines).is_some()
-        };
-        while (parts.nodes().iter()).any(|part| is_made_of_others(&parts, part)) {
-            parts = parts
-                .expanded(|part| is_made_of_others(&parts, part))
-                .map_err(|e| e.to_string())?;
-        }
+        let here = OneDevice(|s| declines(s).is_none());
+        let parts = Decomposition
+            .run(&alone, &here)
+            .map_err(|e| e.to_string())?;
+        let parts = parts.map_or(alone, |parts| parts.graph);
         for part in parts.nodes() {
             if part.op.def().role() == Role::View {
                 continue;
@@ -824,9 +811,7 @@ impl<'a> Planner<'a> {
         for part in parts.nodes() {
             let operands: SmallVec<[ValueId; 4]> =
                 part.inputs.iter().map(|v| values[v.index()]).collect();
-            let results = self.push(part, origin, &operands, device, reason.clone())?;
-            self.graph.pin(results[0], node.pin);
-            values.extend(results);
+            values.extend(self.push(part, origin, &operands, device, reason.clone())?);
         }
         Ok(parts.outputs().iter().map(|v| values[v.index()]).collect())
     }
@@ -843,16 +828,4 @@ fn isolate(graph: &Graph, node: &Node) -> Result<Graph, OpError> {
         alone.output(value);
     }
     Ok(alone)
-}
-
-/// The definition of a graph's only node, a composite, on the same inputs.
-fn decompose(alone: &Graph, op: &Op) -> Result<Graph, OpError> {
-    let mut parts = Graph::new();
-    let operands = (alone.inputs().iter())
-        .map(|ty| parts.input(ty.clone()))
-        .collect::<Result<SmallVec<[ValueId; 4]>, _>>()?;
-    for value in parts.expand(op, &operands)? {
-        parts.output(value);
-    }
-    Ok(parts)
 }

@@ -12,7 +12,7 @@ use std::fmt;
 use std::time::Duration;
 
 use rustorch_ir::order::sort_by_key;
-use rustorch_ir::passes::fusion::Rule;
+use rustorch_ir::passes::Rule;
 use rustorch_ir::{DType, OpKind};
 use smallvec::SmallVec;
 
@@ -107,7 +107,7 @@ pub struct Routing {
     /// The CPU's part.
     pub strategy: GpuExecutionStrategy,
     /// May operations be replaced by composites that run better on a device, see
-    /// [`fusion`](rustorch_ir::passes::fusion)?
+    /// [`fusion`](rustorch_ir::passes::Fusion)?
     pub fuses: bool,
 }
 

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hash};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Weak};
 
-use rustorch_ir::passes::fusion::Rule;
+use rustorch_ir::passes::Rule;
 use rustorch_ir::{DType, FoldingHasher, Graph, Op, OpError, Scalar, TensorType};
 use smallvec::SmallVec;
 

@@ -186,8 +186,6 @@ mod tests {
             device: DeviceId(0),
             reason: Reason::Preferred,
             replaces: Default::default(),
-            parts: Vec::new(),
-            origin: 0,
         };
         let all = vec![here; graph.nodes().len()];
         cut(graph, &all)

@@ -28,7 +28,7 @@ pub struct Explanation {
     pub device: DeviceType,
     /// Why there.
     pub reason: String,
-    /// The operations that each replaced by [fusion](rustorch_ir::passes::fusion); empty for those of the
+    /// The operations that each replaced by [fusion](rustorch_ir::passes::Fusion); empty for those of the
     /// caller's graph.
     pub replaces: String,
     /// Bytes that they write.
@@ -121,7 +121,7 @@ pub(crate) fn explain(plan: &Plan, devices: &Devices, known: &Known) -> Vec<Expl
         };
         let ops = launched.iter().map(|&at| {
             let function = plan.graph.nodes()[at].op.function();
-            match (known.note)(plan.assignments[at].origin).method {
+            match (known.note)(plan.origins[at][0]).method {
                 Some(method) if method != function => format!("{method}: {function}"),
                 _ => function.to_owned(),
             }
@@ -129,7 +129,7 @@ pub(crate) fn explain(plan: &Plan, devices: &Devices, known: &Known) -> Vec<Expl
         let ops: Vec<String> = ops.collect();
         let written = |s: &Signature| node.op.def().written(s);
         let mut reason = assignment.reason.to_string();
-        let note = (known.note)(assignment.origin);
+        let note = (known.note)(plan.origins[last][0]);
         if let (Reason::Pinned(_), Some(why)) = (&assignment.reason, note.pinned) {
             reason = format!("{reason}, {why}");
         }

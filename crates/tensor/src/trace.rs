@@ -1,10 +1,10 @@
 //! Computations that are recorded once and run often.
 
 use rustorch_ir::order::sort_by_key;
-use rustorch_ir::passes::chunks::Chunking;
-use rustorch_ir::passes::conversion::converting;
-use rustorch_ir::passes::recomputation::{Recomputation, Saving, peak};
-use rustorch_ir::passes::repeats::without_repeats;
+use rustorch_ir::passes::{
+    Changes, Chunks, Conversion, OneDevice, Origins, Pass, RECORDED, Recomputation, Rewritten,
+    Saving, peak,
+};
 use rustorch_ir::{DType, Graph, OpError, TensorType};
 use rustorch_macros::track_calls;
 use rustorch_runtime::{Call, Executable, Loaded, Moment, RunError, Storage, WorkingMemory};
@@ -47,6 +47,8 @@ pub struct Trace {
     outputs: Vec<TensorType>,
     /// For nodes of the graph, in its order, the calls that recorded them.
     calls: Vec<Option<Call>>,
+    /// Reports of the passes over the recorded graph.
+    changes: Vec<Changes>,
 }
 
 #[track_calls]
@@ -78,9 +80,13 @@ impl Trace {
         }
         let leaves = Leaves::of_trace(&history, placeholders)?;
         let capture = Capture::trace(&history, &leaves, &values)?;
-        let (graph, origins) = without_repeats(capture.outline.graph()?)?;
+        let recorded = Rewritten::from(capture.outline.graph()?);
+        let mut changes = Vec::new();
+        let anywhere = &mut OneDevice(|_| true);
+        let Rewritten { graph, origins } =
+            recorded.through(&RECORDED, anywhere, Some(&mut changes))?;
         let calls = origins.into_iter();
-        let calls = calls.map(|node| leaves.recorded(&history, node)).collect();
+        let calls = calls.map(|of| leaves.recorded(&history, of[0])).collect();
         let executable = runtime.prepare(graph, routing);
         let mut states: Vec<usize> = capture.written.iter().map(|(input, _)| *input).collect();
         sort_by_key(&mut states, |state| *state);
@@ -92,6 +98,7 @@ impl Trace {
             states,
             outputs: outputs.iter().map(|t| t.ty().clone()).collect(),
             calls,
+            changes,
         })
     }
 
@@ -116,17 +123,12 @@ impl Trace {
             dtype,
         )?;
         let (graph, devices) = self.executable.placement()?;
-        let graph = converting(&graph, &devices, dtype)?;
-        let (runtime, _) = current();
-        Ok(Self {
-            executable: runtime.prepare(graph, self.executable.routing()),
-            placeholders: self.placeholders,
-            leaves: self.leaves.clone(),
-            states: self.states.clone(),
-            outputs: self.outputs.clone(),
-            // Casts stand between the nodes.
-            calls: Vec::new(),
-        })
+        let mut placed = self.rewritten(graph.into());
+        // Its nodes are others than those recorded.
+        placed.calls = Vec::new();
+        let devices = &devices;
+        let converted = placed.by(&Conversion { devices, dtype })?;
+        Ok(converted.unwrap_or(placed))
     }
 
     /// The same computation, whose values take about `bytes` at once, as [`Trace::peak_bytes`] counts them, or as few
@@ -143,8 +145,12 @@ impl Trace {
         let (expected, count) = ("an output of the trace", self.outputs.len());
         let last = is_there
             .ok_or_else(|| OpError::new("saving", expected, format_args!("{output} of {count}")))?;
-        let (graph, origins) = Recomputation::new(graph, last, saving).within(bytes)?;
-        Ok(self.rewritten(graph, origins))
+        let saved = self.by(&Recomputation {
+            last,
+            bytes,
+            saving,
+        })?;
+        Ok(saved.unwrap_or_else(|| self.unplanned()))
     }
 
     /// The same computation, in which there is never a whole table of logits: one chunk of rows after the other is
@@ -156,23 +162,30 @@ impl Trace {
     /// # Errors
     /// Fails only for bugs.
     pub fn chunking(&self, chunks: usize) -> RusTorchResult<Option<Self>> {
-        let chunking = Chunking::of(self.executable.graph())?;
-        let Some(chunking) = chunking.filter(|chunking| chunking.is_worth(chunks)) else {
-            return Ok(None);
-        };
-        let (graph, origins) = chunking.by_chunks(chunks)?;
-        Ok(Some(self.rewritten(graph, origins)))
+        self.by(&Chunks { chunks })
     }
 
     /// The same computation, not planned yet.
     pub fn unplanned(&self) -> Self {
-        let graph = self.executable.graph();
-        self.rewritten(graph.clone(), (0..graph.nodes().len()).collect())
+        self.rewritten(self.executable.graph().clone().into())
     }
 
-    /// The same computation by another graph, whose nodes are these of its own.
-    fn rewritten(&self, graph: Graph, origins: Vec<usize>) -> Self {
-        let call = |origin: usize| self.calls.get(origin).copied().flatten();
+    /// The same computation after a further pass; `None` if that changes nothing.
+    fn by(&self, pass: &dyn Pass) -> RusTorchResult<Option<Self>> {
+        let graph = self.executable.graph();
+        let rewritten = pass.run(graph, &OneDevice(|_| true))?;
+        let changes = Changes::of(pass, graph, rewritten.as_ref());
+        Ok(rewritten.map(|rewritten| {
+            let mut by = self.rewritten(rewritten);
+            by.changes.push(changes);
+            by
+        }))
+    }
+
+    /// The same computation by another graph, made of this one's nodes.
+    fn rewritten(&self, rewritten: Rewritten) -> Self {
+        let Rewritten { graph, origins } = rewritten;
+        let call = |of: Origins| self.calls.get(of[0]).copied().flatten();
         let (runtime, _) = current();
         let executable = runtime.prepare(graph, self.executable.routing());
         Self {
@@ -182,6 +195,7 @@ impl Trace {
             states: self.states.clone(),
             outputs: self.outputs.clone(),
             calls: origins.into_iter().map(call).collect(),
+            changes: self.changes.clone(),
         }
     }
 
@@ -192,6 +206,16 @@ impl Trace {
     pub fn offloads(&self) -> RusTorchResult<bool> {
         let (graph, _) = self.executable.placement()?;
         Ok(graph.nodes().iter().any(|node| node.op.def().offloads()))
+    }
+
+    /// The passes over this computation, in order, with their changes: those over what was recorded, then those of
+    /// planning.
+    ///
+    /// # Errors
+    /// Fails if no device can run some operation.
+    pub fn passes(&self) -> RusTorchResult<[(&'static str, Vec<Changes>); 2]> {
+        let planned = self.executable.passes()?;
+        Ok([("recorded", self.changes.clone()), ("planned", planned)])
     }
 
     /// Bytes of the values that are alive at once, at most, as they were recorded. Devices keep those that a chain of

@@ -4,7 +4,7 @@ use super::*;
 use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::{Case, Fill, Operand};
 use crate::ops::{Attention, Rope, RopeLayout, RopeScaling, UpdateSlice};
-use crate::passes::fusion::{Finder, Match};
+use crate::passes::{Finder, Match};
 use crate::{
     BlockFormat, Graph, Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, Signature, ValueId,
 };

@@ -4,7 +4,7 @@ use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Operand};
 use crate::order::sort_by_key;
-use crate::passes::fusion::{Finder, Match};
+use crate::passes::{Finder, Match};
 use crate::{Graph, Named, Op, OpDef, OpType, ResultTypes, Scalar};
 
 /// Operands of one dtype joined along a dimension; their other sizes are equal.

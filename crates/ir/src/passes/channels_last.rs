@@ -1,72 +1,66 @@
 //! Channels last: images between convolutions in the layout that devices compute fastest.
 //!
-//! If a device has a kernel for [`ChannelsLast`] of a convolution, [`arrange`] replaces the
-//! convolution by it. The norms, pools and elementwise operations after it then read images in that
-//! layout. All other operations see them as permuted views.
+//! If a device has a kernel for [`ChannelsLast`] of a convolution, that replaces the convolution. The
+//! norms, pools and elementwise operations after it then read images in that layout. All other
+//! operations see them as permuted views.
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
-use super::fusion::Fused;
-use crate::ops::ChannelsLast;
+use super::{Pass, Places, Rewriting, Rewritten};
+use crate::ops::{ChannelsLast, Permute};
 use crate::{Graph, Node, Op, OpError, OpKind, Signature, TensorType, ValueId};
 
-/// The graph with [`ChannelsLast`] operations, if the device of a node `supports` them; `device`
-/// returns a node's device by its index. `None` if most images would have to be permuted.
-///
-/// # Errors
-/// Never fails for graphs of verified nodes.
-pub fn arrange<D: Copy>(
-    graph: &Graph,
-    device: impl Fn(usize) -> D,
-    supports: impl Fn(D, &Signature) -> bool,
-) -> Result<Option<Fused>, OpError> {
-    let is_convolution = |node: &Node| {
-        let kind = node.op.kind();
-        matches!(
-            kind,
-            OpKind::Conv2d | OpKind::ConvTranspose2d | OpKind::Conv2dWeight
-        )
-    };
-    if !graph.nodes().iter().any(is_convolution) {
-        return Ok(None);
+/// Puts in [`ChannelsLast`] operations that the device of a node supports, unless most images would have
+/// to be permuted.
+pub struct ChannelsLastImages;
+
+impl Pass for ChannelsLastImages {
+    fn name(&self) -> &'static str {
+        "channels last"
     }
-    let mut arranged = Arranged {
-        graph: Graph::new(),
-        origins: Vec::with_capacity(graph.nodes().len()),
-        values: Vec::with_capacity(graph.len()),
-        kept: 0,
-        converted: 0,
-    };
-    for ty in graph.inputs() {
-        let input = arranged.graph.input(ty.clone())?;
-        arranged.values.push([Some(input), None]);
-    }
-    for (at, node) in graph.nodes().iter().enumerate() {
-        let has_last = node.inputs.iter().any(|&v| arranged.has_last(v));
-        let op = (is_convolution(node) || has_last)
-            .then(|| with_channels_last(graph, node))
-            .flatten()
-            .filter(|op| {
-                is_supported(graph, node, op, |signature| supports(device(at), signature))
-            });
-        match op {
-            Some(op) => arranged.images(graph, at, node, op)?,
-            None if has_last && is_elementwise(graph, node) => {
-                arranged.elementwise(graph, at, node)?;
+
+    fn run(&self, graph: &Graph, places: &dyn Places) -> Result<Option<Rewritten>, OpError> {
+        if !graph.nodes().iter().any(is_convolution) {
+            return Ok(None);
+        }
+        let mut arranged = Arranged {
+            out: Rewriting::new(graph)?,
+            last: vec![None; graph.len()],
+            kept: 0,
+            converted: 0,
+        };
+        for (at, node) in graph.nodes().iter().enumerate() {
+            let has_last = node.inputs.iter().any(|&v| arranged.has_last(v));
+            let op = (is_convolution(node) || has_last)
+                .then(|| with_channels_last(graph, node))
+                .flatten()
+                .filter(|op| is_supported(graph, node, op, |s| places.supports(at, s)));
+            match op {
+                Some(op) => arranged.images(at, node, op)?,
+                None if has_last && is_elementwise(graph, node) => {
+                    arranged.elementwise(at, node)?
+                }
+                None => arranged.node(at, node)?,
             }
-            None => arranged.node(at, node)?,
+        }
+        for &output in graph.outputs() {
+            let last = graph.nodes().len().saturating_sub(1);
+            let producer = graph.producer(output).unwrap_or(last);
+            arranged.value(output, false, producer)?;
+        }
+        match arranged.kept > arranged.converted {
+            true => arranged.out.finish().map(Some),
+            false => Ok(None),
         }
     }
-    for &output in graph.outputs() {
-        let last = graph.nodes().len().saturating_sub(1);
-        let producer = graph.producer(output).unwrap_or(last);
-        let value = arranged.value(output, 0, producer)?;
-        arranged.graph.output(value);
-    }
-    Ok((arranged.kept > arranged.converted).then_some(Fused {
-        graph: arranged.graph,
-        origins: arranged.origins,
-    }))
+}
+
+fn is_convolution(node: &Node) -> bool {
+    let kind = node.op.kind();
+    matches!(
+        kind,
+        OpKind::Conv2d | OpKind::ConvTranspose2d | OpKind::Conv2dWeight
+    )
 }
 
 /// The node's operation for images with their channels last, if there is such a one.
@@ -127,86 +121,89 @@ fn is_elementwise(graph: &Graph, node: &Node) -> bool {
         && node.inputs.iter().all(fits)
 }
 
-/// A graph that is being made from another.
-struct Arranged {
-    graph: Graph,
-    origins: Vec<SmallVec<[usize; 8]>>,
-    /// For each value of the other, the new one, and that with its channels last.
-    values: Vec<[Option<ValueId>; 2]>,
+/// A graph in the making, with images in two orders.
+struct Arranged<'g> {
+    out: Rewriting<'g>,
+    /// For each value of the source, that with its channels last.
+    last: Vec<Option<ValueId>>,
     /// Numbers of images that are read with their channels last, and of those that are read in the other order.
     kept: usize,
     converted: usize,
 }
 
-impl Arranged {
+impl Arranged<'_> {
     fn has_last(&self, v: ValueId) -> bool {
-        self.values[v.index()][1].is_some()
+        self.last[v.index()].is_some()
     }
 
-    /// The new value in the order `order`: 1 with the channels last. `at` is the node that asks.
-    fn value(&mut self, v: ValueId, order: usize, at: usize) -> Result<ValueId, OpError> {
-        let known = self.values[v.index()];
-        if let Some(value) = known[order] {
-            self.kept += order;
-            return Ok(value);
-        }
-        let missing = || {
-            let got = format!("%{}", v.index());
-            OpError::new("channels_last", "operands that are computed before", got)
-        };
-        let other = known[1 - order].ok_or_else(missing)?;
-        let dims = [ChannelsLast::BACK, ChannelsLast::ORDER][order];
-        let value = self.graph.permute(other, &dims)?;
-        self.converted += 1 - order;
-        self.origins.push(smallvec![at]);
-        self.values[v.index()][order] = Some(value);
-        Ok(value)
-    }
-
-    /// Sets the next values of the other graph.
-    fn results(&mut self, first: ValueId, order: impl Fn(usize) -> usize) {
-        for (i, result) in self.graph.results(first).into_iter().enumerate() {
-            let mut value = [None; 2];
-            value[order(i)] = Some(result);
-            self.values.push(value);
+    /// The new value, with its channels last or as it was. `at` is the node that asks.
+    fn value(&mut self, v: ValueId, last: bool, at: usize) -> Result<ValueId, OpError> {
+        match (last, self.last[v.index()], self.out.known(v)) {
+            (true, Some(value), _) => {
+                self.kept += 1;
+                Ok(value)
+            }
+            (false, Some(image), None) => {
+                self.converted += 1;
+                let value = self.permute(image, &ChannelsLast::BACK, at)?;
+                self.out.set(v, value);
+                Ok(value)
+            }
+            (true, None, _) => {
+                let value = self.permute(self.out.value(v)?, &ChannelsLast::ORDER, at)?;
+                self.last[v.index()] = Some(value);
+                Ok(value)
+            }
+            (false, _, _) => self.out.value(v),
         }
     }
 
-    fn images(&mut self, from: &Graph, at: usize, node: &Node, op: Op) -> Result<(), OpError> {
+    fn permute(&mut self, v: ValueId, dims: &[usize], at: usize) -> Result<ValueId, OpError> {
+        let dims = dims.iter().copied().collect();
+        self.out.push(Permute { dims }, &[v], at)
+    }
+
+    /// Sets the results of a node.
+    fn results(&mut self, node: &Node, first: ValueId, is_last: impl Fn(usize) -> bool) {
+        let results = self.out.graph().results(first);
+        for (i, (old, new)) in node.results().zip(results).enumerate() {
+            match is_last(i) {
+                true => self.last[old.index()] = Some(new),
+                false => self.out.set(old, new),
+            }
+        }
+    }
+
+    fn images(&mut self, at: usize, node: &Node, op: Op) -> Result<(), OpError> {
+        let from = self.out.source();
         let mut inputs: SmallVec<[ValueId; 8]> = SmallVec::new();
         for (i, &v) in node.inputs.iter().enumerate() {
             let is_image = ChannelsLast::is_image(&node.op, i, from.ty(v));
-            inputs.push(self.value(v, usize::from(is_image), at)?);
+            inputs.push(self.value(v, is_image, at)?);
         }
-        let first = self.graph.push(op, &inputs)?;
-        self.origins.push(smallvec![at]);
-        self.results(first, |i| {
-            usize::from(ChannelsLast::gives_image(&node.op, &node.outputs[i]))
+        let first = self.out.push(op, &inputs, at)?;
+        self.results(node, first, |i| {
+            ChannelsLast::gives_image(&node.op, &node.outputs[i])
         });
         Ok(())
     }
 
-    fn elementwise(&mut self, from: &Graph, at: usize, node: &Node) -> Result<(), OpError> {
+    fn elementwise(&mut self, at: usize, node: &Node) -> Result<(), OpError> {
+        let from = self.out.source();
         let mut inputs: SmallVec<[ValueId; 8]> = SmallVec::new();
         for &v in &node.inputs {
-            let is_image = from.ty(v).rank() == 4;
-            inputs.push(self.value(v, usize::from(is_image), at)?);
+            inputs.push(self.value(v, from.ty(v).rank() == 4, at)?);
         }
-        let first = self.graph.push(node.op.clone(), &inputs)?;
-        self.origins.push(smallvec![at]);
-        self.results(first, |_| 1);
+        let first = self.out.push(node.op.clone(), &inputs, at)?;
+        self.results(node, first, |_| true);
         Ok(())
     }
 
     fn node(&mut self, at: usize, node: &Node) -> Result<(), OpError> {
-        let mut inputs: SmallVec<[ValueId; 8]> = SmallVec::new();
         for &v in &node.inputs {
-            inputs.push(self.value(v, 0, at)?);
+            self.value(v, false, at)?;
         }
-        let first = self.graph.push_node(node, &inputs)?;
-        self.origins.push(smallvec![at]);
-        self.results(first, |_| 0);
-        Ok(())
+        self.out.keep(at)
     }
 }
 
@@ -215,9 +212,15 @@ mod tests {
     use super::*;
     use crate::DType;
     use crate::ops::{Activation, ActivationKind, BatchNormTrain, Conv2d, Reduce, ReduceOp};
+    use crate::passes::OneDevice;
 
     fn names(graph: &Graph) -> Vec<&'static str> {
         graph.nodes().iter().map(|node| node.op.name()).collect()
+    }
+
+    fn arrange(graph: &Graph) -> Option<Rewritten> {
+        let arranged = ChannelsLastImages.run(graph, &OneDevice(|_| true));
+        arranged.unwrap()
     }
 
     fn network() -> Graph {
@@ -247,7 +250,7 @@ mod tests {
 
     #[test]
     fn images_stay_so_between_convolutions() {
-        let arranged = arrange(&network(), |_| (), |(), _| true).unwrap().unwrap();
+        let arranged = arrange(&network()).unwrap();
         let expected = [
             "permute",
             "channels_last",
@@ -270,15 +273,12 @@ mod tests {
             .map(|shape| g.input(TensorType::new(shape, DType::BF16)).unwrap());
         let y = g.push(Conv2d::default(), &[x, w]).unwrap();
         g.output(y);
-        assert!(arrange(&g, |_| (), |(), _| true).unwrap().is_none());
+        assert!(arrange(&g).is_none());
     }
 
     #[test]
     fn devices_without_such_kernels_keep_their_graphs() {
-        assert!(
-            arrange(&network(), |_| (), |(), _| false)
-                .unwrap()
-                .is_none()
-        );
+        let arranged = ChannelsLastImages.run(&network(), &OneDevice(|_| false));
+        assert!(arranged.unwrap().is_none());
     }
 }

@@ -3,14 +3,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use smallvec::{SmallVec, smallvec};
+
+use super::{Decomposition, OneDevice, Pass, Places, Rewriting, Rewritten};
 use crate::ops::{
     Binary, BinaryOp, Cast, Concat, CrossEntropy, CrossEntropyBackward, Permute, Reduce, ReduceOp,
     Reshape, Slice,
 };
-use crate::{DType, Graph, Node, Op, OpError, TensorType, ValueId};
-use smallvec::{SmallVec, smallvec};
-
-use super::rewriting::Rewriting;
+use crate::{DType, Graph, Node, Op, OpError, Signature, TensorType, ValueId};
 
 /// Operation that adds up results of chunks.
 const ADD: Binary = Binary { op: BinaryOp::Add };
@@ -57,12 +57,30 @@ struct ByChunk {
     together: Together,
 }
 
+/// The largest table of logits is computed and read in chunks of rows, if the number of chunks is worth it.
+///
+/// The graph's logits have to come from a product. Only cross entropies, their gradients and dependent products may
+/// read them.
+pub struct Chunks {
+    /// Number of chunks.
+    pub chunks: usize,
+}
+
+impl Pass for Chunks {
+    fn name(&self) -> &'static str {
+        "chunks"
+    }
+
+    fn run(&self, graph: &Graph, _places: &dyn Places) -> Result<Option<Rewritten>, OpError> {
+        let chunking = Chunking::of(graph)?.filter(|chunking| chunking.is_worth(self.chunks));
+        chunking.map(|c| c.by_chunks(self.chunks)).transpose()
+    }
+}
+
 /// The nodes that compute or read the largest table of logits of a graph.
-pub struct Chunking {
+struct Chunking {
     /// The graph, with means of cross entropies replaced by their parts.
-    graph: Graph,
-    /// For its nodes, those of the graph as it was given.
-    origins: Vec<usize>,
+    parts: Rewritten,
     rows: usize,
     /// Bytes of the table.
     bytes: usize,
@@ -72,20 +90,12 @@ pub struct Chunking {
 }
 
 impl Chunking {
-    /// The graph's logits come from a product. Only cross entropies, their gradients and dependent products
-    /// read them; `None` if there are none such.
-    ///
-    /// # Errors
-    /// The errors of [`Graph::push`].
-    pub fn of(graph: &Graph) -> Result<Option<Self>, OpError> {
-        let mut expanded = Rewriting::new(graph)?;
-        for (at, node) in graph.nodes().iter().enumerate() {
-            match node.op {
-                Op::CrossEntropyMean(_) => expanded.expand(at)?,
-                _ => expanded.keep(at)?,
-            }
-        }
-        let (graph, origins) = expanded.finish()?;
+    /// `None` if there is no such table.
+    fn of(graph: &Graph) -> Result<Option<Self>, OpError> {
+        let is_one = |s: &Signature| !matches!(s.op, Op::CrossEntropyMean(_));
+        let parts = Decomposition.run(graph, &OneDevice(is_one))?;
+        let parts = parts.unwrap_or_else(|| graph.clone().into());
+        let graph = &parts.graph;
         let losses = graph.nodes().iter().filter(|node| {
             let Op::CrossEntropy(loss) = &node.op else {
                 return false;
@@ -94,8 +104,8 @@ impl Chunking {
         });
         let logits = losses.map(|node| node.inputs[0]);
         let largest = logits.max_by_key(|&logits| graph.ty(logits).bytes());
-        let product = largest.and_then(|logits| product(&graph, logits));
-        let region = product.and_then(|product| Region::of(&graph, product));
+        let product = largest.and_then(|logits| product(graph, logits));
+        let region = product.and_then(|product| Region::of(graph, product));
         let Some(Region {
             rows,
             nodes,
@@ -110,20 +120,19 @@ impl Chunking {
             rows,
             nodes,
             before,
-            graph,
-            origins,
+            parts,
         }))
     }
 
     /// Is it worth having this number of chunks rather than half of it? The saved bytes would otherwise be
     /// saved by recomputation, which moves about three times as many; it costs adding up so many more sums.
-    pub fn is_worth(&self, chunks: usize) -> bool {
+    fn is_worth(&self, chunks: usize) -> bool {
         let added = self
             .nodes
             .iter()
             .filter(|node| node.together == Together::Summed);
         let moved = added.map(|node| {
-            let ty = self.graph.nodes()[node.at].output();
+            let ty = self.graph().nodes()[node.at].output();
             // The next one is read, the sum so far read and written.
             ty.bytes() + 2 * summed(ty).bytes()
         });
@@ -131,15 +140,16 @@ impl Chunking {
         chunks <= self.rows && 3 * (self.bytes / chunks) >= costs
     }
 
-    /// The graph with this number of chunks, and for each of its nodes the original node.
-    ///
-    /// # Errors
-    /// The errors of [`Graph::push`].
-    pub fn by_chunks(&self, chunks: usize) -> Result<(Graph, Vec<usize>), OpError> {
-        let mut out = Rewriting::new(&self.graph)?;
+    fn graph(&self) -> &Graph {
+        &self.parts.graph
+    }
+
+    /// The graph with this number of chunks.
+    fn by_chunks(&self, chunks: usize) -> Result<Rewritten, OpError> {
+        let mut out = Rewriting::new(self.graph())?;
         let of_chunks: BTreeSet<usize> = self.nodes.iter().map(|node| node.at).collect();
         let product = self.nodes[0].at;
-        for at in 0..self.graph.nodes().len() {
+        for at in 0..self.graph().nodes().len() {
             if at == product {
                 for &early in &self.before {
                     out.keep(early)?;
@@ -150,9 +160,7 @@ impl Chunking {
                 out.keep(at)?;
             }
         }
-        let (graph, origins) = out.finish()?;
-        let origins = origins.into_iter().map(|at| self.origins[at]).collect();
-        Ok((graph, origins))
+        Ok(self.parts.then(out.finish()?))
     }
 
     /// Appends the chunks, one behind the other, and the nodes that join their results.
@@ -195,7 +203,7 @@ impl Chunking {
                 };
                 match node.together {
                     Together::Table(_) => {
-                        tables.insert(self.graph.nodes()[*at].result(0), result);
+                        tables.insert(self.graph().nodes()[*at].result(0), result);
                     }
                     Together::Joined => joined.entry(*at).or_default().push(result),
                     Together::Summed => {
@@ -215,7 +223,7 @@ impl Chunking {
             }
         }
         for ByChunk { at, together, .. } in &self.nodes {
-            let node = &self.graph.nodes()[*at];
+            let node = &self.graph().nodes()[*at];
             let whole = match together {
                 Together::Table(_) => continue,
                 Together::Joined => out.push(Concat { dim: 0 }, &joined[at], *at)?,
@@ -228,7 +236,7 @@ impl Chunking {
 
     /// A sum as the result of a node.
     fn rounded(&self, sum: ValueId, at: usize, out: &mut Rewriting) -> Result<ValueId, OpError> {
-        let TensorType { shape, dtype } = self.graph.nodes()[at].output().clone();
+        let TensorType { shape, dtype } = self.graph().nodes()[at].output().clone();
         let cast = Cast { dtype };
         let sum = match out.graph().ty(sum).dtype == dtype {
             true => sum,
@@ -248,7 +256,7 @@ impl Chunking {
         out: &mut Rewriting,
     ) -> Result<ValueId, OpError> {
         let now = out.value(value)?;
-        let shape = &self.graph.ty(value).shape;
+        let shape = &self.graph().ty(value).shape;
         match shape.len() <= 2 && shape.first() == Some(&self.rows) {
             true => Ok(now),
             false => {
@@ -464,7 +472,7 @@ mod tests {
     use crate::ops::{CrossEntropyMean, Linear};
 
     use super::*;
-    use crate::passes::recomputation::peak;
+    use crate::passes::peak;
 
     const ROWS: usize = 480;
     const CLASSES: usize = 1000;
@@ -514,7 +522,10 @@ mod tests {
                 let mut before = peak(&graph);
                 // The last one has fewer rows.
                 for chunks in [2, 5, 7] {
-                    let (by_chunks, origins) = chunking.by_chunks(chunks)?;
+                    let Rewritten {
+                        graph: by_chunks,
+                        origins,
+                    } = chunking.by_chunks(chunks)?;
                     assert_eq!(tables(&by_chunks), 0);
                     assert!(peak(&by_chunks) < before, "{chunks}");
                     before = peak(&by_chunks);
@@ -524,7 +535,7 @@ mod tests {
                     };
                     assert_eq!(types(&by_chunks), types(&graph));
                     assert_eq!(by_chunks.nodes().len(), origins.len());
-                    assert!(origins.iter().all(|&at| at < graph.nodes().len()));
+                    assert!(origins.iter().all(|of| of[0] < graph.nodes().len()));
                 }
             }
         }

@@ -2,58 +2,68 @@
 
 use std::collections::HashMap;
 
-use crate::ops::Cast;
-use crate::{DType, DeviceType, Graph, OpError, ValueId};
 use smallvec::SmallVec;
 
-/// `graph` with its nodes on `devices`, and casts for every computed `f32` value that goes from one device to
-/// another: to `dtype` where it comes from, and back where it goes to. Nodes are pinned to their devices.
-/// Inputs, states and views of those are read as they are.
-///
-/// # Errors
-/// The errors of [`Graph::push`].
-pub fn converting(graph: &Graph, devices: &[DeviceType], dtype: DType) -> Result<Graph, OpError> {
-    let mut out = Graph::new();
-    let mut values = Vec::with_capacity(graph.len());
-    for ty in graph.inputs() {
-        values.push(out.input(ty.clone())?);
-    }
-    // The converted value of another device's, by value and device.
-    let mut brought: HashMap<(ValueId, DeviceType), ValueId> = HashMap::new();
-    for (node, &device) in graph.nodes().iter().zip(devices) {
-        let mut operands: SmallVec<[ValueId; 4]> = SmallVec::new();
-        for &value in &node.inputs {
-            operands.push(match comes_from(graph, devices, value) {
-                Some(other) if other != device => match brought.get(&(value, device)) {
-                    Some(&known) => known,
-                    None => {
-                        let sent = out.push(Cast { dtype }, &[values[value.index()]])?;
-                        out.pin(sent, Some(other));
-                        let received = out.push(Cast { dtype: DType::F32 }, &[sent])?;
-                        out.pin(received, Some(device));
-                        brought.insert((value, device), received);
-                        received
-                    }
-                },
-                _ => values[value.index()],
-            });
-        }
-        let first = out.push_node(node, &operands)?;
-        out.pin(first, Some(device));
-        values.extend(out.results(first));
-    }
-    for &output in graph.outputs() {
-        out.output(values[output.index()]);
-    }
-    Ok(out)
+use super::{Pass, Places, Rewriting, Rewritten};
+use crate::ops::Cast;
+use crate::{DType, DeviceType, Graph, OpError, ValueId};
+
+/// Casts for every computed `f32` value that goes from one device to another: to `dtype` where it comes from, and back
+/// where it goes to. Nodes are pinned to their devices. Inputs, states and views of those are read as they are.
+pub struct Conversion<'a> {
+    /// The device of each node.
+    pub devices: &'a [DeviceType],
+    /// Dtype of values on their way.
+    pub dtype: DType,
 }
 
-/// The device that computes a value, if it is a computed `f32` value.
-fn comes_from(graph: &Graph, devices: &[DeviceType], value: ValueId) -> Option<DeviceType> {
+impl Pass for Conversion<'_> {
+    fn name(&self) -> &'static str {
+        "conversion"
+    }
+
+    fn run(&self, graph: &Graph, _places: &dyn Places) -> Result<Option<Rewritten>, OpError> {
+        let mut out = Rewriting::new(graph)?;
+        // The converted value of another device's, by value and device.
+        let mut brought: HashMap<(ValueId, DeviceType), ValueId> = HashMap::new();
+        for (at, (node, &device)) in graph.nodes().iter().zip(self.devices).enumerate() {
+            let mut operands: SmallVec<[ValueId; 4]> = SmallVec::new();
+            for &value in &node.inputs {
+                operands.push(match comes_from(graph, self.devices, value) {
+                    Some((from, other)) if other != device => match brought.get(&(value, device)) {
+                        Some(&known) => known,
+                        None => {
+                            let there = Cast { dtype: self.dtype };
+                            let back = Cast { dtype: DType::F32 };
+                            let computed = out.value(value)?;
+                            let sent = out.push_on(Some(other), there, &[computed], from)?;
+                            let received = out.push_on(Some(device), back, &[sent], at)?;
+                            brought.insert((value, device), received);
+                            received
+                        }
+                    },
+                    _ => out.value(value)?,
+                });
+            }
+            let first = out.push_on(Some(device), node.op.clone(), &operands, at)?;
+            for (old, new) in node.results().zip(out.graph().results(first)) {
+                out.set(old, new);
+            }
+        }
+        out.finish().map(Some)
+    }
+}
+
+/// The node that computes a value, and its device, if it is a computed `f32` value.
+fn comes_from(
+    graph: &Graph,
+    devices: &[DeviceType],
+    value: ValueId,
+) -> Option<(usize, DeviceType)> {
     let shown = graph.base(value);
     let is_computed = graph.ty(value).dtype == DType::F32 && graph.state_root(shown).is_none();
     let at = graph.producer(value)?;
-    is_computed.then(|| devices[at])
+    is_computed.then(|| (at, devices[at]))
 }
 
 #[cfg(test)]
@@ -61,6 +71,7 @@ mod tests {
     use super::*;
     use crate::TensorType;
     use crate::ops::UnaryOp;
+    use crate::passes::OneDevice;
 
     #[test]
     fn what_changes_device_is_cast_there_and_back_once() {
@@ -74,7 +85,12 @@ mod tests {
         let c = graph.unary(UnaryOp::Neg, x).unwrap();
         graph.output(b);
         graph.output(c);
-        let out = converting(&graph, &[cpu, cpu, gpu, gpu, gpu], DType::F16).unwrap();
+        let conversion = Conversion {
+            devices: &[cpu, cpu, gpu, gpu, gpu],
+            dtype: DType::F16,
+        };
+        let out = conversion.run(&graph, &OneDevice(|_| true));
+        let out = out.unwrap().unwrap().graph;
         let nodes: Vec<_> = out.nodes().iter().map(|n| (n.op.name(), n.pin)).collect();
         let expected = [
             ("unary", cpu),

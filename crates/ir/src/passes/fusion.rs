@@ -1,6 +1,6 @@
 //! Fusion: nodes are replaced by one composite operation that a device runs faster.
 //!
-//! A composite that is worth it has a [`Rule`] that finds the nodes that it can replace. [`fuse`]
+//! A composite that is worth it has a [`Rule`] that finds the nodes that it can replace. [`Fusion`]
 //! applies rules wherever the device of those nodes has a kernel for the composite. Three
 //! conditions keep the graph's results. No other node needs a hidden value. No other node has to
 //! run between the replaced ones. Readers of a state still run before the state is written over.
@@ -10,7 +10,8 @@ use std::collections::{BTreeSet, HashSet};
 
 use smallvec::SmallVec;
 
-use crate::ops::BinaryOp;
+use super::{Pass, Places, Rewriting, Rewritten};
+use crate::ops::{BinaryOp, RULES};
 use crate::order::sort_by_key;
 use crate::{Graph, Op, OpError, Role, Signature, TensorType, ValueId};
 
@@ -172,54 +173,61 @@ impl<T: Copy + Ord> Sorted<T> {
     }
 }
 
-/// A graph with composites in place of nodes.
-#[derive(Debug)]
-pub struct Fused {
-    /// The graph, of the same inputs and outputs.
-    pub graph: Graph,
-    /// For each new node, the nodes of the first graph that it replaces.
-    pub origins: Vec<SmallVec<[usize; 8]>>,
+/// Composites in place of several nodes, by the first rule that fits. It replaces neighbours of one device, by
+/// operations that the device supports.
+pub struct Fusion<'r> {
+    /// The rules, in the order in which they are tried.
+    pub rules: &'r [Rule],
 }
 
-/// Applies `rules` to `graph`. It replaces only nodes of one device, by operations that it
-/// `supports`; `device` returns a node's device by its index. `None` if nothing is replaced.
-///
-/// # Errors
-/// Fails if a rule gives an operation unsupported operands, or results of another type.
-pub fn fuse<D: Copy + PartialEq>(
-    graph: &Graph,
-    rules: &[Rule],
-    device: impl Fn(usize) -> D,
-    supports: impl Fn(D, &Signature) -> bool,
-) -> Result<Option<Fused>, OpError> {
-    let count = graph.nodes().len();
-    if count < 2 {
-        return Ok(None);
+impl Default for Fusion<'_> {
+    /// All rules of this crate's composites.
+    fn default() -> Self {
+        Self { rules: RULES }
     }
-    let finder = Finder::new(graph);
-    let mut groups = Groups::new(&finder);
-    for at in 0..count {
-        for rule in rules {
-            if groups.of[at].is_some() {
-                break;
-            }
-            for found in rule(&finder, at) {
-                let is_free =
-                    |&node: &usize| groups.of[node].is_none() && device(node) == device(at);
-                let fits = found.nodes.iter().all(is_free)
-                    && finder.hides(&found)
-                    && has_kernel(graph, &found, |s| supports(device(at), s))?
-                    && groups.stays_acyclic(&found);
-                if fits {
-                    groups.add(found);
+}
+
+impl Pass for Fusion<'_> {
+    fn name(&self) -> &'static str {
+        "fusion"
+    }
+
+    fn run(&self, graph: &Graph, places: &dyn Places) -> Result<Option<Rewritten>, OpError> {
+        let count = graph.nodes().len();
+        if count < 2 {
+            return Ok(None);
+        }
+        // Neighbours of one device have one number.
+        let mut runs = vec![0_usize; count];
+        for at in 1..count {
+            let is_other = places.device(at) != places.device(at - 1);
+            runs[at] = runs[at - 1] + usize::from(is_other);
+        }
+        let finder = Finder::new(graph);
+        let mut groups = Groups::new(&finder);
+        for at in 0..count {
+            for rule in self.rules {
+                if groups.of[at].is_some() {
                     break;
+                }
+                for found in rule(&finder, at) {
+                    let is_free =
+                        |&node: &usize| groups.of[node].is_none() && runs[node] == runs[at];
+                    let fits = found.nodes.iter().all(is_free)
+                        && finder.hides(&found)
+                        && has_kernel(graph, &found, |s| places.supports(at, s))?
+                        && groups.stays_acyclic(&found);
+                    if fits {
+                        groups.add(found);
+                        break;
+                    }
                 }
             }
         }
-    }
-    match groups.matches.is_empty() {
-        true => Ok(None),
-        false => groups.emit().map(Some),
+        match groups.matches.is_empty() {
+            true => Ok(None),
+            false => groups.emit().map(Some),
+        }
     }
 }
 
@@ -349,31 +357,17 @@ impl<'f, 'g> Groups<'f, 'g> {
     }
 
     /// The graph with each match as one node. Nodes keep their order as far as it can be.
-    fn emit(&self) -> Result<Fused, OpError> {
-        let graph = self.finder.graph;
-        let mut out = Emitted {
-            graph: Graph::new(),
-            origins: Vec::with_capacity(graph.nodes().len()),
-            values: vec![None; graph.len()],
-        };
-        for (i, ty) in graph.inputs().iter().enumerate() {
-            out.values[i] = Some(out.graph.input(ty.clone())?);
-        }
+    fn emit(&self) -> Result<Rewritten, OpError> {
+        let mut out = Rewriting::new(self.finder.graph)?;
         let needed = self.needed();
         for node in self.order() {
             match self.of[node] {
                 None if !needed[node] => {}
-                None => out.node(graph, node)?,
-                Some(group) => out.composite(&self.matches[group])?,
+                None => out.keep(node)?,
+                Some(group) => out.replace(&self.matches[group])?,
             }
         }
-        for value in out.operands("output", graph.outputs())? {
-            out.graph.output(value);
-        }
-        Ok(Fused {
-            graph: out.graph,
-            origins: out.origins,
-        })
+        out.finish()
     }
 
     /// For each node, is it still needed? A node that a match computes again is not, if the match alone
@@ -439,55 +433,6 @@ impl<'f, 'g> Groups<'f, 'g> {
     }
 }
 
-/// A graph that is being made from another.
-struct Emitted {
-    graph: Graph,
-    origins: Vec<SmallVec<[usize; 8]>>,
-    /// The new value of each of the other's.
-    values: Vec<Option<ValueId>>,
-}
-
-impl Emitted {
-    fn node(&mut self, from: &Graph, at: usize) -> Result<(), OpError> {
-        let node = &from.nodes()[at];
-        let operands = self.operands(node.op.name(), &node.inputs)?;
-        let first = self.graph.push_node(node, &operands)?;
-        for (old, new) in node.results().zip(self.graph.results(first)) {
-            self.values[old.index()] = Some(new);
-        }
-        self.origins.push([at].into_iter().collect());
-        Ok(())
-    }
-
-    fn composite(&mut self, found: &Match) -> Result<(), OpError> {
-        let operands = self.operands(found.op.name(), &found.inputs)?;
-        let first = self.graph.push(found.op.clone(), &operands)?;
-        for (old, new) in found.results.iter().zip(self.graph.results(first)) {
-            self.values[old.index()] = Some(new);
-        }
-        self.origins.push(found.nodes.clone());
-        Ok(())
-    }
-
-    fn operands(
-        &self,
-        op: &'static str,
-        values: &[ValueId],
-    ) -> Result<SmallVec<[ValueId; 8]>, OpError> {
-        let new = |value: &ValueId| {
-            let missing = || {
-                OpError::new(
-                    op,
-                    "operands that are computed before",
-                    format!("%{}", value.0),
-                )
-            };
-            self.values[value.index()].ok_or_else(missing)
-        };
-        values.iter().map(new).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use smallvec::smallvec;
@@ -495,16 +440,33 @@ mod tests {
     use super::*;
     use crate::ops::{
         Activation, ActivationKind, BatchNormTrain, BinaryOp, CrossEntropy, CrossEntropyBackward,
-        LayerNorm, Linear, NormBackward, RULES, RmsNorm, UnaryOp,
+        LayerNorm, Linear, NormBackward, RmsNorm, UnaryOp,
     };
     use crate::ops::{UpdateSlice, add_rms_norm::add_rms_norm};
+    use crate::passes::OneDevice;
     use crate::{DType, OpKind, Param};
 
-    fn all(graph: &Graph) -> Option<Fused> {
-        fuse(graph, RULES, |_| (), |(), _| true).unwrap()
+    fn all(graph: &Graph) -> Option<Rewritten> {
+        let fusion = Fusion::default();
+        fusion.run(graph, &OneDevice(|_| true)).unwrap()
     }
 
-    fn names(fused: &Fused) -> Vec<&'static str> {
+    /// A device for each node.
+    struct Apart;
+
+    impl Places for Apart {
+        fn device(&self, at: usize) -> usize {
+            at
+        }
+
+        fn supports(&self, _at: usize, _signature: &Signature) -> bool {
+            true
+        }
+
+        fn follow(&mut self, _before: &Graph, _rewritten: &Rewritten) {}
+    }
+
+    fn names(fused: &Rewritten) -> Vec<&'static str> {
         fused
             .graph
             .nodes()
@@ -775,10 +737,13 @@ mod tests {
         let sum = g.add(x, x).unwrap();
         let normed = norm(&mut g, sum);
         g.output(normed);
-        assert!(fuse(&g, RULES, |_| (), |(), _| false).unwrap().is_none());
-        assert!(fuse(&g, RULES, |at| at, |_, _| true).unwrap().is_none());
+        let fusion = Fusion::default();
+        let unsupported = fusion.run(&g, &OneDevice(|_| false)).unwrap();
+        assert!(unsupported.is_none());
+        assert!(fusion.run(&g, &Apart).unwrap().is_none());
         let rules: &[Rule] = &[add_rms_norm];
-        assert!(fuse(&g, rules, |_| (), |(), _| true).unwrap().is_some());
+        let one = Fusion { rules }.run(&g, &OneDevice(|_| true)).unwrap();
+        assert!(one.is_some());
     }
 
     #[test]
@@ -818,7 +783,8 @@ mod tests {
         let y = g.unary(UnaryOp::Exp, x).unwrap();
         let z = g.unary(UnaryOp::Exp, y).unwrap();
         g.output(z);
-        let error = fuse(&g, &[wrong], |_| (), |(), _| true).unwrap_err();
+        let rules: &[Rule] = &[wrong];
+        let error = Fusion { rules }.run(&g, &OneDevice(|_| true)).unwrap_err();
         assert_eq!(
             error.to_string(),
             "cast: expected values of its results' types, got a rule that replaces f32[4]"

@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::{Pass, Places, Rewriting, Rewritten};
 use crate::ops::{Offload, Reload};
 use crate::{Graph, Node, OpError, OpKind, Role, ValueId};
-
-use super::rewriting::Rewriting;
 
 /// Multiply-accumulates of a device in the time in which it reads or writes a byte, roughly. A processor's cores
 /// make fewer, and a GPU's units for products more. It only has to separate products from operations that move
@@ -45,8 +44,30 @@ impl Saving {
     }
 }
 
+/// Values that wait too long are computed again, or wait on the host. The graph is the cheapest found whose values
+/// take at most `bytes` at once; or that which takes least.
+pub struct Recomputation {
+    /// The value behind which others read values from before it, as gradients do behind a loss.
+    pub last: ValueId,
+    /// Bytes of all values that are alive at once.
+    pub bytes: usize,
+    /// The strategy.
+    pub saving: Saving,
+}
+
+impl Pass for Recomputation {
+    fn name(&self) -> &'static str {
+        "recomputation"
+    }
+
+    fn run(&self, graph: &Graph, _places: &dyn Places) -> Result<Option<Rewritten>, OpError> {
+        let parts = Parts::new(graph, self.last, self.saving);
+        parts.within(self.bytes).map(Some)
+    }
+}
+
 /// A graph in two parts. The later part reads values of the earlier one, as gradients do.
-pub struct Recomputation<'a> {
+struct Parts<'a> {
     graph: &'a Graph,
     saving: Saving,
     /// The later part's first node.
@@ -83,9 +104,9 @@ struct Missing {
     moved: BTreeSet<ValueId>,
 }
 
-impl<'a> Recomputation<'a> {
+impl<'a> Parts<'a> {
     /// The state for a graph whose later part follows the node that computes `last`.
-    pub fn new(graph: &'a Graph, last: ValueId, saving: Saving) -> Self {
+    fn new(graph: &'a Graph, last: ValueId, saving: Saving) -> Self {
         let later = graph.producer(graph.base(last)).map_or(0, |at| at + 1);
         let mut overwritten = vec![usize::MAX; graph.len()];
         let mut kept: Vec<bool> = (0..graph.len())
@@ -133,21 +154,17 @@ impl<'a> Recomputation<'a> {
         }
     }
 
-    /// The cheapest graph found whose values take at most `bytes` at once; or that which takes least. With it,
-    /// for its nodes, those of the given graph that they are.
-    ///
-    /// # Errors
-    /// The errors of [`Graph::push`].
-    pub fn within(mut self, bytes: usize) -> Result<(Graph, Vec<usize>), OpError> {
+    /// The cheapest graph found whose values take at most `bytes` at once; or that which takes least.
+    fn within(mut self, bytes: usize) -> Result<Rewritten, OpError> {
         let all = self.candidates.len();
         let looks = LOOKS.min(all).max(1);
-        let mut least: Option<(usize, (Graph, Vec<usize>))> = None;
+        let mut least: Option<(usize, Rewritten)> = None;
         for look in 1..=looks {
             while self.candidates.len() > all - all * look / looks {
                 self.drop_cheapest();
             }
             let changed = self.changed()?;
-            let peak = peak(&changed.0);
+            let peak = peak(&changed.graph);
             if least.as_ref().is_none_or(|(known, _)| peak < *known) {
                 least = Some((peak, changed));
             }
@@ -267,7 +284,7 @@ impl<'a> Recomputation<'a> {
 
     /// The graph in which values that are not kept are computed again, or brought back, at their
     /// first reader.
-    fn changed(&self) -> Result<(Graph, Vec<usize>), OpError> {
+    fn changed(&self) -> Result<Rewritten, OpError> {
         let graph = self.graph;
         let mut out = Rewriting::new(graph)?;
         // What values are in the later part, and where they wait.
@@ -358,10 +375,10 @@ pub fn peak(graph: &Graph) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use crate::ops::UnaryOp;
-    use crate::{DType, TensorType};
-
     use super::*;
+    use crate::ops::UnaryOp;
+    use crate::passes::OneDevice;
+    use crate::{DType, TensorType};
 
     const ROWS: usize = 1024;
 
@@ -400,25 +417,34 @@ mod tests {
             kinds.filter(|kind| *kind == OpKind::Matmul).count()
         };
         let mut before = whole;
+        let within = |bytes: usize| {
+            let pass = Recomputation {
+                last: loss,
+                bytes,
+                saving: Saving::Recompute,
+            };
+            let less = pass.run(&graph, &OneDevice(|_| true))?;
+            Ok::<_, OpError>(less.expect("it always gives a graph"))
+        };
         for part in [0.9, 0.75, 0.6] {
             let bytes = (part * whole as f64) as usize;
-            let (less, origins) =
-                Recomputation::new(&graph, loss, Saving::Recompute).within(bytes)?;
+            let Rewritten {
+                graph: less,
+                origins,
+            } = within(bytes)?;
             assert!(peak(&less) <= bytes && peak(&less) < before, "{part}");
             assert!(less.nodes().len() > graph.nodes().len());
             for (node, origin) in less.nodes().iter().zip(origins) {
-                assert_eq!(node.op, graph.nodes()[origin].op);
+                assert_eq!(node.op, graph.nodes()[origin[0]].op);
             }
             // Products are last.
             assert_eq!(products(&less), 8, "{part}");
             before = peak(&less);
         }
         // Less than anything takes gives the least there is.
-        let (least, _) = Recomputation::new(&graph, loss, Saving::Recompute).within(0)?;
-        assert!(peak(&least) <= before);
+        assert!(peak(&within(0)?.graph) <= before);
         // A budget that is enough changes next to nothing: the first look already keeps to it.
-        let (enough, _) = Recomputation::new(&graph, loss, Saving::Recompute).within(whole)?;
-        assert!(enough.nodes().len() <= graph.nodes().len() + 3);
+        assert!(within(whole)?.graph.nodes().len() <= graph.nodes().len() + 3);
         Ok(())
     }
 }

@@ -3,29 +3,32 @@
 
 use std::collections::HashMap;
 
+use super::{Pass, Places, Rewriting, Rewritten};
 use crate::{Graph, Op, OpError, ValueId};
 
-use super::rewriting::Rewriting;
+/// Makes each conversion to a smaller dtype once, while its result is still needed. So nothing takes more memory, and
+/// recomputed values are still recomputed.
+pub struct Repeats;
 
-/// The graph with each conversion to a smaller dtype made once, while its result is still needed. So nothing takes
-/// more memory, and recomputed values are still recomputed.
-///
-/// # Errors
-/// The errors of [`Graph::push`].
-pub fn without_repeats(graph: Graph) -> Result<(Graph, Vec<usize>), OpError> {
-    let same = repeats(&graph);
-    let count = graph.nodes().len();
-    if same.is_empty() {
-        return Ok((graph, (0..count).collect()));
+impl Pass for Repeats {
+    fn name(&self) -> &'static str {
+        "repeats"
     }
-    let mut out = Rewriting::new(&graph)?;
-    for (at, node) in graph.nodes().iter().enumerate() {
-        match same.get(&node.result(0)) {
-            Some(&first) => out.set(node.result(0), out.value(first)?),
-            None => out.keep(at)?,
+
+    fn run(&self, graph: &Graph, _places: &dyn Places) -> Result<Option<Rewritten>, OpError> {
+        let same = repeats(graph);
+        if same.is_empty() {
+            return Ok(None);
         }
+        let mut out = Rewriting::new(graph)?;
+        for (at, node) in graph.nodes().iter().enumerate() {
+            match same.get(&node.result(0)) {
+                Some(&first) => out.set(node.result(0), out.value(first)?),
+                None => out.keep(at)?,
+            }
+        }
+        out.finish().map(Some)
     }
-    out.finish()
 }
 
 /// The conversions that are not made again, with the earlier results.
@@ -66,11 +69,15 @@ fn repeats(graph: &Graph) -> HashMap<ValueId, ValueId> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use crate::passes::OneDevice;
     use crate::{DType, TensorType};
 
-    use super::*;
-
     const HALF: DType = DType::BF16;
+
+    fn less(graph: &Graph) -> Result<Option<Rewritten>, OpError> {
+        Repeats.run(graph, &OneDevice(|_| true))
+    }
 
     fn casts(graph: &Graph) -> usize {
         let nodes = graph.nodes().iter();
@@ -90,10 +97,11 @@ mod tests {
         let wide = [graph.cast(y, DType::F32)?, graph.cast(y, DType::F32)?];
         let y = graph.mul(wide[0], wide[1])?;
         graph.output(y);
-        let (less, origins) = without_repeats(graph.clone())?;
-        assert_eq!([casts(&graph), casts(&less)], [5, 4]);
+        let less = less(&graph)?.unwrap();
+        assert_eq!([casts(&graph), casts(&less.graph)], [5, 4]);
+        let origins: Vec<usize> = less.origins.iter().map(|of| of[0]).collect();
         assert_eq!(origins, [0, 2, 3, 4, 5, 6, 7, 8]);
-        let sum = &less.nodes()[1];
+        let sum = &less.graph.nodes()[1];
         assert_eq!(sum.inputs[0], sum.inputs[1]);
         Ok(())
     }
@@ -107,7 +115,7 @@ mod tests {
         for value in [a, b, sum] {
             graph.output(value);
         }
-        assert_eq!(casts(&without_repeats(graph)?.0), 2);
+        assert!(less(&graph)?.is_none());
         Ok(())
     }
 }

@@ -251,14 +251,14 @@ impl Executable {
                 continue;
             }
             needed.push(job.unwrap_or_else(|| {
-                let origins = plan.assignments[segment.nodes()].iter();
+                let origins = plan.origins[segment.nodes()].iter();
                 let job = Arc::new(Job::new(
                     segment.device,
                     self.devices.slot(segment.device).backend.clone(),
                     self.devices.journal.clone(),
                     segment.graph.clone(),
                     constants,
-                    origins.map(|a| a.origin).collect(),
+                    origins.map(|of| of[0]).collect(),
                 ));
                 self.devices.compiler.start(&job);
                 job
@@ -306,9 +306,9 @@ impl Executable {
     /// Records failures to compile, with where the work goes by `plan`.
     fn tell(&self, failures: Vec<DeviceError>, plan: &Plan) {
         for error in failures {
-            let mut all = plan.assignments.iter();
-            let next = all.find(|a| a.origins().any(|origin| Some(origin) == error.node));
-            let to = next.map(|a| self.devices.info(a.device).device);
+            let mut all = plan.assignments.iter().zip(&plan.origins);
+            let next = all.find(|(_, of)| of.iter().any(|&origin| Some(origin) == error.node));
+            let to = next.map(|(a, _)| self.devices.info(a.device).device);
             self.devices.journal.fell_back(Fallback { error, to });
         }
     }

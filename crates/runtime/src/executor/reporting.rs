@@ -3,12 +3,13 @@
 use std::collections::HashSet;
 
 use rustorch_ir::Graph;
+use rustorch_ir::passes::Changes;
 
 use super::{Executable, Stage};
 use crate::estimate::Locations;
 use crate::journal::lock;
 use crate::placement::{Assignment, DeviceId};
-use crate::planner::{Avoided, Estimate, Plan, estimate};
+use crate::planner::{Avoided, Estimate, Plan, Request, estimate, plan};
 use crate::trace::{Known, explain};
 use crate::{DeviceType, Explanation, NodeNote, RunError};
 
@@ -55,6 +56,20 @@ impl Executable {
             Some(p) => Ok(explain(&p.plan, &self.devices, &known)),
             None => Ok(explain(&self.plan(&[])?, &self.devices, &known)),
         }
+    }
+
+    /// The passes of planning, in order, with their changes of the graph.
+    ///
+    /// # Errors
+    /// Fails if no device can run some operation.
+    pub fn passes(&self) -> Result<Vec<Changes>, RunError> {
+        let policy = lock(&self.devices.policy).clone();
+        let avoided = Avoided::new();
+        let request = Request {
+            reports: true,
+            ..self.request(&policy, &[], &avoided)
+        };
+        Ok(plan(&self.graph, &request)?.changes)
     }
 
     /// The expected time of a run with the current plan, by the measured speed of devices; `None`
