@@ -1,5 +1,8 @@
 //! From a graph to kernel launches on buffers: code that every backend needs.
 
+mod arena;
+mod chains;
+
 use std::mem;
 use std::ops::{Index, IndexMut};
 
@@ -8,9 +11,9 @@ use rustorch_ir::{Graph, Layout, Node, Op, OpError, OpKind, Role, Signature, Ten
 use smallvec::SmallVec;
 
 use crate::Layouts;
-use crate::arena::{Lifetime, arrange};
-use crate::fuse::fuse;
 use crate::launch::{Draft, Lowered, Operand, Part, Place, Reduction, ResultId, Root, Slot, Step};
+use crate::lower::arena::{Lifetime, arrange};
+use crate::lower::chains::fuse;
 
 /// The properties of a backend's kernels.
 pub trait Kernels {

@@ -14,9 +14,9 @@
 use rustorch_ir::{Graph, Node, Role, ValueId};
 use smallvec::SmallVec;
 
-use crate::estimate::{EVERYWHERE, HOST, Location, Locations, Measured, bit, duration};
-use crate::placement::{DeviceId, Split, Times, is_constant};
-use crate::policy::TIE;
+use crate::devices::placement::{DeviceId, Split, Times, is_constant};
+use crate::devices::policy::TIE;
+use crate::plan::estimate::{EVERYWHERE, HOST, Location, Locations, Measured, bit, duration};
 
 /// The devices that can run a node, with the seconds that it takes there.
 pub(crate) type Offers = SmallVec<[(DeviceId, f64); 2]>;

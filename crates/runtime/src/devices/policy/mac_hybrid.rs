@@ -3,7 +3,7 @@
 use rustorch_ir::OpKind;
 
 use super::{DeviceSelector, Offer, Subject, coreml_takes, is_coreml, put_first, sort_by_time};
-use crate::placement::{Chain, Reason};
+use crate::devices::placement::{Chain, Reason};
 use crate::{DeviceInfo, DeviceType, OpType, Routing};
 
 /// The device that operations of a kind go to.

@@ -8,12 +8,12 @@ use rustorch_ir::order::sort_by_key;
 use rustorch_ir::{Node, Role, Signature, TensorType, ValueId};
 use smallvec::smallvec;
 
-use crate::costs::work::Workload;
 use crate::devices::Devices;
-use crate::estimate::{HOST, Locations, bit, duration};
-use crate::placement::{Assignment, DeviceId, Reason};
-use crate::planner::Plan;
-use crate::profile::{Profile, describe_names};
+use crate::devices::costs::work::Workload;
+use crate::devices::placement::{Assignment, DeviceId, Reason};
+use crate::exec::profile::{Profile, describe_names};
+use crate::plan::estimate::{HOST, Locations, bit, duration};
+use crate::plan::planner::Plan;
 use crate::{Costs, DeviceType, Nodes, TransferMethod};
 
 /// A row of `explain`: operations that go to one device for one reason.

@@ -10,13 +10,13 @@ use super::constants::Constants;
 use super::failing::{Attempt, RunMemory};
 use super::inputs::Inputs;
 use super::{Executable, Prepared, Source, Stage};
-use crate::background::Job;
+use crate::devices::background::Job;
 use crate::devices::memo;
+use crate::devices::placement::DeviceId;
+use crate::exec::profile::{Launches, Profile};
 use crate::journal::{Lease, lock};
-use crate::placement::DeviceId;
-use crate::planner::{Avoided, Plan};
-use crate::profile::{Launches, Profile};
-use crate::segment::Segment;
+use crate::plan::planner::{Avoided, Plan};
+use crate::plan::segment::Segment;
 use crate::{
     DeviceError, DeviceType, FailureClass, Fallback, HostBuffer, HostWork, Program, RunError,
 };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustorch_ir::DeviceType;
 use serde::{Deserialize, Serialize};
 
-use crate::costs::text;
+use crate::devices::costs::text;
 use crate::{Costs, DeviceInfo, RunError, Runtime};
 
 /// Version of the file's format and of its meaning.

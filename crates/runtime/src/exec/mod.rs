@@ -2,12 +2,15 @@
 
 mod compiling;
 mod constants;
+pub(crate) mod explain;
 mod failing;
 mod inputs;
 mod loading;
+mod profile;
 mod reporting;
 mod running;
 mod units;
+mod watch;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,14 +22,14 @@ use self::compiling::Compiled;
 use self::constants::Constants;
 use self::failing::{Attempt, RunMemory};
 use self::inputs::Inputs;
-use crate::background::Job;
 use crate::devices::Devices;
-use crate::estimate::{EVERYWHERE, HOST, Locations};
+use crate::devices::background::Job;
+use crate::devices::placement::DeviceId;
+use crate::devices::policy::Policy;
+use crate::exec::profile::{Launches, Profile};
 use crate::journal::{Cause, Lease, lock};
-use crate::placement::DeviceId;
-use crate::planner::{Avoided, Plan, Request, candidates, plan, prefer};
-use crate::policy::Policy;
-use crate::profile::{Launches, Profile};
+use crate::plan::estimate::{EVERYWHERE, HOST, Locations};
+use crate::plan::planner::{Avoided, Plan, Request, candidates, plan, prefer};
 use crate::{DeviceBuffer, DeviceType, Reason, Routing, RunError, Storage};
 
 pub use loading::Loaded;

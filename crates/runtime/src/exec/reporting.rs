@@ -6,11 +6,11 @@ use rustorch_ir::Graph;
 use rustorch_ir::passes::Changes;
 
 use super::{Executable, Stage};
-use crate::estimate::Locations;
+use crate::devices::placement::{Assignment, DeviceId};
+use crate::exec::explain::{Known, explain};
 use crate::journal::lock;
-use crate::placement::{Assignment, DeviceId};
-use crate::planner::{Avoided, Estimate, Plan, Request, estimate, plan};
-use crate::trace::{Known, explain};
+use crate::plan::estimate::Locations;
+use crate::plan::planner::{Avoided, Estimate, Plan, Request, estimate, plan};
 use crate::{DeviceType, Explanation, NodeNote, RunError};
 
 /// The working memory of a graph's runs on a device, besides the graph's inputs.

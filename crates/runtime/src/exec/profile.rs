@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustorch_ir::{Graph, Op, Role};
 use smallvec::SmallVec;
 
-use crate::costs::work::Work;
+use crate::devices::costs::work::Work;
 use crate::observer::{Event, LaunchInfo, LaunchTime, LaunchTimes, Observers, Replay};
 use crate::{DeviceError, DeviceType, Nodes, Probe, Watcher};
 

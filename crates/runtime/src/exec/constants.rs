@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use rustorch_ir::ValueId;
 
 use super::{Executable, Inputs};
-use crate::segment::Segment;
+use crate::plan::segment::Segment;
 use crate::{HostBuffer, Storage};
 
 /// The inputs of a plan whose memory its programs were compiled with, by their index.

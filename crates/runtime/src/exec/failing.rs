@@ -4,9 +4,9 @@ use rustorch_ir::Node;
 use smallvec::SmallVec;
 
 use super::{Executable, Prepared};
+use crate::devices::placement::DeviceId;
 use crate::devices::{Memo, memo};
-use crate::placement::DeviceId;
-use crate::planner::Plan;
+use crate::plan::planner::Plan;
 use crate::{DeviceError, DeviceType, FailureClass, Fallback, RunError};
 
 /// A failure while planning or running, with its place.

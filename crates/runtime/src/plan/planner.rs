@@ -16,13 +16,13 @@ use rustorch_ir::{
 };
 use smallvec::SmallVec;
 
-use crate::costs::work::Workload;
 use crate::devices::Devices;
-use crate::estimate::{Locations, Measured, duration};
-use crate::partition::{Offers, Partition, Problem};
-use crate::placement::{Assignment, DeviceId, Reason, is_constant};
-use crate::policy::{Offer, Policy, Subject};
-use crate::segment::{Segment, cut};
+use crate::devices::costs::work::Workload;
+use crate::devices::placement::{Assignment, DeviceId, Reason, is_constant};
+use crate::devices::policy::{Offer, Policy, Subject};
+use crate::plan::estimate::{Locations, Measured, duration};
+use crate::plan::partition::{Offers, Partition, Problem};
+use crate::plan::segment::{Segment, cut};
 use crate::{Costs, DeviceType, GpuExecutionStrategy, Hardware, OpType, Routing, Rules, RunError};
 
 /// A graph with every node placed.

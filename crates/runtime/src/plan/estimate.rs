@@ -6,7 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::devices::Devices;
-use crate::placement::DeviceId;
+use crate::devices::placement::DeviceId;
 use crate::{Costs, Storage};
 
 /// The place of a value: a bit for each device, and [`HOST`].

@@ -1,5 +1,11 @@
 //! The devices of a program, and knowledge about them.
 
+pub(crate) mod background;
+pub(crate) mod capability;
+pub(crate) mod costs;
+pub(crate) mod placement;
+pub(crate) mod policy;
+
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,11 +15,11 @@ use rustorch_ir::order::sort_by_key;
 use rustorch_ir::{DType, FoldingHasher, Op, Role, Scalar, Signature, TensorType};
 use smallvec::SmallVec;
 
-use crate::background::Compiler;
+use crate::devices::background::Compiler;
+use crate::devices::placement::{Chain, DeviceId};
+use crate::devices::policy::{Policy, place_in_chain};
 use crate::journal::{Journal, Owner, lock};
-use crate::placement::{Chain, DeviceId};
-use crate::policy::{Policy, place_in_chain};
-use crate::sources::Ledger;
+use crate::memory::sources::Ledger;
 use crate::{
     Backend, Compilation, Costs, DeviceBuffer, DeviceCapability, DeviceError, DeviceInfo,
     DeviceType, Storage,

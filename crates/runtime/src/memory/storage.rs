@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use smallvec::SmallVec;
 
 use crate::journal::{Owner, lock};
-use crate::moment::{Latest, Moment};
+use crate::memory::moment::{Latest, Moment};
 use crate::{
     Call, DeviceBuffer, DeviceError, DeviceMemory, DeviceType, FailureClass, Fetch, HostBuffer,
     RunError,

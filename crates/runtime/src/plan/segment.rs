@@ -6,7 +6,7 @@ use rustorch_ir::{Graph, Node, OpError, OpKind, ValueId};
 use smallvec::SmallVec;
 
 use crate::DeviceError;
-use crate::placement::{Assignment, DeviceId};
+use crate::devices::placement::{Assignment, DeviceId};
 
 /// Neighbouring nodes of one device, as a graph of their own.
 #[derive(Clone, Debug)]
@@ -178,7 +178,7 @@ fn segment(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::Reason;
+    use crate::devices::placement::Reason;
 
     /// All of a graph, as a device that has a kernel for each of its operations runs it.
     fn conversions(graph: &Graph) -> usize {

@@ -1,5 +1,6 @@
 //! Measuring devices: the times of the operations of `probes.rs`.
 
+pub(crate) mod calibration;
 mod probes;
 
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use rustorch_ir::order::sort_by_key;
 use rustorch_ir::{DType, Graph, TensorType};
 
 use self::probes::{Probe, TABLE};
-use crate::costs::work::Work;
+use crate::devices::costs::work::Work;
 use crate::{
     Bound, Costs, Curve, DeviceType, Executable, HostBuffer, OpCost, Routing, RunError, Runtime,
     Storage,

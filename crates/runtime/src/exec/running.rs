@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 use super::failing::{Attempt, Failure};
 use super::inputs::{Held, Inputs};
 use super::{Executable, Prepared, Source};
-use crate::effects::Watch;
+use crate::exec::profile::{Timer, Whole};
+use crate::exec::watch::Watch;
+use crate::memory::storage::StorageError;
 use crate::observer::Observers;
-use crate::profile::{Timer, Whole};
-use crate::storage::StorageError;
 use crate::{HostWork, NoProbe, Probe, RunError};
 
 /// The observers of a run.

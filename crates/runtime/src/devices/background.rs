@@ -12,8 +12,8 @@ use std::thread;
 
 use rustorch_ir::Graph;
 
+use crate::devices::placement::DeviceId;
 use crate::journal::{Journal, lock};
-use crate::placement::DeviceId;
 use crate::{Backend, DeviceError, FailureClass, HostBuffer, HostWork, Program};
 
 /// The result of compiling.

@@ -16,7 +16,7 @@ use rustorch_ir::passes::Rule;
 use rustorch_ir::{DType, OpKind};
 use smallvec::SmallVec;
 
-use crate::placement::{Chain, DeviceId, Reason, Split, Times};
+use crate::devices::placement::{Chain, DeviceId, Reason, Split, Times};
 use crate::{DeviceInfo, DeviceType, Hardware, OpType, TensorInfo};
 
 /// The CPU's part beside a GPU.

@@ -4,7 +4,7 @@
 use rustorch_ir::OpKind;
 
 use super::{Offer, Subject, coreml_takes, is_coreml, put_first};
-use crate::placement::{Chain, Reason};
+use crate::devices::placement::{Chain, Reason};
 use crate::{DeviceType, OpType};
 
 /// Elements of its largest operand or result above which a product goes to a GPU.
