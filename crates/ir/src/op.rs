@@ -205,6 +205,32 @@ pub trait OpDef {
         false
     }
 
+    /// Is each element of the result the same number?
+    fn is_number(&self) -> bool {
+        false
+    }
+
+    /// Does it compute random numbers?
+    fn draws(&self) -> bool {
+        false
+    }
+
+    /// Does it combine the elements of whole dimensions into one?
+    fn reduces(&self) -> bool {
+        false
+    }
+
+    /// Does it move values without computing with them? Then bits will do.
+    fn only_moves(&self, _signature: &Signature) -> bool {
+        false
+    }
+
+    /// Is it an operation that no device but the processor has to have a kernel for? These are
+    /// factorisations, functions of the host, and Fourier transforms: GPUs make those of 2ᵃ 3ᵇ 5ᶜ numbers.
+    fn is_of_processor(&self) -> bool {
+        false
+    }
+
     /// Is the operation composed of others?
     fn is_composite(&self) -> bool {
         false

@@ -4,8 +4,8 @@ use std::fmt::{self, Write};
 use std::ops::Range;
 
 use num_complex::Complex64;
+use rustorch_ir::DType;
 use rustorch_ir::ops::Embedding;
-use rustorch_ir::{DType, OpKind};
 
 use crate::error::RusTorchResult;
 use crate::history::{ByKey, History};
@@ -213,14 +213,11 @@ fn of_constants(tensor: &Tensor) -> RusTorchResult<Option<Tensor>> {
 
 /// Is it a constant, or a view of one?
 fn shows_constant(pending: &Pending) -> bool {
-    match pending.op.kind() {
-        OpKind::Full | OpKind::Arange => true,
-        _ if pending.is_look() => {
-            let viewed = pending.inputs[0].pending();
-            viewed.is_some_and(|viewed| shows_constant(&viewed))
-        }
-        _ => false,
+    if pending.is_look() {
+        let viewed = pending.inputs[0].pending();
+        return viewed.is_some_and(|viewed| shows_constant(&viewed));
     }
+    pending.inputs.is_empty() && pending.op.def().op_type().is_none()
 }
 
 /// Only the ends of some dimensions of a large tensor.

@@ -4,7 +4,6 @@
 use std::mem;
 use std::ops::Range;
 
-use rustorch_ir::OpKind;
 use smallvec::SmallVec;
 
 use crate::launch::{Draft, Operand, Part, Place, ResultId, Root, Step};
@@ -73,7 +72,7 @@ fn candidate(
 ) -> Option<usize> {
     let into = drafts[at].as_ref().filter(|d| d.fuses)?;
     // Random numbers alone are drawn otherwise, several at once: nothing comes before them.
-    if into.step.last().op.kind() == OpKind::Random {
+    if into.step.last().op.def().draws() {
         return None;
     }
     let fits = |from: usize| {
@@ -187,12 +186,12 @@ impl From<usize> for Root {
 /// The number of parts that are no constants.
 fn computed(step: &Step) -> usize {
     let parts = step.parts.iter();
-    parts.filter(|part| part.op.kind() != OpKind::Full).count()
+    parts.filter(|part| !part.op.def().is_number()).count()
 }
 
 /// Is it one number everywhere?
 fn is_constant(step: &Step) -> bool {
-    step.parts.len() == 1 && step.last().op.kind() == OpKind::Full
+    step.parts.len() == 1 && step.last().op.def().is_number()
 }
 
 /// `into`, which reads step `from`, with the operations of `producer` in it.

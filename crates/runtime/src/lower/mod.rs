@@ -7,7 +7,7 @@ use std::mem;
 use std::ops::{Index, IndexMut};
 
 use rustorch_ir::ops::{Concat, Contiguous};
-use rustorch_ir::{Graph, Layout, Node, Op, OpError, OpKind, Role, Signature, TensorType, ValueId};
+use rustorch_ir::{Graph, Layout, Node, Op, OpError, Role, Signature, TensorType, ValueId};
 use smallvec::SmallVec;
 
 use crate::Layouts;
@@ -191,7 +191,7 @@ impl<K: Kernels> Builder<'_, K> {
             if !reader.inputs.iter().any(|x| shown.contains(x)) {
                 continue;
             }
-            match reader.op.kind() == OpKind::Reshape && graph.ty(reader.result(0)) == ty {
+            match matches!(reader.op, Op::Reshape(_)) && graph.ty(reader.result(0)) == ty {
                 true => shown.push(reader.result(0)),
                 false => readers.push(reader),
             }
@@ -283,7 +283,7 @@ impl<K: Kernels> Builder<'_, K> {
             dtype: results[0].dtype,
         };
         let whole = |ty: &TensorType| place(Layout::contiguous(&ty.shape), ty.clone());
-        let reduction = (part.op.kind() == OpKind::Reduce).then(|| Reduction {
+        let reduction = part.op.def().reduces().then(|| Reduction {
             part: 0,
             shape: operands[0].2.shape.clone(),
         });
@@ -415,12 +415,11 @@ fn join_in_place(lowering: &mut Lowering) {
     }
     let (drafts, values) = (&mut lowering.steps, &mut lowering.lifetimes);
     let joins = drafts.iter().enumerate();
-    let joins = joins.filter(|(_, draft)| draft.step.last().op.kind() == OpKind::Concat);
-    let joins: Vec<usize> = joins.map(|(at, _)| at).collect();
-    for at in joins {
-        let Op::Concat(Concat { dim }) = drafts[at].step.last().op else {
-            continue;
-        };
+    let joins = joins.filter_map(|(at, draft)| match draft.step.last().op {
+        Op::Concat(Concat { dim }) => Some((at, dim)),
+        _ => None,
+    });
+    for (at, dim) in joins.collect::<Vec<_>>() {
         let whole = ResultId {
             step: at,
             result: 0,
@@ -612,8 +611,8 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
-    use rustorch_ir::DType;
     use rustorch_ir::ops::{Offload, Reload, UnaryOp};
+    use rustorch_ir::{DType, OpKind};
 
     /// Kernels that read these layouts and are not fused.
     struct Reads(Layouts);
