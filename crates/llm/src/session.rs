@@ -5,7 +5,7 @@ use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustorch_ir::DType;
-use rustorch_ir::passes::Changes;
+use rustorch_ir::passes::Stages;
 use rustorch_runtime::{Explanation, Fetched, Preference, PreferredUnits, Routing, Runtime};
 use rustorch_tensor::{RusTorchError, Tensor, with_runtime};
 
@@ -367,11 +367,7 @@ impl<'m> Session<'m> {
     ///
     /// # Errors
     /// Fails if no device can run some operation.
-    pub fn passes(
-        &self,
-        tokens: usize,
-        selection: &Selection,
-    ) -> Result<[(&'static str, Vec<Changes>); 2], LlmError> {
+    pub fn passes(&self, tokens: usize, selection: &Selection) -> Result<Stages, LlmError> {
         Ok(self.with_step(tokens, selection, Step::passes)??)
     }
 

@@ -1,7 +1,7 @@
 //! A traced forward pass of a fixed number of tokens.
 
 use rustorch_ir::DType;
-use rustorch_ir::passes::Changes;
+use rustorch_ir::passes::Stages;
 use rustorch_runtime::{Executable, HostBuffer, Loaded, Runtime, Storage};
 use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, Trace, with_device};
 
@@ -132,7 +132,7 @@ impl Step {
     ///
     /// # Errors
     /// Fails if no device can run some operation.
-    pub(crate) fn passes(&self) -> RusTorchResult<[(&'static str, Vec<Changes>); 2]> {
+    pub(crate) fn passes(&self) -> RusTorchResult<Stages> {
         self.trace.passes()
     }
 

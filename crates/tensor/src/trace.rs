@@ -3,7 +3,7 @@
 use rustorch_ir::order::sort_by_key;
 use rustorch_ir::passes::{
     Changes, Chunks, Conversion, OneDevice, Origins, Pass, RECORDED, Recomputation, Rewritten,
-    Saving, peak,
+    Saving, Stages, peak,
 };
 use rustorch_ir::{DType, Graph, OpError, TensorType};
 use rustorch_macros::track_calls;
@@ -208,12 +208,11 @@ impl Trace {
         Ok(graph.nodes().iter().any(|node| node.op.def().offloads()))
     }
 
-    /// The passes over this computation, in order, with their changes: those over what was recorded, then those of
-    /// planning.
+    /// The passes over this computation, in order, with their changes.
     ///
     /// # Errors
     /// Fails if no device can run some operation.
-    pub fn passes(&self) -> RusTorchResult<[(&'static str, Vec<Changes>); 2]> {
+    pub fn passes(&self) -> RusTorchResult<Stages> {
         let planned = self.executable.passes()?;
         Ok([("recorded", self.changes.clone()), ("planned", planned)])
     }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use rustorch_ir::passes::Changes;
+use rustorch_ir::passes::Stages;
 use rustorch_llm::{Scores, Selection, Session};
 use rustorch_profile::{KeyAverages, ProfilerOptions};
 use rustorch_runtime::{
@@ -28,7 +28,7 @@ struct Pass {
     tokens: usize,
     rows: Vec<Explanation>,
     /// The passes over the graph, by their stages.
-    stages: [(&'static str, Vec<Changes>); 2],
+    stages: Stages,
     /// The preferred units of devices with several units.
     preferred: Vec<PreferredUnits>,
     /// The wall time of such a pass, while its operations were timed.

@@ -6,6 +6,10 @@ use std::fmt;
 use super::{Origins, Pass, Rewritten};
 use crate::{Graph, Node};
 
+/// Reports of the passes over a graph: those over what was recorded, and those of planning. Each list has the name of its
+/// stage.
+pub type Stages = [(&'static str, Vec<Changes>); 2];
+
 /// The changes of a graph by a pass.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Changes {

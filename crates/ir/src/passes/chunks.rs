@@ -57,7 +57,7 @@ struct ByChunk {
     together: Together,
 }
 
-/// The largest table of logits is computed and read in chunks of rows, if the number of chunks is worth it.
+/// Chunks of rows in place of the largest table of logits, if their number is worth it.
 ///
 /// The graph's logits have to come from a product. Only cross entropies, their gradients and dependent products may
 /// read them.

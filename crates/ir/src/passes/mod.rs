@@ -26,7 +26,7 @@ mod rewriting;
 
 use smallvec::{SmallVec, smallvec};
 
-pub use changes::{Changes, Replaced};
+pub use changes::{Changes, Replaced, Stages};
 pub use channels_last::ChannelsLastImages;
 pub use chunks::Chunks;
 pub use conversion::Conversion;

@@ -91,8 +91,8 @@ impl<'a> Rewriting<'a> {
         self.values[value.index()] = Some(new);
     }
 
-    /// Puts in an operation that stands for a node of the source, where that is pinned, and gives its
-    /// first result.
+    /// Puts in an operation that stands for a node of the source, and gives its first result. It has the
+    /// node's pin.
     ///
     /// # Errors
     /// The errors of [`Graph::push`].

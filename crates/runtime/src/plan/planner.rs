@@ -32,7 +32,7 @@ pub(crate) struct Plan {
     pub(crate) graph: Graph,
     /// One for each node of `graph`.
     pub(crate) assignments: Vec<Assignment>,
-    /// For each node of `graph`, the nodes of the graph as it was given that it is, or is a part of.
+    /// For each node of `graph`, its origins in the graph as it was given.
     pub(crate) origins: Vec<Origins>,
     /// For each node, is it an update that must not run twice? See [`unrepeatable`].
     pub(crate) unrepeatable: Vec<bool>,
