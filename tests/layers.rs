@@ -12,7 +12,7 @@ const KNOTS: [&str; 3] = [
     // A graph has branches and loops, whose bodies are graphs.
     "onnx: control graph",
     // A tensor is a handle on what it is computed from.
-    "tensor: autograd capture eval tensor",
+    "tensor: autograd lazy tensor",
 ];
 
 /// Modules, each with others: those that it uses, or reaches.

@@ -1,4 +1,4 @@
-//! The precision of each method while a thread records under [`autocast`](crate::amp::autocast).
+//! The precision of each method while a thread records under [`autocast`](crate::api::amp::autocast).
 
 use std::cell::Cell;
 
