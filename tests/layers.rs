@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 /// Modules that use each other because they are one concept.
 const KNOTS: [&str; 3] = [
     // A graph is made of operations, which say by graphs what they are made of.
-    "ir: autodiff case check fusion graph op ops",
+    "ir: autodiff case check graph op ops passes",
     // A graph has branches and loops, whose bodies are graphs.
     "onnx: control graph",
     // A tensor is a handle on what it is computed from.
-    "tensor: autograd capture eval tensor",
+    "tensor: autograd lazy tensor",
 ];
 
 /// Modules, each with others: those that it uses, or reaches.

@@ -6,27 +6,6 @@ use std::fmt;
 use rustorch_ir::{DType, Graph, Node, OpKind};
 use rustorch_runtime::DeviceType;
 
-/// Operations that only the CPU computes.
-const FACTORISATIONS: [OpKind; 17] = [
-    OpKind::Cholesky,
-    OpKind::Ldl,
-    OpKind::LdlSolve,
-    OpKind::Lu,
-    OpKind::LuPivotsToPermutation,
-    OpKind::Determinant,
-    OpKind::LogDeterminant,
-    OpKind::Adjugate,
-    OpKind::Qr,
-    OpKind::Svd,
-    OpKind::PseudoInverse,
-    OpKind::Eigh,
-    OpKind::Eig,
-    OpKind::Geqrf,
-    OpKind::HouseholderProduct,
-    OpKind::SolveTriangular,
-    OpKind::MatrixExp,
-];
-
 /// The checks of one device. Prints as a table of the operations, the failures, and the reasons for
 /// skipped checks.
 #[derive(Clone, Debug)]
@@ -151,6 +130,8 @@ pub struct MissingKernel {
     pub operands: Vec<DType>,
     /// The dtype of its result.
     pub result: DType,
+    /// Is it an operation that no device but the processor has to have a kernel for?
+    is_of_processor: bool,
 }
 
 impl Report {
@@ -252,6 +233,7 @@ impl MissingKernel {
             kind: node.op.kind(),
             operands: operands.collect(),
             result: node.output().dtype,
+            is_of_processor: node.op.def().is_of_processor(),
         }
     }
 
@@ -259,10 +241,7 @@ impl MissingKernel {
     fn is_optional(&self, device: DeviceType) -> bool {
         // Caches of blocks are the CPU's alone.
         let writes_blocks = self.kind == OpKind::UpdateSlice && self.result.is_block();
-        // Of Fourier transforms GPUs make those of 2, 3 and 5's powers; functions of the host's are its own.
-        let is_of_cpu =
-            matches!(self.kind, OpKind::Fft | OpKind::Host) || FACTORISATIONS.contains(&self.kind);
-        let is_optional = writes_blocks || is_of_cpu;
+        let is_optional = writes_blocks || self.is_of_processor;
         // Metal's language has no double precision.
         let is_double = |dtype: &DType| matches!(dtype, DType::F64 | DType::Complex128);
         let is_double = self.operands.iter().chain([&self.result]).any(is_double);

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use running::{run, run_apart};
 use rustorch_cpu::Cpu;
-use rustorch_ir::fusion::fuse;
 use rustorch_ir::ops::{
-    Activation, ActivationKind, Attention, BinaryOp, Linear, RULES, RmsNorm, Rope, RopeLayout,
+    Activation, ActivationKind, Attention, BinaryOp, Linear, RmsNorm, Rope, RopeLayout,
     RopeScaling, UpdateSlice,
 };
-use rustorch_ir::{BlockFormat, DType, Graph, Node, Op, Param, Signature, TensorType, ValueId};
+use rustorch_ir::passes::{Fusion, OneDevice, Pass};
+use rustorch_ir::{BlockFormat, DType, Graph, Node, Op, Param, TensorType, ValueId};
 use rustorch_runtime::{Backend, HostBuffer, Routing, Runtime, Storage};
 
 /// Width of the rows, and of what is between gate and down.
@@ -100,8 +100,8 @@ impl Layer {
 
 /// The graph as rules leave it for a device.
 fn fused(graph: &Graph, device: &dyn Backend) -> Graph {
-    let supports = |(), s: &Signature| device.supports(s);
-    let fused = fuse(graph, RULES, |_| (), supports).unwrap();
+    let place = OneDevice(|s| device.supports(s));
+    let fused = Fusion::default().run(graph, &place).unwrap();
     fused.expect("rules find something").graph
 }
 
@@ -191,9 +191,8 @@ fn an_attention_with_its_cache_is_one_operation() {
     for output in [y, keys, values] {
         g.output(output);
     }
-    let fused = fuse(&g, RULES, |_| (), |(), _: &Signature| true)
-        .unwrap()
-        .unwrap();
+    let fusion = Fusion::default();
+    let fused = fusion.run(&g, &OneDevice(|_| true)).unwrap().unwrap();
     assert_eq!(composites(&fused.graph), ["cached_attention"]);
     assert_eq!(fused.origins[0].len(), 5);
     let roots: Vec<Option<ValueId>> = (fused.graph.outputs().iter())

@@ -241,32 +241,6 @@ impl Graph {
         self.node(value).is_none().then_some(value)
     }
 
-    /// The graph with its nodes in another order, given by their indices.
-    ///
-    /// # Errors
-    /// Fails for a node before its operands, or after a write over them.
-    pub fn reordered(&self, order: &[usize]) -> Result<Self, OpError> {
-        let mut out = Self::new();
-        // Values that are not there yet are none of the new graph's.
-        let mut values = vec![ValueId(u32::MAX); self.len()];
-        for (i, ty) in self.inputs.iter().enumerate() {
-            values[i] = out.input(ty.clone())?;
-        }
-        for &at in order {
-            let node = &self.nodes[at];
-            let operands: SmallVec<[ValueId; 4]> =
-                node.inputs.iter().map(|v| values[v.index()]).collect();
-            let first = out.push_node(node, &operands)?;
-            for (old, new) in node.results().zip(out.results(first)) {
-                values[old.index()] = new;
-            }
-        }
-        for value in &self.outputs {
-            out.output(values[value.index()]);
-        }
-        Ok(out)
-    }
-
     /// Makes `value` an output.
     pub fn output(&mut self, value: ValueId) {
         self.outputs.push(value);
@@ -333,34 +307,6 @@ impl Graph {
     /// Fails if `op` is a primitive.
     pub fn expand(&mut self, op: &Op, inputs: &[ValueId]) -> Result<Results, OpError> {
         op.def().decompose(self, inputs)
-    }
-
-    /// The graph with the parts of composite nodes in place of those that `chosen` selects.
-    ///
-    /// # Errors
-    /// Fails if a chosen operation is a primitive.
-    pub fn expanded(&self, chosen: impl Fn(&Node) -> bool) -> Result<Self, OpError> {
-        let mut out = Self::new();
-        let mut values: Vec<ValueId> = Vec::with_capacity(self.len());
-        for ty in &self.inputs {
-            values.push(out.input(ty.clone())?);
-        }
-        for node in &self.nodes {
-            let operands: SmallVec<[ValueId; 4]> =
-                node.inputs.iter().map(|v| values[v.index()]).collect();
-            let results = match chosen(node) {
-                true => out.expand(&node.op, &operands)?,
-                false => {
-                    let first = out.push_node(node, &operands)?;
-                    out.results(first)
-                }
-            };
-            values.extend(results);
-        }
-        for value in &self.outputs {
-            out.output(values[value.index()]);
-        }
-        Ok(out)
     }
 }
 

@@ -205,12 +205,38 @@ pub trait OpDef {
         false
     }
 
+    /// Is each element of the result the same number?
+    fn is_number(&self) -> bool {
+        false
+    }
+
+    /// Does it compute random numbers?
+    fn draws(&self) -> bool {
+        false
+    }
+
+    /// Does it combine the elements of whole dimensions into one?
+    fn reduces(&self) -> bool {
+        false
+    }
+
+    /// Does it move values without computing with them? Then bits will do.
+    fn only_moves(&self, _signature: &Signature) -> bool {
+        false
+    }
+
+    /// Is it an operation that no device but the processor has to have a kernel for? These are
+    /// factorisations, functions of the host, and Fourier transforms: GPUs make those of 2ᵃ 3ᵇ 5ᶜ numbers.
+    fn is_of_processor(&self) -> bool {
+        false
+    }
+
     /// Is the operation composed of others?
     fn is_composite(&self) -> bool {
         false
     }
 
-    /// The operations that a rule of [fusion](crate::fusion) replaces by this one, in the order of
+    /// The operations that a rule of [fusion](crate::passes::Fusion) replaces by this one, in the order of
     /// its decomposition. Empty for operations that users call by name.
     fn replaces(&self) -> Vec<OpKind> {
         Vec::new()

@@ -5,6 +5,7 @@ use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustorch_ir::DType;
+use rustorch_ir::passes::Stages;
 use rustorch_runtime::{Explanation, Fetched, Preference, PreferredUnits, Routing, Runtime};
 use rustorch_tensor::{RusTorchError, Tensor, with_runtime};
 
@@ -358,16 +359,31 @@ impl<'m> Session<'m> {
         tokens: usize,
         selection: &Selection,
     ) -> Result<Vec<Explanation>, LlmError> {
+        let explained = self.with_step(tokens, selection, |step| step.executable().explain())?;
+        Ok(explained.map_err(RusTorchError::from)?)
+    }
+
+    /// The passes over the graph of such a pass, by their stages, with their changes.
+    ///
+    /// # Errors
+    /// Fails if no device can run some operation.
+    pub fn passes(&self, tokens: usize, selection: &Selection) -> Result<Stages, LlmError> {
+        Ok(self.with_step(tokens, selection, Step::passes)??)
+    }
+
+    /// Calls `ask` with a pass over `tokens` tokens, one that has run or a new one.
+    fn with_step<R>(
+        &self,
+        tokens: usize,
+        selection: &Selection,
+        ask: impl FnOnce(&Step) -> R,
+    ) -> Result<R, LlmError> {
         let wanted = Wanted::best(1, selection, self.model.spec().vocab);
         let mut known = self.steps.iter().flatten();
-        let explained = match known.find(|step| step.is_for(tokens, &wanted)) {
-            Some(step) => step.executable().explain(),
-            None => {
-                let step = self.traced(tokens, wanted)?;
-                step.executable().explain()
-            }
-        };
-        Ok(explained.map_err(RusTorchError::from)?)
+        match known.find(|step| step.is_for(tokens, &wanted)) {
+            Some(step) => Ok(ask(step)),
+            None => Ok(ask(&self.traced(tokens, wanted)?)),
+        }
     }
 
     /// The preferred compute units of devices with several units, for a pass over `tokens` tokens

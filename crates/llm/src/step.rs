@@ -1,6 +1,7 @@
 //! A traced forward pass of a fixed number of tokens.
 
 use rustorch_ir::DType;
+use rustorch_ir::passes::Stages;
 use rustorch_runtime::{Executable, HostBuffer, Loaded, Runtime, Storage};
 use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, Trace, with_device};
 
@@ -125,6 +126,14 @@ impl Step {
     /// The prepared graph.
     pub(crate) fn executable(&self) -> &Executable {
         self.trace.executable()
+    }
+
+    /// The passes over the graph, see [`Trace::passes`].
+    ///
+    /// # Errors
+    /// Fails if no device can run some operation.
+    pub(crate) fn passes(&self) -> RusTorchResult<Stages> {
+        self.trace.passes()
     }
 
     /// Puts another state in the place of a lost one.

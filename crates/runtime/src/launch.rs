@@ -119,7 +119,7 @@ impl Step {
     /// Does it compute random numbers?
     pub fn draws(&self) -> bool {
         let mut parts = self.parts.iter();
-        parts.any(|part| matches!(part.op, Op::Random(_)))
+        parts.any(|part| part.op.def().draws())
     }
 
     /// The nodes that it computes, each once.

@@ -11,94 +11,65 @@
 //!
 //! Modules lie in layers; each uses the modules below it:
 //!
-//! | file | contents |
+//! | file or folder | contents |
 //! | --- | --- |
-//! | `calibration.rs`, `measure.rs` | measured speeds in a file, and measuring them |
-//! | `runtime.rs`, `outline.rs`, `plan_cache.rs`, `transfers.rs` | the interface: known graphs, transfers |
-//! | `executor.rs` | running and failing over, loading |
-//! | `trace.rs`, `profile.rs` | plans explained, launches timed |
-//! | `planner.rs`, `segment.rs`, `effects.rs` | the device of a node, cutting, updates that must not run twice |
-//! | `typical.rs` | the operation that a family is judged by |
-//! | `partition.rs` | expected times of a graph on each device, and in parts on several |
-//! | `estimate.rs` | measured speeds of devices, and the places of operands |
-//! | `devices.rs` | the devices, and what has been learnt about them |
-//! | `background.rs` | programs that are compiled while others run |
-//! | `policy.rs`, `placement.rs` | order of devices, placements and reasons |
-//! | `costs`, `capability.rs` | measured times of a device, and its capabilities |
-//! | `sources.rs` | storages that are kept to compute from again |
-//! | `storage.rs`, `journal.rs`, `observer.rs` | a tensor's copies, the event log, observers |
-//! | `lower.rs`, `fuse.rs`, `arena.rs`, `launch.rs` | from a segment to launches and their memory |
-//! | `backend.rs`, `memory.rs`, `host_pool.rs` | the interface of a backend, memory, and its reuse |
-//! | `system_memory.rs` | how much of it the host has |
-//! | `device.rs`, `error.rs` | facts of a device, failure classes |
-//! | `deadline.rs` | how long a device is waited for |
+//! | `measure/` | devices measured, and their speeds in a file |
+//! | `runtime.rs`, `transfers.rs` | the interface; transfers |
+//! | `exec/` | compiling, running, failing over, loading; plans explained, launches timed |
+//! | `plan/` | known graphs, the device of a node, passes, segments |
+//! | `devices/` | devices and knowledge about them: order, placements with reasons, measured times, programs in the making |
+//! | `lower/` | from a segment to launches and their memory |
+//! | `memory/` | a tensor's copies, and the memory that they lie in |
+//! | `backend.rs`, `launch.rs` | the interface of a backend, and its launches |
+//! | `journal.rs`, `observer.rs` | the event log, observers |
+//! | `device.rs`, `error.rs`, `deadline.rs` | facts of a device, failure classes, how long a device is waited for |
 
-mod arena;
 mod backend;
-mod background;
-mod calibration;
-mod capability;
-mod costs;
 mod deadline;
 mod device;
 mod devices;
-mod effects;
 mod error;
-mod estimate;
-mod executor;
-mod fuse;
-mod host_pool;
+mod exec;
 mod journal;
 mod launch;
 mod lower;
 mod measure;
 mod memory;
-mod moment;
 mod observer;
-mod outline;
-mod partition;
-mod placement;
-mod plan_cache;
-mod planner;
-mod policy;
-mod profile;
+mod plan;
 mod runtime;
-mod segment;
-mod sources;
-mod storage;
-mod system_memory;
-mod trace;
 mod transfers;
-mod typical;
 
 pub use backend::{
     Backend, Compilation, KernelEntry, KernelTable, Layouts, NoProbe, Probe, Program, Scratch,
     Watcher,
 };
-pub use calibration::{Calibration, CalibrationError, cache_folder};
-pub use capability::{DeviceCapability, Support, TensorInfo};
-pub use costs::{Bound, Costs, Curve, NoCurve, OpCost};
 pub use deadline::{Deadline, DeadlineError};
 pub use device::{Absent, DeviceInfo, Hardware, LARGEST_BUFFER};
+pub use devices::capability::{DeviceCapability, Support, TensorInfo};
+pub use devices::costs::{Bound, Costs, Curve, NoCurve, OpCost};
+pub use devices::placement::Reason;
+pub use devices::policy::{
+    DeviceSelector, GpuExecutionStrategy, Route, Routing, Rules, supports_coreml,
+};
 pub use error::{Call, DeviceError, FailureClass, Fallback, RunError};
-pub use executor::{Executable, Loaded, Preference, PreferredUnits, WorkingMemory};
-pub use host_pool::{HostPool, HostPoolCounters};
+pub use exec::explain::{Copied, Explanation, NodeNote};
+pub use exec::{Executable, Loaded, Preference, PreferredUnits, WorkingMemory};
 pub use journal::{AccessCounters, FaultStatistics, Moved, PlanCounters};
 pub use launch::{Lowered, Nodes, Operand, Part, Place, Reduction, Slot, Step};
-pub use lower::{Kernels, lower};
-pub use memory::{
+pub use lower::{Kernels, lower, lowering_passes};
+pub use measure::calibration::{Calibration, CalibrationError, cache_folder};
+pub use memory::buffer::{
     Contents, DeviceBuffer, DeviceMemory, Fetch, HOST_ALIGNMENT, HostBuffer, HostMemory,
 };
-pub use moment::Moment;
+pub use memory::host_pool::{HostPool, HostPoolCounters};
+pub use memory::moment::Moment;
+pub use memory::sources::Source;
+pub use memory::storage::{Fetched, Storage, WeakStorage};
+pub use memory::system_memory::SystemMemory;
 pub use observer::{Event, HostWork, LaunchInfo, LaunchTime, LaunchTimes, Observer, Replay, Span};
-pub use outline::Outline;
-pub use placement::Reason;
-pub use planner::Estimate;
-pub use policy::{DeviceSelector, GpuExecutionStrategy, Route, Routing, Rules, supports_coreml};
+pub use plan::outline::Outline;
+pub use plan::planner::Estimate;
 pub use runtime::{Results, Runtime};
 pub use rustorch_ir::{DeviceType, GpuDevice, OpType};
-pub use sources::Source;
-pub use storage::{Fetched, Storage, WeakStorage};
-pub use system_memory::SystemMemory;
-pub use trace::{Copied, Explanation, NodeNote};
 pub use transfers::{MemoryManager, PoolUsage, RouteTraffic, TransferMethod};

@@ -4,18 +4,18 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hash};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Weak};
 
-use rustorch_ir::fusion::Rule;
+use rustorch_ir::passes::Rule;
 use rustorch_ir::{DType, FoldingHasher, Graph, Op, OpError, Scalar, TensorType};
 use smallvec::SmallVec;
 
+use crate::devices::policy::Policy;
 use crate::devices::{Devices, Reserve, Slot};
-use crate::estimate::Locations;
-use crate::executor::Executable;
+use crate::exec::Executable;
 use crate::journal::{Cause, lock};
-use crate::plan_cache::PlanCache;
-use crate::policy::Policy;
-use crate::storage::StorageError;
-use crate::typical::{alone, typical};
+use crate::memory::storage::StorageError;
+use crate::plan::estimate::Locations;
+use crate::plan::plan_cache::PlanCache;
+use crate::plan::typical::{alone, typical};
 use crate::{
     Backend, Costs, DeviceCapability, DeviceInfo, DeviceSelector, DeviceType, Explanation,
     Fallback, Fetched, Hardware, HostBuffer, HostWork, MemoryManager, NodeNote, Observer, OpType,

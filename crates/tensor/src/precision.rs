@@ -1,10 +1,11 @@
-//! The precision of each method while a thread records under [`autocast`](crate::amp::autocast).
+//! The precision of each method while a thread records under [`autocast`](crate::api::amp::autocast).
 
 use std::cell::Cell;
 
 use rustorch_ir::DType;
 
 use crate::call;
+use crate::thread_state::restoring;
 
 /// Methods that compute halves in single precision, and return that. In alphabetical order.
 const SINGLE: [&str; 60] = [
@@ -81,15 +82,7 @@ pub(crate) fn lower() -> Option<DType> {
 
 /// Calls `f`, in which products are computed in a dtype, or in that of their operands.
 pub(crate) fn with_lower<R>(dtype: Option<DType>, f: impl FnOnce() -> R) -> R {
-    /// Ends it even if `f` panics.
-    struct Restore(Option<DType>);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            LOWER.set(self.0);
-        }
-    }
-    let _restore = Restore(LOWER.replace(dtype));
-    f()
+    restoring(LOWER.replace(dtype), |before| LOWER.set(before), f)
 }
 
 /// Does a method, or the user's call around it, compute halves in single precision?

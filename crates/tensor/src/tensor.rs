@@ -12,18 +12,18 @@ use rustorch_runtime::{DeviceType, RunError, Storage};
 
 use smallvec::smallvec;
 
+use crate::args::dims::{Integer, IntoShape};
+use crate::args::numbers::as_element;
 use crate::autograd::{Base, Track, Tracks, Writes, is_grad_enabled, tracks};
 use crate::call;
-use crate::devices::{current, runtime};
-use crate::dims::{Integer, IntoShape};
+use crate::device::devices::{current, runtime};
+use crate::device::manager::{IntoDevice, current_pin, pin, require_device};
 use crate::error::{RusTorchResult, require};
-use crate::eval::eval_all;
-use crate::manager::{IntoDevice, current_pin, pin, require_device};
-use crate::numbers::as_element;
+use crate::lazy::eval::eval_all;
+use crate::lazy::recording;
+use crate::lazy::recovery::recover_lost;
+use crate::lazy::value::{Pending, State, Value, View, overwrites};
 use crate::precision::{is_single, lower, with_lower};
-use crate::recording;
-use crate::recovery::recover_lost;
-use crate::value::{Pending, State, Value, View, overwrites};
 
 /// A multi-dimensional array of one element type.
 ///

@@ -35,7 +35,7 @@ pub use simd::Level;
 
 use std::sync::Arc;
 
-use rustorch_ir::{Graph, OpKind, Signature};
+use rustorch_ir::{Graph, Signature};
 use rustorch_runtime::{
     Backend, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass, Hardware, HostMemory,
     KernelTable, Kernels, Layouts, Program, SystemMemory, lower,
@@ -157,7 +157,7 @@ impl Kernels for Cpu {
 
     fn fuses(&self, signature: &Signature) -> bool {
         let kernel = self.kernels.find(signature);
-        let reduces = signature.op.kind() == OpKind::Reduce;
+        let reduces = signature.op.def().reduces();
         kernel.is_some_and(|kernel| reduces || kernel.launch.fuses())
     }
 

@@ -193,23 +193,6 @@ fn is_double(ty: &TensorType) -> bool {
     matches!(ty.dtype, DType::F64 | DType::Complex128)
 }
 
-/// Does an operation move values without computing with them? Then bits will do.
-fn only_moves(signature: &Signature) -> bool {
-    match signature.op.kind() {
-        OpKind::Full
-        | OpKind::Contiguous
-        | OpKind::Offload
-        | OpKind::Reload
-        | OpKind::Assign
-        | OpKind::Concat
-        | OpKind::Gather
-        | OpKind::IndexSelect
-        | OpKind::Pad => true,
-        OpKind::UpdateSlice => signature.inputs[0].dtype == signature.inputs[1].dtype,
-        _ => false,
-    }
-}
-
 impl<D: Driver> Backend for Gpu<D> {
     fn info(&self) -> &DeviceInfo {
         self.driver().info()
@@ -217,7 +200,7 @@ impl<D: Driver> Backend for Gpu<D> {
 
     fn supports(&self, signature: &Signature) -> bool {
         let mut types = signature.types();
-        let any = self.driver().limits().has_f64 || only_moves(signature);
+        let any = self.driver().limits().has_f64 || signature.op.def().only_moves(signature);
         types.all(|ty| is_addressable(ty) && (any || !is_double(ty)))
             && self.find(signature).is_some()
             && self.driver().has_kernels_of(signature)

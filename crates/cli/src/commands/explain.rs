@@ -4,9 +4,12 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use rustorch_ir::passes::Stages;
 use rustorch_llm::{Scores, Selection, Session};
 use rustorch_profile::{KeyAverages, ProfilerOptions};
-use rustorch_runtime::{DeviceSelector, DeviceType, Explanation, PreferredUnits, Runtime};
+use rustorch_runtime::{
+    DeviceSelector, DeviceType, Explanation, PreferredUnits, Runtime, lowering_passes,
+};
 use serde_json::json;
 
 use super::generate::Options;
@@ -24,6 +27,8 @@ struct Pass {
     name: &'static str,
     tokens: usize,
     rows: Vec<Explanation>,
+    /// The passes over the graph, by their stages.
+    stages: Stages,
     /// The preferred units of devices with several units.
     preferred: Vec<PreferredUnits>,
     /// The wall time of such a pass, while its operations were timed.
@@ -65,11 +70,13 @@ pub(super) fn run(options: &Options) -> Result<()> {
                 let rows = session
                     .explain(tokens, &selection)
                     .with_context(|| source.to_string())?;
+                let stages = session.passes(tokens, &selection)?;
                 let wall = None;
                 Ok(Pass {
                     name,
                     tokens,
                     rows,
+                    stages,
                     preferred: session.preferred_units(tokens, &selection),
                     wall,
                     averages: KeyAverages::default(),
@@ -240,6 +247,25 @@ fn table(pass: &Pass, out: &mut impl Write) -> io::Result<()> {
     for preferred in &pass.preferred {
         writeln!(out, "  {preferred} (where they ran is not reported)")?;
     }
+    writeln!(out)?;
+    if tracing::enabled!(tracing::Level::INFO) {
+        stages(pass, out)?;
+    }
+    Ok(())
+}
+
+/// The passes over the graph, in order, with the operations that they put in place of others.
+fn stages(pass: &Pass, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "passes over the graph of {}:", pass.name)?;
+    for (stage, changes) in &pass.stages {
+        for changes in changes {
+            let text = changes.to_string().replace('\n', "\n    ");
+            writeln!(out, "  {stage}: {text}")?;
+        }
+    }
+    let launches: usize = pass.rows.iter().map(|row| row.count).sum();
+    let names: Vec<&str> = lowering_passes().collect();
+    writeln!(out, "  lowered: {}: {launches} launches", names.join(", "))?;
     writeln!(out)
 }
 

@@ -332,6 +332,21 @@ pub(crate) fn explain_places_every_operation() {
         fused.is_some_and(|line| line.ends_with("(for rms_norm, 3 linear)")),
         "{text}"
     );
+    assert!(!text.contains("passes over the graph"), "{text}");
+    // With -v each pass is named with what it changed.
+    let text = run(["explain", "-p", "The king", "-b", "cpu", "-v"]).ok();
+    for line in [
+        "passes over the graph of decode:",
+        "  recorded: repeats: no change of ",
+        "  planned: placement: ",
+        "  planned: fusion: ",
+        " rms_norm, 3 linear -> fused_linear",
+        "  planned: channels last: no change of ",
+        "  planned: late updates: no change of ",
+        "  lowered: chains, lifetimes, joins in place, results over operands: ",
+    ] {
+        assert!(text.contains(line), "{line} is not in {text}");
+    }
     let json = run([
         "explain",
         "-p",

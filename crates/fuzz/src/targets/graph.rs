@@ -1,11 +1,11 @@
 //! Nodes, one after the other. Nodes that break a rule of graphs are refused. Accepted ones keep the rules, and
-//! so does the graph after fusion.
+//! so does the graph after the passes of planning.
 
-use rustorch_ir::fusion::fuse;
 use rustorch_ir::ops::{
     Activation, ActivationKind, AddRmsNorm, Assign, BinaryOp, RmsNorm, TopK, UnaryOp, UpdateSlice,
 };
-use rustorch_ir::ops::{Binary, Full, RULES, Reshape, Slice, Unary};
+use rustorch_ir::ops::{Binary, Full, Reshape, Slice, Unary};
+use rustorch_ir::passes::{Fusion, OneDevice, Rewritten, planned};
 use rustorch_ir::{DType, Graph, Op, Role, TensorType, ValueId, check};
 
 /// An operation, and how many operands it is given.
@@ -146,7 +146,9 @@ pub(super) fn nodes(bytes: &[u8]) -> Result<(), String> {
     }
     keep_the_rules(&graph);
     check::outputs(&graph).map_err(|error| error.to_string())?;
-    let fused = fuse(&graph, RULES, |_| (), |(), _| true).expect("rules match");
-    fused.iter().for_each(|fused| keep_the_rules(&fused.graph));
+    let fusion = Fusion::default();
+    let mut places = OneDevice(|_| true);
+    let rewritten = Rewritten::from(graph).through(&planned(&fusion), &mut places, None);
+    keep_the_rules(&rewritten.expect("passes fit any graph").graph);
     refused
 }

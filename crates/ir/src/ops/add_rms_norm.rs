@@ -2,8 +2,8 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::fusion::{Finder, Match};
 use crate::ops::RmsNorm;
+use crate::passes::{Finder, Match};
 use crate::{Graph, Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, ValueId};
 
 /// A residual and the norm behind it: `sum = a + b` and its [`RmsNorm`].

@@ -3,7 +3,7 @@ use smallvec::smallvec;
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Graph, Named, OpDef, OpType, ResultTypes};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 
 /// Writes all of `source` over the state `state`.
 ///
@@ -14,6 +14,10 @@ pub struct Assign;
 impl OpDef for Assign {
     fn op_type(&self) -> Option<OpType> {
         None
+    }
+
+    fn only_moves(&self, _signature: &Signature) -> bool {
+        true
     }
 
     fn overwrites(&self, _result: usize) -> Option<usize> {

@@ -3,7 +3,7 @@ use smallvec::smallvec;
 use super::batch_norm_train::{by_channel, normed, require_channels, within_channels};
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::fusion::{Finder, Match};
+use crate::passes::{Finder, Match};
 use crate::{Graph, Named, Op, OpDef, OpKind, OpType, Param, ResultTypes, Results, ValueId};
 
 /// The gradients of a [`BatchNormTrain`].

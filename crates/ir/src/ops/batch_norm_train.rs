@@ -3,7 +3,7 @@ use smallvec::{SmallVec, smallvec};
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Arrange, Case, Operand};
-use crate::fusion::{Finder, Match};
+use crate::passes::{Finder, Match};
 use crate::{Graph, Named, Op, OpDef, OpKind, OpType, Param, ResultTypes, Results, Shape, ValueId};
 
 /// `(x - mean) / √(var + eps) · weight + bias` for each channel, with the mean and the biased variance of `x` itself.

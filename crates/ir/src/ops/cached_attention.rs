@@ -3,8 +3,8 @@ use smallvec::{SmallVec, smallvec};
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::{Case, Fill, Operand};
-use crate::fusion::{Finder, Match};
 use crate::ops::{Attention, Rope, RopeLayout, RopeScaling, UpdateSlice};
+use crate::passes::{Finder, Match};
 use crate::{
     BlockFormat, Graph, Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, Signature, ValueId,
 };

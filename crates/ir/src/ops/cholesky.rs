@@ -22,6 +22,10 @@ impl OpDef for Cholesky {
         Some(OpType::LinearAlgebra)
     }
 
+    fn is_of_processor(&self) -> bool {
+        true
+    }
+
     fn macs(&self, s: &Signature) -> usize {
         Matrices::macs(s) / 6
     }

@@ -3,9 +3,9 @@ use smallvec::smallvec;
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::fusion::{Finder, Match};
 use crate::order::sort_by_key;
-use crate::{Graph, Named, Op, OpDef, OpType, ResultTypes, Scalar};
+use crate::passes::{Finder, Match};
+use crate::{Graph, Named, Op, OpDef, OpType, ResultTypes, Scalar, Signature};
 
 /// Operands of one dtype joined along a dimension; their other sizes are equal.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -17,6 +17,10 @@ pub struct Concat {
 impl OpDef for Concat {
     fn op_type(&self) -> Option<OpType> {
         None
+    }
+
+    fn only_moves(&self, _signature: &Signature) -> bool {
+        true
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

@@ -3,7 +3,7 @@ use smallvec::smallvec;
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Case, elementwise};
-use crate::{Graph, Named, OpDef, OpType, ResultTypes};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 
 /// The same elements copied to row-major order without gaps.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -12,6 +12,10 @@ pub struct Contiguous;
 impl OpDef for Contiguous {
     fn op_type(&self) -> Option<OpType> {
         None
+    }
+
+    fn only_moves(&self, _signature: &Signature) -> bool {
+        true
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

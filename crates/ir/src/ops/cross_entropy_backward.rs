@@ -3,7 +3,7 @@ use smallvec::smallvec;
 use super::cross_entropy::others;
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::fusion::{Finder, Match};
+use crate::passes::{Finder, Match};
 use crate::{Graph, Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, Shape, ValueId};
 
 /// The gradient of a [`CrossEntropy`]'s `x`: `ct · (softmax(x) - is_class)`, and 0 where the class is the one to be

@@ -13,7 +13,7 @@ use crate::{FoldingHasher, Graph, Named, OpDef, OpKind, OpType, ResultTypes, Res
 ///
 /// It runs on every device, as its parts, or by its own [kernel](Composite::kernel). A backend with
 /// its own kernel lists [`Custom`] in its table and recognises it by [`Custom::downcast_ref`]. A
-/// runtime's [rule](crate::fusion::Rule) can put it in place of those parts.
+/// runtime's [rule](crate::passes::Rule) can put it in place of those parts.
 pub trait Composite: Parameters + fmt::Debug + Send + Sync {
     /// The operation's name.
     fn name(&self) -> &'static str;

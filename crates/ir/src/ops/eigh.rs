@@ -21,6 +21,10 @@ impl OpDef for Eigh {
         Some(OpType::LinearAlgebra)
     }
 
+    fn is_of_processor(&self) -> bool {
+        true
+    }
+
     fn macs(&self, s: &Signature) -> usize {
         Matrices::macs(s).saturating_mul(5)
     }

@@ -36,6 +36,10 @@ impl OpDef for Fft {
         Some(OpType::ComplexMath)
     }
 
+    fn is_of_processor(&self) -> bool {
+        true
+    }
+
     fn macs(&self, s: &Signature) -> usize {
         let elements = s.types().map(|ty| ty.shape.elements()).max().unwrap_or(0);
         let size = s.types().map(|ty| ty.shape[self.dim]).max().unwrap_or(1);

@@ -271,10 +271,11 @@ mod tests {
 
     use super::*;
     use crate::Node;
-    use crate::fusion::{Fused, fuse};
+    use crate::passes::{Fusion, OneDevice, Pass, Rewritten};
 
-    fn fused(g: &Graph) -> Option<Fused> {
-        fuse(g, RULES, |_| (), |(), _| true).unwrap()
+    fn fused(g: &Graph) -> Option<Rewritten> {
+        let fusion = Fusion::default();
+        fusion.run(g, &OneDevice(|_| true)).unwrap()
     }
 
     /// Descent with momentum of tensors of these shapes, by gradients that are scaled by what follows from all

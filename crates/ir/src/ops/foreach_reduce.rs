@@ -6,8 +6,8 @@ use super::foreach::instantiate;
 use super::groups::{Group, chain, each, hidden};
 use super::*;
 use crate::case::{ARRANGEMENTS, Arrange, Case, Operand};
-use crate::fusion::{Finder, Match};
 use crate::ops::{Concat, Foreach, Reduce};
+use crate::passes::{Finder, Match};
 use crate::{Graph, Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, Role, ValueId};
 
 /// One number of each of several groups of tensors, such as the norms of all gradients, as PyTorch's
@@ -225,7 +225,7 @@ fn norm(dtype: DType) -> Option<Foreach> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fusion::fuse;
+    use crate::passes::{Fusion, OneDevice, Pass};
 
     /// The largest of the norms of tensors of these shapes.
     fn norms(shapes: &[&[usize]]) -> Graph {
@@ -251,7 +251,8 @@ mod tests {
     #[test]
     fn norms_of_many_tensors_are_one_operation() {
         let g = norms(&[&[3, 4], &[5], &[2, 2, 2]]);
-        let fused = fuse(&g, RULES, |_| (), |(), _| true).unwrap().unwrap();
+        let fusion = Fusion::default();
+        let fused = fusion.run(&g, &OneDevice(|_| true)).unwrap().unwrap();
         let names: Vec<&str> = (fused.graph.nodes().iter())
             .map(|node| node.op.name())
             .collect();
@@ -263,7 +264,8 @@ mod tests {
         let mut g = norms(&[&[3, 4], &[5]]);
         let sum = g.nodes()[1].result(0);
         g.output(sum);
-        let fused = fuse(&g, RULES, |_| (), |(), _| true).unwrap();
+        let fusion = Fusion::default();
+        let fused = fusion.run(&g, &OneDevice(|_| true)).unwrap();
         let is_found = |node: &crate::Node| node.op.kind() == OpKind::ForeachReduce;
         assert!(!fused.is_some_and(|fused| fused.graph.nodes().iter().any(is_found)));
     }

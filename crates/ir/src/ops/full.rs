@@ -3,7 +3,7 @@ use smallvec::smallvec;
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::Case;
-use crate::{Graph, Named, Op, OpDef, OpType, ResultTypes, Scalar, Shape};
+use crate::{Graph, Named, Op, OpDef, OpType, ResultTypes, Scalar, Shape, Signature};
 
 /// A tensor of one value. No operands.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -19,6 +19,14 @@ pub struct Full {
 impl OpDef for Full {
     fn op_type(&self) -> Option<OpType> {
         None
+    }
+
+    fn only_moves(&self, _signature: &Signature) -> bool {
+        true
+    }
+
+    fn is_number(&self) -> bool {
+        true
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

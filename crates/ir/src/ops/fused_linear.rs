@@ -2,8 +2,8 @@ use smallvec::{SmallVec, smallvec};
 
 use super::*;
 use crate::case::{Case, Fill, Operand};
-use crate::fusion::{Finder, Match};
 use crate::ops::{Activation, ActivationKind, Linear, RmsNorm};
+use crate::passes::{Finder, Match};
 use crate::{
     BlockFormat, Graph, Named, Op, OpDef, OpKind, OpType, Param, ResultTypes, Results, Signature,
     ValueId,

@@ -2,7 +2,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::fusion::{Finder, Match};
+use crate::passes::{Finder, Match};
 use crate::{Graph, Named, Op, OpDef, OpKind, OpType, Param, ResultTypes, Results, ValueId};
 
 /// A [`LayerNorm`] or an [`RmsNorm`] with the residual before it and a conversion after it.

@@ -3,7 +3,7 @@ use smallvec::smallvec;
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::{Graph, Named, OpDef, OpType, ResultTypes};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 
 /// `out[i][j][k] = x[i][index[i][j][k]][k]` for `dim` 1: `torch.gather`.
 ///
@@ -48,6 +48,10 @@ pub(crate) fn require_places(
 impl OpDef for Gather {
     fn op_type(&self) -> Option<OpType> {
         None
+    }
+
+    fn only_moves(&self, _signature: &Signature) -> bool {
+        true
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

@@ -7,9 +7,9 @@ use smallvec::{SmallVec, smallvec};
 
 use super::foreach::ANY;
 use super::*;
-use crate::fusion::{Finder, Match};
 use crate::ops::Full;
 use crate::order::sort_by_key;
+use crate::passes::{Finder, Match};
 use crate::{Graph, Node, Op, OpKind, Role, Shape, ValueId};
 
 /// Operations of a body and operands of a group: a kernel has all of them in registers.

@@ -126,6 +126,10 @@ impl OpDef for Host {
         Some(OpType::CustomKernel)
     }
 
+    fn is_of_processor(&self) -> bool {
+        true
+    }
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let results = self.0.infer(inputs)?;
         let scalars = results.iter().all(|ty| !ty.dtype.is_block());

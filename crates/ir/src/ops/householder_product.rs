@@ -49,6 +49,10 @@ impl OpDef for HouseholderProduct {
         Some(OpType::LinearAlgebra)
     }
 
+    fn is_of_processor(&self) -> bool {
+        true
+    }
+
     fn macs(&self, s: &Signature) -> usize {
         Matrices::macs(s)
     }

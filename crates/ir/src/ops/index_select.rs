@@ -4,7 +4,7 @@ use super::gather::require_places;
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::{Graph, Named, OpDef, OpType, ResultTypes, Shape};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Shape, Signature};
 
 /// The listed indices of one dimension: `torch.index_select`.
 ///
@@ -19,6 +19,10 @@ pub struct IndexSelect {
 impl OpDef for IndexSelect {
     fn op_type(&self) -> Option<OpType> {
         None
+    }
+
+    fn only_moves(&self, _signature: &Signature) -> bool {
+        true
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

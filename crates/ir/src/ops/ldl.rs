@@ -27,6 +27,10 @@ impl OpDef for Ldl {
         Some(OpType::LinearAlgebra)
     }
 
+    fn is_of_processor(&self) -> bool {
+        true
+    }
+
     fn macs(&self, s: &Signature) -> usize {
         Matrices::macs(s) / 6
     }

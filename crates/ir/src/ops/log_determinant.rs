@@ -16,6 +16,10 @@ impl OpDef for LogDeterminant {
         Some(OpType::LinearAlgebra)
     }
 
+    fn is_of_processor(&self) -> bool {
+        true
+    }
+
     fn macs(&self, s: &Signature) -> usize {
         Matrices::macs(s) / 3
     }

@@ -20,6 +20,10 @@ impl OpDef for LuPivotsToPermutation {
         Some(OpType::LinearAlgebra)
     }
 
+    fn is_of_processor(&self) -> bool {
+        true
+    }
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [pivots] = operands(Self::NAME, inputs)?;
         let count = pivots.shape.last().copied();

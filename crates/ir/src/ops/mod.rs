@@ -181,7 +181,7 @@ pub use update_slice::UpdateSlice;
 pub use var_mean::VarMean;
 pub use within::Within;
 
-use crate::fusion::Rule;
+use crate::passes::Rule;
 use crate::{DType, OpError, TensorType};
 
 /// The rules of all composites that have one, in the order in which they are tried.

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{Case, elementwise};
-use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, Signature, ValueId};
 
 /// The same elements in the host's memory, as far as the device reaches it, until a
 /// [`Reload`](super::Reload) brings them back. Meanwhile they take none of the device's memory.
@@ -14,6 +14,10 @@ pub struct Offload;
 impl OpDef for Offload {
     fn op_type(&self) -> Option<OpType> {
         None
+    }
+
+    fn only_moves(&self, _signature: &Signature) -> bool {
+        true
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

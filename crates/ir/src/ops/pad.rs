@@ -3,7 +3,7 @@ use smallvec::smallvec;
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Graph, Named, OpDef, OpType, ResultTypes, Scalar};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Scalar, Signature};
 use smallvec::SmallVec;
 
 /// One value added around a tensor.
@@ -18,6 +18,10 @@ pub struct Pad {
 impl OpDef for Pad {
     fn op_type(&self) -> Option<OpType> {
         None
+    }
+
+    fn only_moves(&self, _signature: &Signature) -> bool {
+        true
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

@@ -95,6 +95,10 @@ impl OpDef for Random {
         Some(OpType::Distribution)
     }
 
+    fn draws(&self) -> bool {
+        true
+    }
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [key] = operands(Self::NAME, inputs)?;
         let is_key = key.dtype == DType::I64 && *key.shape == [2];

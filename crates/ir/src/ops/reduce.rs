@@ -100,6 +100,10 @@ impl OpDef for Reduce {
         Some(OpType::Reduction)
     }
 
+    fn reduces(&self) -> bool {
+        true
+    }
+
     fn function(&self) -> Option<&'static str> {
         Some(match self.op {
             ReduceOp::Sum => "sum",

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{Case, elementwise};
-use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, Signature, ValueId};
 
 /// The same elements in the device's memory, from an [`Offload`](super::Offload) in the host's.
 ///
@@ -13,6 +13,10 @@ pub struct Reload;
 impl OpDef for Reload {
     fn op_type(&self) -> Option<OpType> {
         None
+    }
+
+    fn only_moves(&self, _signature: &Signature) -> bool {
+        true
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

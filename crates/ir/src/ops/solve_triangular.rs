@@ -21,6 +21,10 @@ impl OpDef for SolveTriangular {
         Some(OpType::LinearAlgebra)
     }
 
+    fn is_of_processor(&self) -> bool {
+        true
+    }
+
     fn macs(&self, s: &Signature) -> usize {
         let n = s.inputs[0].shape.last().map_or(0, |&n| n);
         s.output().shape.elements().saturating_mul(n) / 2

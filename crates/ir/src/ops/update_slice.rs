@@ -23,6 +23,10 @@ impl OpDef for UpdateSlice {
         None
     }
 
+    fn only_moves(&self, signature: &Signature) -> bool {
+        signature.inputs[0].dtype == signature.inputs[1].dtype
+    }
+
     fn overwrites(&self, _result: usize) -> Option<usize> {
         Some(0)
     }

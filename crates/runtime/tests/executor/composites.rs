@@ -1,7 +1,7 @@
 //! Composite operations that somebody else defines, and rules that find them.
 
-use rustorch_ir::fusion::{Finder, Match};
 use rustorch_ir::ops::{BinaryOp, Composite, Custom, UnaryOp};
+use rustorch_ir::passes::{Finder, Match};
 use rustorch_ir::{Graph, Op, OpError, OpKind, Results, ValueId};
 use rustorch_runtime::{DeviceType, Explanation, Routing, Runtime};
 

@@ -13,8 +13,8 @@ use smallvec::{SmallVec, smallvec};
 use super::track::{Record, Step, Track, TrackId};
 use super::{enable_grad, no_grad};
 use crate::error::{RusTorchResult, require};
+use crate::lazy::value::{Value, written_since};
 use crate::precision::with_lower;
-use crate::value::{Value, written_since};
 use crate::{Tensor, call};
 
 /// The targets of a backward pass.

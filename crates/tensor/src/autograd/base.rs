@@ -18,7 +18,7 @@ use super::enable_grad;
 use super::track::Track;
 use crate::Tensor;
 use crate::error::{RusTorchError, RusTorchResult};
-use crate::value::{Value, View, WeakValue};
+use crate::lazy::value::{Value, View, WeakValue};
 
 /// State that a tensor's handle shares with its clones and views.
 pub(crate) struct Base {

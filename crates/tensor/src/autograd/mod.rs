@@ -25,6 +25,7 @@ use rustorch_ir::DType;
 use std::cell::Cell;
 
 use crate::Tensor;
+use crate::thread_state::restoring;
 pub(crate) use base::{Base, Writes};
 pub use functional::{gradcheck, hessian, jacobian, jvp, vjp};
 pub use gradients::{GradOptions, HookHandle, grad, grad_with};
@@ -53,15 +54,8 @@ pub fn enable_grad<R>(f: impl FnOnce() -> R) -> R {
 }
 
 fn with_grad_enabled<R>(is_enabled: bool, f: impl FnOnce() -> R) -> R {
-    /// Ends it even if `f` panics.
-    struct Restore(bool);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            IS_ENABLED.set(self.0);
-        }
-    }
-    let _restore = Restore(IS_ENABLED.replace(is_enabled));
-    f()
+    let before = IS_ENABLED.replace(is_enabled);
+    restoring(before, |before| IS_ENABLED.set(before), f)
 }
 
 /// The tracks of operands, if a gradient is wanted of one of them, and so of a result of `dtype`.

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::Tensor;
 use crate::error::RusTorchResult;
-use crate::value::{Pending, Value};
+use crate::lazy::value::{Pending, Value};
 
 /// A function that is called with a gradient, and may give another one.
 pub(super) type Hook = dyn Fn(&Tensor) -> RusTorchResult<Option<Tensor>> + Send + Sync;
