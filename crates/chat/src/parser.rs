@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::answer::{Answer, Delta, Step};
+use crate::answer::{Answer, AnswerPart, Delta};
 use crate::call::{self, Context, Status, Tools, What};
 use crate::reasoning::ReasoningFormat;
 use crate::syntax::{AnswerSyntax, Call, Shape};
@@ -40,7 +40,7 @@ pub struct AnswerParser {
     skips_space: bool,
     place: Place,
     calls: usize,
-    steps: Vec<Step>,
+    steps: Vec<AnswerPart>,
 }
 
 /// Part of a message that the parser is in.
@@ -159,14 +159,14 @@ impl AnswerParser {
     }
 
     /// Adds more text.
-    pub fn push(&mut self, text: &str) -> Vec<Step> {
+    pub fn push(&mut self, text: &str) -> Vec<AnswerPart> {
         self.pending += text;
         while !self.pending.is_empty() && self.advance(false) {}
         std::mem::take(&mut self.steps)
     }
 
     /// Ends the text.
-    pub fn finish(&mut self) -> Vec<Step> {
+    pub fn finish(&mut self) -> Vec<AnswerPart> {
         while !self.pending.is_empty() && self.advance(true) {}
         std::mem::take(&mut self.steps)
     }
@@ -191,7 +191,7 @@ impl AnswerParser {
     /// Makes a step of the first `bytes` that are pending.
     fn step(&mut self, bytes: usize, delta: Option<Delta>) {
         let source: String = self.pending.drain(..bytes).collect();
-        self.steps.push(Step { source, delta });
+        self.steps.push(AnswerPart { source, delta });
     }
 
     /// Says the first `bytes` that are pending.
@@ -537,7 +537,7 @@ impl AnswerParser {
                 })
             }
         };
-        self.steps.push(Step { source, delta });
+        self.steps.push(AnswerPart { source, delta });
     }
 }
 
@@ -580,11 +580,11 @@ mod tests {
         options: &ParseOptions,
         text: &str,
         n: usize,
-    ) -> Vec<Step> {
+    ) -> Vec<AnswerPart> {
         let mut parser = AnswerParser::new(syntax, options);
         let chars: Vec<char> = text.chars().collect();
         let parts = chars.chunks(n).map(|part| part.iter().collect::<String>());
-        let mut steps: Vec<Step> = parts.flat_map(|part| parser.push(&part)).collect();
+        let mut steps: Vec<AnswerPart> = parts.flat_map(|part| parser.push(&part)).collect();
         steps.extend(parser.finish());
         steps
     }

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use rustorch_tensor::with_runtime;
-use rustorch_train::{Checkpoints, Settings, Text, TrainError, Training};
+use rustorch_train::{Checkpoints, Text, TrainError, Training, TrainingSettings};
 use serde_json::json;
 
 use super::generate::interrupts;
@@ -103,7 +103,7 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
         "texts": hashes(&prepared.texts),
         "validation": hashes(prepared.validation.as_slice()),
     });
-    let begun = |settings: Settings| -> Result<Training> {
+    let begun = |settings: TrainingSettings| -> Result<Training> {
         let decoder = options.decoder(&keys, base.as_ref())?;
         let (samples, validation) = (samples.clone(), validation.clone());
         let begun = Training::new(

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use rustorch_gguf::Metadata;
 use rustorch_llm::Model;
 use rustorch_llm::spec::ModelSpec;
-use rustorch_train::{Decoder, ModelSize, Precision, Settings};
+use rustorch_train::{Decoder, ModelSize, Precision, TrainingSettings};
 use serde_json::json;
 
 use super::told;
@@ -306,14 +306,14 @@ impl Options {
     }
 
     /// The settings, with defaults that follow from how many steps an epoch has.
-    pub(super) fn settings(&self, context: usize, batch: usize, epoch: u64) -> Settings {
+    pub(super) fn settings(&self, context: usize, batch: usize, epoch: u64) -> TrainingSettings {
         let run = &self.run;
         let steps = run
             .steps
             .unwrap_or(run.epochs.unwrap_or(1).saturating_mul(epoch));
         let tunes_all = self.tuning.finetune.is_some() && self.tuning.lora.is_none();
         let lr = run.lr.unwrap_or(if tunes_all { 1e-4 } else { 1e-3 });
-        Settings {
+        TrainingSettings {
             context,
             batch,
             steps,

@@ -11,7 +11,9 @@ use rustorch_ir::DType;
 use rustorch_llm::sampler::{SamplerChain, SamplerConfig};
 use rustorch_llm::{Event, GenerateOptions, Model, Session, SessionOptions, generate};
 use rustorch_tensor::{RusTorchResult, Tensor};
-use rustorch_train::{Checkpoints, Precision, Settings, Step, TrainError, Training, loss_curve};
+use rustorch_train::{
+    Checkpoints, Precision, StepMetrics, TrainError, Training, TrainingSettings, loss_curve,
+};
 use serde_json::json;
 
 use super::options::Options;
@@ -77,7 +79,7 @@ impl Run<'_> {
     }
 
     /// Begins a step, and shows those that are done.
-    pub(super) fn step(&mut self, settings: &Settings) -> Result<()> {
+    pub(super) fn step(&mut self, settings: &TrainingSettings) -> Result<()> {
         for step in self.training.step()? {
             let is_last = step.step == settings.steps;
             let is_due = step.step % settings.every == 0;
@@ -122,8 +124,8 @@ impl Run<'_> {
     }
 
     /// Shows a step.
-    pub(super) fn tell(&mut self, step: Step, validated: Option<f64>) -> Result<()> {
-        let Step { step, loss, lr } = step;
+    pub(super) fn tell(&mut self, step: StepMetrics, validated: Option<f64>) -> Result<()> {
+        let StepMetrics { step, loss, lr } = step;
         let made = (step - self.first) * self.training.tokens_per_step();
         let rate = made as f64 / self.begin.elapsed().as_secs_f64();
         let speed = self.speed(step, rate);
