@@ -128,7 +128,9 @@ pub use autograd::{GradOptions, Recorded, enable_grad, is_grad_enabled, no_grad}
 pub use checkpoint::{checkpoint, checkpoint_budget};
 pub use custom::KernelCheck;
 pub use devices::{DeviceOptions, Discovered, backends, discover, host, runtime, with_runtime};
-pub use dims::{Dims, Integer, IntoDims, IntoShape, IntoSizes, OptionalDim, Size, Sizes};
+pub use dims::{
+    Dims, Integer, IntoDims, IntoParts, IntoShape, IntoSizes, OptionalDim, Parts, Size, Sizes,
+};
 pub use element::Element;
 pub use elementwise::RoundingMode;
 pub use error::{RusTorchError, RusTorchResult};
@@ -164,7 +166,7 @@ pub use padding::PadMode;
 pub use parts::Sections;
 pub use patches::Patches;
 pub use preferences::prefer;
-pub use promote::{AsOperand, Number, Operand, To};
+pub use promote::{AsComparand, AsLimit, AsOperand, Limit, Number, Operand, To};
 pub use random::{
     Generator, GeneratorState, default_generator, fork_rng, initial_seed, manual_seed,
 };
