@@ -129,17 +129,13 @@ pub(super) fn samplers_help() -> StyledStr {
 
 /// Help of `--sampler-seq`.
 pub(super) fn letters_help() -> StyledStr {
-    let default: String = SamplerKind::DEFAULT
-        .iter()
-        .filter_map(|kind| kind.letter())
-        .collect();
-    let others = SamplerKind::ALL
-        .iter()
-        .filter(|kind| !SamplerKind::DEFAULT.contains(kind));
-    let named = |kind: &SamplerKind| Some(format!(", {} is {kind}", kind.letter()?));
-    let others: String = others.filter_map(named).collect();
+    let named = |kind: &SamplerKind| Some(format!("{} {kind}", kind.letter()?));
+    let all: Vec<String> = SamplerKind::ALL.iter().filter_map(named).collect();
+    let default = SamplerKind::DEFAULT.iter();
+    let default: String = default.filter_map(|kind| kind.letter()).collect();
     let help = format!(
-        "Samplers as letters, in the order in which they apply: {default} by default{others}"
+        "Samplers as letters, in the order in which they apply: {} [default: {default}]",
+        all.join(", ")
     );
     StyledStr::from(help)
 }

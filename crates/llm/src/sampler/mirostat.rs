@@ -9,7 +9,7 @@ use super::{Sampler, sampler};
 sampler! {
     /// Mirostat: keeps the surprise near a target. It replaces all samplers except the temperature.
     Mirostat: "mirostat", None;
-    /// Mirostat version, 1 or 2, which replaces all samplers but temperature; 0 disables it
+    /// Mirostat: version 1 or 2, in place of all samplers but temperature; 0 disables it
     mirostat: i64 = 0, UP_TO_TWO, "--mirostat VERSION";
     /// Mirostat: learning rate (η)
     mirostat_eta: f32 = 0.1, FINITE, "--mirostat-lr X";
