@@ -69,9 +69,13 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    pub(super) const ANY: Self = Self {
+    pub(super) const TEXTS: Self = Self {
         contains: |_| true,
-        expected: "any value",
+        expected: "a list of texts",
+    };
+    pub(super) const WHOLE: Self = Self {
+        contains: |_| true,
+        expected: "a whole number",
     };
     pub(super) const FINITE: Self = Self {
         contains: f64::is_finite,

@@ -24,7 +24,7 @@ sampler! {
     /// DRY: number of last tokens to search for repetitions; 0 disables it
     dry_penalty_last_n: i64 = 64, COUNT, "--dry-penalty-last-n N";
     /// DRY: sequence breaker, with escapes such as \n; repeatable; `none` clears the list
-    dry_sequence_breakers: Vec<String> = BREAKERS.map(str::to_owned).to_vec(), ANY, "--dry-sequence-breaker TEXT";
+    dry_sequence_breakers: Vec<String> = BREAKERS.map(str::to_owned).to_vec(), TEXTS, "--dry-sequence-breaker TEXT";
     bound {
         /// The sequence breakers' tokens.
         breakers: Arc<Breakers>,

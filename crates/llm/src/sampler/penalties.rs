@@ -10,7 +10,7 @@ sampler! {
     /// Penalties on tokens that occurred lately.
     Penalties: "penalties", Some('e');
     /// Number of last tokens that the penalties look at; 0 disables the penalties, -1 is the whole context
-    repeat_last_n: i64 = 64, ANY, "--repeat-last-n N";
+    repeat_last_n: i64 = 64, WHOLE, "--repeat-last-n N";
     /// Repetition penalty: divides the logit of a repeated token; 1 disables it
     repeat_penalty: f32 = 1.0, POSITIVE, "--repeat-penalty X";
     /// Presence penalty: subtracted from the logit of a token that occurred; 0 disables it

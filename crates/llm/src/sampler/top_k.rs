@@ -8,7 +8,7 @@ sampler! {
     /// Top-k: the best tokens.
     TopK: "top_k", Some('k');
     /// Top-k: keep the K most likely tokens; 0 disables it
-    top_k: i64 = 40, ANY, "--top-k K";
+    top_k: i64 = 40, WHOLE, "--top-k K";
 }
 
 impl Definition for TopK {
