@@ -117,7 +117,7 @@ pub(crate) fn main() -> Outcome<()> {
         }
     }
     network.eval();
-    let (images, labels) = digits.batch(&Tensor::arange(0, 320, 1, DType::I64)?)?;
+    let (images, labels) = digits.batch(&Tensor::arange_with(0, 320, 1, DType::I64)?)?;
     let guesses = no_grad(|| network.forward(&images))?.argmax(Some(1), false)?;
     let right = guesses
         .eq(&labels)?

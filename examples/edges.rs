@@ -5,7 +5,9 @@ use rustorch::prelude::*;
 
 pub(crate) fn main() -> RusTorchResult<()> {
     // A disc of radius 8 in a square of 24 × 24, as one image of one channel.
-    let side = Tensor::arange(0, 24, 1, DType::F32)?.sub(11.5)?.square()?;
+    let side = Tensor::arange_with(0, 24, 1, DType::F32)?
+        .sub(11.5)?
+        .square()?;
     let distance = side.unsqueeze(1)?.add(&side)?.sqrt()?;
     let image = distance
         .lt(8.0)?

@@ -6,7 +6,7 @@ pub(crate) fn main() -> RusTorchResult<()> {
     // Cold at both ends, hot in the middle.
     let mut rod = Tensor::zeros([101], DType::F32)?;
     rod.copy_(
-        &Tensor::arange(0, 101, 1, DType::F32)?
+        &Tensor::arange_with(0, 101, 1, DType::F32)?
             .eq(50)?
             .to_dtype(DType::F32)?
             .mul(100.0)?,

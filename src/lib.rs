@@ -56,6 +56,7 @@ pub use rustorch_runtime::{
     MemoryManager, Moved, NodeNote, OpType, PlanCounters, PoolUsage, Reason, Route, RouteTraffic,
     Routing, Rules, RunError, Runtime, Storage, Support, TensorInfo, TransferMethod, WorkingMemory,
 };
+pub use rustorch_tensor::half::{bf16, f16};
 pub use rustorch_tensor::*;
 
 #[cfg(feature = "data")]
@@ -104,15 +105,16 @@ pub mod backend {
 
 /// The names that most programs need: `use rustorch::prelude::*`.
 pub mod prelude {
-    pub use crate::half::{bf16, f16};
+    #[cfg(feature = "files")]
+    pub use crate::files::TensorFile;
     pub use crate::nn::{AvgPoolOptions, ConvOptions, ConvTransposeOptions, MaxPoolOptions};
     pub use crate::num_complex::Complex;
     pub use crate::{
         AsOperand, AttentionOptions, DType, DeviceType, Element, Ellipsis, GradOptions, Index,
         IntoDims, IntoShape, IntoSizes, NewAxis, Number, Rope, RopeLayout, RopeScaling, Routing,
-        Runtime, RusTorchError, RusTorchResult, Scalar, Storage, Tensor, Trace, assert_close,
-        current_device, eval_all, is_gpu_available, manual_seed, nn, no_grad, runtime, set_device,
-        tensor, with_device, with_runtime,
+        Runtime, RusTorchError, RusTorchResult, Scalar, Storage, Tensor, Trace, assert_close, bf16,
+        current_device, eval_all, f16, is_gpu_available, manual_seed, nn, no_grad, runtime,
+        set_device, tensor, with_device, with_runtime,
     };
 }
 

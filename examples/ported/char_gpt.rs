@@ -19,7 +19,7 @@ struct CharGpt {
 
 impl Forward for CharGpt {
     fn forward(&self, ids: &Tensor) -> RusTorchResult<Tensor> {
-        let places = Tensor::arange(0, ids.shape()[1], 1, DType::I64)?;
+        let places = Tensor::arange_with(0, ids.shape()[1], 1, DType::I64)?;
         let mut x = self
             .token
             .forward(ids)?

@@ -21,7 +21,7 @@ struct MiniLm {
 impl MiniLm {
     /// Vectors `[batch, width]` of length 1: the mean over the words.
     fn forward(&self, ids: &Tensor, is_word: &Tensor) -> RusTorchResult<Tensor> {
-        let places = Tensor::arange(0, ids.shape()[1], 1, DType::I64)?;
+        let places = Tensor::arange_with(0, ids.shape()[1], 1, DType::I64)?;
         let x = self
             .word
             .forward(ids)?
@@ -62,7 +62,7 @@ pub(crate) fn losses(
     let mut schedule = LrScheduler::new(&mut opt, LambdaLR(warm_up))?;
     let vectors = |side: &str, step: usize| {
         let lengths = integers(&format!("{side} lengths {step}"), longest, &[batch])?.add(1)?;
-        let is_word = Tensor::arange(0, longest, 1, DType::I64)?.lt(&lengths.unsqueeze(1)?)?;
+        let is_word = Tensor::arange_with(0, longest, 1, DType::I64)?.lt(&lengths.unsqueeze(1)?)?;
         let ids = integers(&format!("{side} {step}"), vocab, &[batch, longest])?;
         model.forward(&ids, &is_word)
     };
@@ -70,7 +70,7 @@ pub(crate) fn losses(
     for step in 0..steps {
         let (questions, answers) = (vectors("question", step)?, vectors("answer", step)?);
         let scores = questions.mul(20.0)?.matmul(&answers.t()?)?;
-        let own = Tensor::arange(0, batch, 1, DType::I64)?;
+        let own = Tensor::arange_with(0, batch, 1, DType::I64)?;
         let loss = scores.cross_entropy(&own, &CrossEntropyOptions::default())?;
         opt.zero_grad();
         loss.backward()?;

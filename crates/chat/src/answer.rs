@@ -34,10 +34,10 @@ pub enum Delta {
     },
 }
 
-/// A step of parsing. The sources of all steps, concatenated, are the whole text.
+/// A part of an answer. The sources of all parts, concatenated, are the whole text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// The text of this step.
+pub struct AnswerPart {
+    /// The text of this part.
     pub source: String,
     /// The added part; `None` for a mark, or white space around one.
     pub delta: Option<Delta>,
@@ -66,9 +66,9 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Adds the text of a step.
-    pub fn add(&mut self, step: &Step) {
-        match &step.delta {
+    /// Adds the text of a part.
+    pub fn add(&mut self, part: &AnswerPart) {
+        match &part.delta {
             None => {}
             Some(Delta::Reasoning(text)) => self.reasoning += text,
             Some(Delta::Content(text)) => self.content += text,

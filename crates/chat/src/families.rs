@@ -13,9 +13,78 @@ struct Family {
     source: &'static str,
 }
 
-const fn family_of(name: &'static str, source: &'static str) -> Family {
-    Family { name, source }
+/// The families by their names. The source of each is the file of its name in `templates`, or another file.
+macro_rules! families {
+    ($($name:literal $(= $file:literal)?,)+) => {
+        &[$(Family {
+            name: $name,
+            source: families!(@ $name $($file)?),
+        }),+]
+    };
+    (@ $name:literal) => {
+        include_str!(concat!("templates/", $name, ".jinja"))
+    };
+    (@ $name:literal $file:literal) => {
+        include_str!(concat!("templates/", $file, ".jinja"))
+    };
 }
+
+const FAMILIES: &[Family] = families! {
+    "chatml",
+    "llama2",
+    "llama2-sys",
+    "llama2-sys-bos",
+    "llama2-sys-strip",
+    "mistral-v1",
+    "mistral-v3",
+    "mistral-v3-tekken",
+    "mistral-v7",
+    "mistral-v7-tekken",
+    "phi3",
+    "phi4",
+    "falcon3",
+    "zephyr",
+    "monarch",
+    "gemma",
+    "orion",
+    "openchat",
+    "vicuna",
+    "vicuna-orca",
+    "deepseek",
+    "deepseek2",
+    "deepseek3",
+    "deepseek-ocr",
+    "command-r",
+    "llama3",
+    "chatglm3",
+    "chatglm4",
+    "glmedge",
+    "minicpm",
+    "exaone3",
+    "exaone4",
+    "exaone-moe",
+    "rwkv-world",
+    "granite",
+    "granite-4.0",
+    "granite-4.1" = "granite-4.0",
+    "gigachat",
+    "megrez",
+    "yandex",
+    "bailing",
+    "bailing-think",
+    "bailing2",
+    "llama4",
+    "smolvlm",
+    "hunyuan-moe",
+    "gpt-oss",
+    "hunyuan-dense",
+    "hunyuan-vl",
+    "kimi-k2",
+    "seed_oss",
+    "grok-2",
+    "pangu-embedded",
+    "solar-open",
+};
 
 /// The template of a family.
 ///
@@ -34,224 +103,6 @@ pub fn family(name: &str) -> Result<ChatTemplate, ChatError> {
 pub fn family_names() -> impl Iterator<Item = &'static str> {
     FAMILIES.iter().map(|family| family.name)
 }
-
-const FAMILIES: &[Family] = &[
-    family_of(
-        "chatml",
-        "{% for m in messages %}<|im_start|>{{ m.role }}
-{{ m.content }}<|im_end|>
-{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
-{% endif %}",
-    ),
-    family_of(
-        "llama2",
-        "[INST] {% set turn = namespace(open=true) %}{% for m in messages %}{% if not turn.open %}[INST] {% set turn.open = true %}{% endif %}{% if m.role == 'system' %}{{ m.content + '\n' }}{% elif m.role == 'user' %}{{ m.content }} [/INST]{% else %}{{ m.content }}</s>{% set turn.open = false %}{% endif %}{% endfor %}",
-    ),
-    family_of(
-        "llama2-sys",
-        "[INST] {% set turn = namespace(open=true) %}{% for m in messages %}{% if not turn.open %}[INST] {% set turn.open = true %}{% endif %}{% if m.role == 'system' %}{{ '<<SYS>>\n' + m.content + '\n<</SYS>>\n\n' }}{% elif m.role == 'user' %}{{ m.content }} [/INST]{% else %}{{ m.content }}</s>{% set turn.open = false %}{% endif %}{% endfor %}",
-    ),
-    family_of(
-        "llama2-sys-bos",
-        "[INST] {% set turn = namespace(open=true) %}{% for m in messages %}{% if not turn.open %}<s>[INST] {% set turn.open = true %}{% endif %}{% if m.role == 'system' %}{{ '<<SYS>>\n' + m.content + '\n<</SYS>>\n\n' }}{% elif m.role == 'user' %}{{ m.content }} [/INST]{% else %}{{ m.content }}</s>{% set turn.open = false %}{% endif %}{% endfor %}",
-    ),
-    family_of(
-        "llama2-sys-strip",
-        "[INST] {% set turn = namespace(open=true) %}{% for m in messages %}{% if not turn.open %}[INST] {% set turn.open = true %}{% endif %}{% if m.role == 'system' %}{{ '<<SYS>>\n' + m.content|trim + '\n<</SYS>>\n\n' }}{% elif m.role == 'user' %}{{ m.content|trim }} [/INST]{% else %}{{ m.content|trim }}</s>{% set turn.open = false %}{% endif %}{% endfor %}",
-    ),
-    family_of(
-        "mistral-v1",
-        "{% set turn = namespace(open=false) %}{% for m in messages %}{% if not turn.open %} [INST] {% set turn.open = true %}{% endif %}{% if m.role == 'system' %}{{ m.content + '\n\n' }}{% elif m.role == 'user' %}{{ m.content }} [/INST]{% else %} {{ m.content }}</s>{% set turn.open = false %}{% endif %}{% endfor %}",
-    ),
-    family_of(
-        "mistral-v3",
-        "{% set turn = namespace(open=false) %}{% for m in messages %}{% if not turn.open %}[INST] {% set turn.open = true %}{% endif %}{% if m.role == 'system' %}{{ m.content + '\n\n' }}{% elif m.role == 'user' %}{{ m.content }}[/INST]{% else %} {{ m.content|trim }}</s>{% set turn.open = false %}{% endif %}{% endfor %}",
-    ),
-    family_of(
-        "mistral-v3-tekken",
-        "{% set turn = namespace(open=false) %}{% for m in messages %}{% if not turn.open %}[INST]{% set turn.open = true %}{% endif %}{% if m.role == 'system' %}{{ m.content + '\n\n' }}{% elif m.role == 'user' %}{{ m.content }}[/INST]{% else %}{{ m.content }}</s>{% set turn.open = false %}{% endif %}{% endfor %}",
-    ),
-    family_of(
-        "mistral-v7",
-        "{% for m in messages %}{% if m.role == 'system' %}[SYSTEM_PROMPT] {{ m.content }}[/SYSTEM_PROMPT]{% elif m.role == 'user' %}[INST] {{ m.content }}[/INST]{% else %} {{ m.content }}</s>{% endif %}{% endfor %}",
-    ),
-    family_of(
-        "mistral-v7-tekken",
-        "{% for m in messages %}{% if m.role == 'system' %}[SYSTEM_PROMPT]{{ m.content }}[/SYSTEM_PROMPT]{% elif m.role == 'user' %}[INST]{{ m.content }}[/INST]{% else %}{{ m.content }}</s>{% endif %}{% endfor %}",
-    ),
-    family_of(
-        "phi3",
-        "{% for m in messages %}{{ '<|' + m.role + '|>\n' + m.content + '<|end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}",
-    ),
-    family_of(
-        "phi4",
-        "{% for m in messages %}<|im_start|>{{ m.role }}<|im_sep|>{{ m.content }}<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant<|im_sep|>{% endif %}",
-    ),
-    family_of(
-        "falcon3",
-        "{% for m in messages %}{{ '<|' + m.role + '|>\n' + m.content + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}",
-    ),
-    family_of(
-        "zephyr",
-        "{% for m in messages %}{{ '<|' + m.role + '|>\n' + m.content + '<|endoftext|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}",
-    ),
-    family_of(
-        "monarch",
-        "{% for m in messages %}{% if not loop.first %}<s>{% endif %}{{ m.role + '\n' + m.content + '</s>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<s>assistant\n' }}{% endif %}",
-    ),
-    family_of(
-        "gemma",
-        "{% set before = namespace(text='') %}{% for m in messages %}{% if m.role == 'system' %}{% set before.text = before.text + m.content|trim %}{% else %}{% set role = 'model' if m.role == 'assistant' else m.role %}{{ '<start_of_turn>' + role + '\n' }}{% if before.text and role != 'model' %}{{ before.text + '\n\n' }}{% set before.text = '' %}{% endif %}{{ m.content|trim + '<end_of_turn>\n' }}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<start_of_turn>model\n' }}{% endif %}",
-    ),
-    family_of(
-        "orion",
-        "{% set before = namespace(text='') %}{% for m in messages %}{% if m.role == 'system' %}{% set before.text = before.text + m.content %}{% elif m.role == 'user' %}Human: {% if before.text %}{{ before.text + '\n\n' }}{% set before.text = '' %}{% endif %}{{ m.content + '\n\nAssistant: </s>' }}{% else %}{{ m.content }}</s>{% endif %}{% endfor %}",
-    ),
-    family_of(
-        "openchat",
-        "{% for m in messages %}{% if m.role == 'system' %}{{ m.content }}<|end_of_turn|>{% else %}GPT4 Correct {{ m.role|capitalize }}: {{ m.content }}<|end_of_turn|>{% endif %}{% endfor %}{% if add_generation_prompt %}GPT4 Correct Assistant:{% endif %}",
-    ),
-    family_of(
-        "vicuna",
-        "{% for m in messages %}{% if m.role == 'system' %}{{ m.content + '\n\n' }}{% elif m.role == 'user' %}{{ 'USER: ' + m.content + '\n' }}{% elif m.role == 'assistant' %}{{ 'ASSISTANT: ' + m.content + '</s>\n' }}{% endif %}{% endfor %}{% if add_generation_prompt %}ASSISTANT:{% endif %}",
-    ),
-    family_of(
-        "vicuna-orca",
-        "{% for m in messages %}{% if m.role == 'system' %}{{ 'SYSTEM: ' + m.content + '\n' }}{% elif m.role == 'user' %}{{ 'USER: ' + m.content + '\n' }}{% elif m.role == 'assistant' %}{{ 'ASSISTANT: ' + m.content + '</s>\n' }}{% endif %}{% endfor %}{% if add_generation_prompt %}ASSISTANT:{% endif %}",
-    ),
-    family_of(
-        "deepseek",
-        "{% for m in messages %}{% if m.role == 'system' %}{{ m.content }}{% elif m.role == 'user' %}{{ '### Instruction:\n' + m.content + '\n' }}{% elif m.role == 'assistant' %}{{ '### Response:\n' + m.content + '\n<|EOT|>\n' }}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '### Response:\n' }}{% endif %}",
-    ),
-    family_of(
-        "deepseek2",
-        "{% for m in messages %}{% if m.role == 'system' %}{{ m.content + '\n\n' }}{% elif m.role == 'user' %}{{ 'User: ' + m.content + '\n\n' }}{% elif m.role == 'assistant' %}Assistant: {{ m.content }}<｜end▁of▁sentence｜>{% endif %}{% endfor %}{% if add_generation_prompt %}Assistant:{% endif %}",
-    ),
-    family_of(
-        "deepseek3",
-        "{% for m in messages %}{% if m.role == 'system' %}{{ m.content + '\n\n' }}{% elif m.role == 'user' %}<｜User｜>{{ m.content }}{% elif m.role == 'assistant' %}<｜Assistant｜>{{ m.content }}<｜end▁of▁sentence｜>{% endif %}{% endfor %}{% if add_generation_prompt %}<｜Assistant｜>{% endif %}",
-    ),
-    family_of(
-        "deepseek-ocr",
-        "{% for m in messages %}{{ m.content }}{% endfor %}",
-    ),
-    family_of(
-        "command-r",
-        "{% set names = {'system': 'SYSTEM', 'user': 'USER', 'assistant': 'CHATBOT'} %}{% for m in messages %}{% if m.role in names %}<|START_OF_TURN_TOKEN|><|{{ names[m.role] }}_TOKEN|>{{ m.content|trim }}<|END_OF_TURN_TOKEN|>{% endif %}{% endfor %}{% if add_generation_prompt %}<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>{% endif %}",
-    ),
-    family_of(
-        "llama3",
-        "{% for m in messages %}{{ '<|start_header_id|>' + m.role + '<|end_header_id|>\n\n' + m.content|trim + '<|eot_id|>' }}{% endfor %}{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}",
-    ),
-    family_of(
-        "chatglm3",
-        "[gMASK]sop{% for m in messages %}{{ '<|' + m.role + '|>\n ' + m.content }}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}",
-    ),
-    family_of(
-        "chatglm4",
-        "[gMASK]<sop>{% for m in messages %}{{ '<|' + m.role + '|>\n' + m.content }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}",
-    ),
-    family_of(
-        "glmedge",
-        "{% for m in messages %}{{ '<|' + m.role + '|>\n' + m.content }}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}",
-    ),
-    family_of(
-        "minicpm",
-        "{% for m in messages %}{% if m.role == 'user' %}<用户>{{ m.content|trim }}<AI>{% else %}{{ m.content|trim }}{% endif %}{% endfor %}",
-    ),
-    family_of(
-        "exaone3",
-        "{% for m in messages %}{% if m.role == 'user' %}{{ '[|user|]' + m.content|trim + '\n' }}{% elif m.role in ['system', 'assistant'] %}{{ '[|' + m.role + '|]' + m.content|trim + '[|endofturn|]\n' }}{% endif %}{% endfor %}{% if add_generation_prompt %}[|assistant|]{% endif %}",
-    ),
-    family_of(
-        "exaone4",
-        "{% for m in messages %}{% if m.role == 'user' %}{{ '[|user|]' + m.content|trim + '\n' }}{% elif m.role in ['system', 'assistant', 'tool'] %}{{ '[|' + m.role + '|]' + m.content|trim + '[|endofturn|]\n' }}{% endif %}{% endfor %}{% if add_generation_prompt %}[|assistant|]{% endif %}",
-    ),
-    family_of(
-        "exaone-moe",
-        "{% for m in messages %}{% if m.role in ['system', 'user', 'assistant', 'tool'] %}{{ '<|' + m.role + '|>\n' + m.content|trim + '<|endofturn|>\n' }}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}",
-    ),
-    family_of(
-        "rwkv-world",
-        "{% for m in messages %}{% if m.role == 'system' %}{{ 'System: ' + m.content|trim + '\n\n' }}{% elif m.role == 'user' %}{{ 'User: ' + m.content|trim + '\n\n' }}{% if loop.last %}Assistant:{% endif %}{% elif m.role == 'assistant' %}{{ 'Assistant: ' + m.content|trim + '\n\n' }}{% endif %}{% endfor %}",
-    ),
-    family_of(
-        "granite",
-        "{% for m in messages %}<|start_of_role|>{{ m.role }}<|end_of_role|>{% if m.role == 'assistant_tool_call' %}<|tool_call|>{% endif %}{{ m.content + '<|end_of_text|>\n' }}{% endfor %}{% if add_generation_prompt %}<|start_of_role|>assistant<|end_of_role|>{% endif %}",
-    ),
-    family_of("granite-4.0", GRANITE_4),
-    family_of("granite-4.1", GRANITE_4),
-    family_of(
-        "gigachat",
-        "<s>{% for m in messages %}{% if m.role == 'system' and loop.first %}{{ m.content }}<|message_sep|>{% elif m.role == 'user' %}user<|role_sep|>{{ m.content }}<|message_sep|>available functions<|role_sep|>[]<|message_sep|>{% elif m.role == 'assistant' %}assistant<|role_sep|>{{ m.content }}<|message_sep|>{% endif %}{% endfor %}{% if add_generation_prompt %}assistant<|role_sep|>{% endif %}",
-    ),
-    family_of(
-        "megrez",
-        "{% for m in messages %}<|role_start|>{{ m.role }}<|role_end|>{{ m.content }}<|turn_end|>{% endfor %}{% if add_generation_prompt %}<|role_start|>assistant<|role_end|>{% endif %}",
-    ),
-    family_of(
-        "yandex",
-        "{% for m in messages %}{% if m.role == 'user' %}{{ ' Пользователь: ' + m.content + '\n\n' }}{% elif m.role == 'assistant' %}{{ ' Ассистент: ' + m.content + '\n\n' }}{% endif %}{% endfor %}{% if add_generation_prompt %} Ассистент:[SEP]{% endif %}",
-    ),
-    family_of(
-        "bailing",
-        "{% for m in messages %}<role>{{ 'HUMAN' if m.role == 'user' else m.role|upper }}</role>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<role>ASSISTANT</role>{% endif %}",
-    ),
-    family_of(
-        "bailing-think",
-        "{% for m in messages %}<role>{{ 'HUMAN' if m.role == 'user' else m.role|upper }}</role>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<role>ASSISTANT</role><think>{% endif %}",
-    ),
-    family_of(
-        "bailing2",
-        "{% if not messages or messages[0].role != 'system' %}<role>SYSTEM</role>detailed thinking off<|role_end|>{% endif %}{% for m in messages %}<role>{{ 'HUMAN' if m.role == 'user' else m.role|upper }}</role>{{ m.content }}<|role_end|>{% endfor %}{% if add_generation_prompt %}<role>ASSISTANT</role>{% endif %}",
-    ),
-    family_of(
-        "llama4",
-        "{% for m in messages %}{{ '<|header_start|>' + m.role + '<|header_end|>\n\n' + m.content|trim + '<|eot|>' }}{% endfor %}{% if add_generation_prompt %}{{ '<|header_start|>assistant<|header_end|>\n\n' }}{% endif %}",
-    ),
-    family_of(
-        "smolvlm",
-        "<|im_start|>{% for m in messages %}{% if m.role == 'system' %}{{ m.content + '\n\n' }}{% else %}{{ ('User: ' if m.role == 'user' else 'Assistant: ') + m.content + '<end_of_utterance>\n' }}{% endif %}{% endfor %}{% if add_generation_prompt %}Assistant:{% endif %}",
-    ),
-    family_of(
-        "hunyuan-moe",
-        "{% for m in messages %}{% if m.role == 'assistant' %}{{ m.content }}<|eos|>{% else %}<|startoftext|>{{ m.content }}{% if m.role == 'system' %}<|extra_4|>{% else %}<|extra_0|>{% endif %}{% endif %}{% endfor %}",
-    ),
-    family_of(
-        "gpt-oss",
-        "{% for m in messages %}<|start|>{{ m.role }}<|message|>{{ m.content }}{% if m.role == 'assistant' %}<|return|>{% else %}<|end|>{% endif %}{% endfor %}{% if add_generation_prompt %}<|start|>assistant{% endif %}",
-    ),
-    family_of(
-        "hunyuan-dense",
-        "{% for m in messages %}{% if m.role == 'system' and loop.first %}{{ m.content }}<｜hy_place▁holder▁no▁3｜>{% elif m.role == 'assistant' %}<｜hy_Assistant｜>{{ m.content }}<｜hy_place▁holder▁no▁2｜>{% elif m.role == 'user' %}<｜hy_User｜>{{ m.content }}<｜hy_Assistant｜>{% endif %}{% endfor %}",
-    ),
-    family_of(
-        "hunyuan-vl",
-        "<｜hy_begin▁of▁sentence｜>{% for m in messages %}{% if m.role == 'system' and loop.first %}{{ m.content }}<｜hy_place▁holder▁no▁3｜>{% elif m.role == 'user' %}{{ m.content }}<｜hy_User｜>{% elif m.role == 'assistant' %}{{ m.content }}<｜hy_Assistant｜>{% endif %}{% endfor %}",
-    ),
-    family_of(
-        "kimi-k2",
-        "{% set starts = {'system': '<|im_system|>system', 'user': '<|im_user|>user', 'assistant': '<|im_assistant|>assistant', 'tool': '<|im_system|>tool'} %}{% for m in messages %}{% if m.role in starts %}{{ starts[m.role] }}<|im_middle|>{% endif %}{{ m.content }}<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_assistant|>assistant<|im_middle|>{% endif %}",
-    ),
-    family_of(
-        "seed_oss",
-        "{% for m in messages %}{{ '<seed:bos>' + m.role + '\n' + (m.content|trim if m.role == 'assistant' else m.content) + '<seed:eos>' }}{% endfor %}{% if add_generation_prompt %}{{ '<seed:bos>assistant\n' }}{% endif %}",
-    ),
-    family_of(
-        "grok-2",
-        "{% for m in messages %}{% if m.role == 'system' %}{{ 'System: ' + m.content|trim + '<|separator|>\n\n' }}{% elif m.role == 'user' %}{{ 'Human: ' + m.content|trim + '<|separator|>\n\n' }}{% elif m.role == 'assistant' %}{{ 'Assistant: ' + m.content + '<|separator|>\n\n' }}{% endif %}{% endfor %}{% if add_generation_prompt %}Assistant:{% endif %}",
-    ),
-    family_of(
-        "pangu-embedded",
-        "{% set names = {'system': '系统', 'user': '用户', 'assistant': '助手', 'tool': '工具', 'function': '方法'} %}{% if messages and messages[0].role != 'system' %}[unused9]系统：[unused10]{% endif %}{% for m in messages %}{% if m.role in names %}[unused9]{{ names[m.role] }}：{{ m.content }}[unused10]{% endif %}{% endfor %}{% if add_generation_prompt %}[unused9]助手：{% endif %}",
-    ),
-    family_of(
-        "solar-open",
-        "{% for m in messages %}<|begin|>{{ m.role }}<|content|>{{ m.content }}<|end|>{% endfor %}{% if add_generation_prompt %}<|begin|>assistant{% endif %}",
-    ),
-];
-
-const GRANITE_4: &str = "{% for m in messages %}<|start_of_role|>{% if m.role == 'assistant_tool_call' %}assistant<|end_of_role|><|tool_call|>{% else %}{{ m.role }}<|end_of_role|>{% endif %}{{ m.content + '<|end_of_text|>\n' }}{% endfor %}{% if add_generation_prompt %}<|start_of_role|>assistant<|end_of_role|>{% endif %}";
 
 /// The family of a template, by its text; the first one that fits.
 pub fn detect_family(source: &str) -> Option<&'static str> {

@@ -44,7 +44,7 @@ mod template;
 mod templates;
 mod tools;
 
-pub use answer::{Answer, Delta, Step, ToolCall};
+pub use answer::{Answer, AnswerPart, Delta, ToolCall};
 pub use control::ControlTokens;
 pub use error::ChatError;
 pub use families::{detect_family, family, family_names};

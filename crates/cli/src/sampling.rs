@@ -2,23 +2,15 @@
 
 use std::cell::OnceCell;
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use rustorch_grammar::{Constraint, Grammar, Vocabulary};
-use rustorch_llm::sampler::{
-    Breakers, Dry, InfillTokens, Mirostat, MirostatVersion, SamplerChain, SamplerConfig,
-    SamplerKind,
-};
+use rustorch_llm::sampler::{SamplerChain, SamplerConfig, SamplerKind};
 use rustorch_tokenizer::Tokenizer;
 
 use crate::args::{FormArgs, SamplingArgs};
-use crate::escape::unescape;
 use crate::failure::Usage;
 use crate::text::from_option;
-
-/// Sequence breakers of llama.cpp.
-const BREAKERS: [&str; 4] = ["\n", ":", "\"", "*"];
 
 /// The texts of a model's tokens, if it has them.
 pub(crate) struct Words<'t> {
@@ -60,10 +52,8 @@ impl SamplingArgs {
     /// # Errors
     /// Fails if a value is out of range.
     pub(crate) fn check(&self) -> Result<(), Usage> {
-        let mut config = self.config()?;
-        config.samplers.retain(|&kind| kind != SamplerKind::Infill);
-        let chain = SamplerChain::new(&config);
-        chain.map(drop).map_err(|error| Usage(error.to_string()))
+        let checked = self.config()?.check();
+        checked.map_err(|error| Usage(error.to_string()))
     }
 
     /// The chain that chooses tokens of a model.
@@ -74,12 +64,7 @@ impl SamplingArgs {
     pub(crate) fn chain(&self, words: &Words) -> Result<SamplerChain> {
         let mut config = self.config()?;
         if let Some(tokenizer) = words.tokenizer {
-            if config.dry.multiplier != 0.0 {
-                config.dry.breakers = Arc::new(Breakers::new(&self.breakers(), tokenizer));
-            }
-            if config.samplers.contains(&SamplerKind::Infill) {
-                config.infill = Some(Arc::new(InfillTokens::new(tokenizer)));
-            }
+            config.bind(tokenizer);
         }
         let mut chain = SamplerChain::new(&config).map_err(|error| Usage(error.to_string()))?;
         if let Some(grammar) = self.form.grammar()? {
@@ -105,32 +90,7 @@ impl SamplingArgs {
                 .iter()
                 .map(|it| (it.token, it.bias))
                 .collect(),
-            // llama.cpp takes -1 for the whole text.
-            penalty_last_n: usize::try_from(self.repeat_last_n).unwrap_or(usize::MAX),
-            repeat_penalty: self.repeat_penalty,
-            frequency_penalty: self.frequency_penalty,
-            presence_penalty: self.presence_penalty,
-            dry: Dry {
-                multiplier: self.dry_multiplier,
-                base: self.dry_base,
-                allowed_length: self.dry_allowed_length,
-                last_n: self.dry_penalty_last_n,
-                breakers: Arc::default(),
-            },
-            top_n_sigma: self.top_nsigma,
-            top_k: usize::try_from(self.top_k).unwrap_or(0),
-            typical_p: self.typical,
-            top_p: self.top_p,
-            min_p: self.min_p,
-            xtc_probability: self.xtc_probability,
-            xtc_threshold: self.xtc_threshold,
-            temperature: self.temp,
-            dynatemp_range: self.dynatemp_range,
-            dynatemp_exponent: self.dynatemp_exp,
-            adaptive_target: self.adaptive_target,
-            adaptive_decay: self.adaptive_decay,
-            mirostat: self.mirostat(),
-            infill: None,
+            ..self.options.0.clone()
         })
     }
 
@@ -139,32 +99,6 @@ impl SamplingArgs {
             (Some(sequence), _) => sequence.0.clone(),
             (None, []) => SamplerKind::DEFAULT.to_vec(),
             (None, samplers) => samplers.to_vec(),
-        }
-    }
-
-    fn mirostat(&self) -> Option<Mirostat> {
-        let version = match self.mirostat {
-            1 => MirostatVersion::One,
-            2 => MirostatVersion::Two,
-            _ => return None,
-        };
-        Some(Mirostat {
-            version,
-            entropy: self.mirostat_ent,
-            learning_rate: self.mirostat_lr,
-        })
-    }
-
-    /// The texts given, or llama.cpp's; as there, those before `none` do not count.
-    fn breakers(&self) -> Vec<String> {
-        let given = &self.dry_sequence_breaker;
-        match given.iter().rposition(|text| text == "none") {
-            _ if given.is_empty() => BREAKERS.map(str::to_owned).to_vec(),
-            Some(none) => given[none + 1..]
-                .iter()
-                .map(|text| unescape(text))
-                .collect(),
-            None => given.iter().map(|text| unescape(text)).collect(),
         }
     }
 }

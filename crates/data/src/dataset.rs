@@ -258,7 +258,7 @@ mod tests {
     fn batches_of_a_size_have_one_plan() {
         let runtime = Runtime::new(host(1));
         with_runtime(&runtime, Routing::AUTO, || {
-            let rows = Tensor::arange(0, 60, 1, DType::F32).unwrap();
+            let rows = Tensor::arange_with(0, 60, 1, DType::F32).unwrap();
             let rows = rows.reshape([20, 3]).unwrap();
             rows.eval().unwrap();
             let samples = TensorDataset::new(vec![rows]).unwrap();

@@ -180,7 +180,7 @@ fn fractions_of(fractions: &[f64], samples: usize) -> DataResult<Vec<usize>> {
 /// use rustorch_tensor::{Generator, Tensor};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let samples = TensorDataset::new(vec![Tensor::arange(0, 10, 1, DType::I64)?])?;
+/// let samples = TensorDataset::new(vec![Tensor::arange_with(0, 10, 1, DType::I64)?])?;
 /// let parts = random_split(samples, [0.8, 0.2], &Generator::new(42))?;
 /// assert_eq!([parts[0].len(), parts[1].len()], [8, 2]);
 /// # Ok(())

@@ -46,10 +46,12 @@ pub mod pt;
 pub mod raw;
 pub mod safetensors;
 mod source;
+mod tensor;
 mod tensors;
 mod zip;
 
 pub use error::{FileError, FileResult};
 pub use format::{Format, load, read, save};
 pub use source::Source;
+pub use tensor::TensorFile;
 pub use tensors::Tensors;

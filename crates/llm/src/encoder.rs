@@ -427,7 +427,7 @@ impl Program {
         };
         let padding = optional(shape.is_padded, &[texts, 1, 1, tokens], DType::F32)?;
         let types = optional(shape.is_typed, &[all], DType::I64)?;
-        let positions = Tensor::arange(0, tokens as i64, 1, DType::I32)?;
+        let positions = Tensor::arange_with(0, tokens as i64, 1, DType::I32)?;
         let sequences = Sequences {
             count: texts,
             padding: padding.as_ref(),

@@ -40,7 +40,7 @@
 
 mod adapters;
 mod arch;
-mod backend;
+mod assignment;
 mod decoder;
 mod encoder;
 mod error;
@@ -72,7 +72,7 @@ mod weights;
 
 pub use adapters::{AdapterFile, AdapterKind, ControlLayers, LowRank};
 pub use arch::architectures;
-pub use backend::{BackendConfig, LayerBackend, LayerExperts, TensorBackend, select_backend};
+pub use assignment::{BackendConfig, LayerBackend, LayerExperts, TensorBackend, select_backend};
 pub use encoder::{Encoder, EncoderOptions, Scaling, cosine};
 pub use error::LlmError;
 pub use f32_hybrid::{F32Comparison, F32Measured, F32Pass, F32Variant, F32Workload};

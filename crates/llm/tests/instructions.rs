@@ -295,9 +295,9 @@ fn gguf() -> Box<dyn FnMut()> {
 fn sampler() -> Box<dyn FnMut()> {
     let config = SamplerConfig {
         seed: Some(42),
-        repeat_penalty: 1.1,
         ..SamplerConfig::default()
-    };
+    }
+    .repeat_penalty(1.1);
     let mut chain = SamplerChain::new(&config).expect("a chain");
     let mut state = 7_u32;
     let mut logit = || {

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use rustorch_grammar::{Grammar, GrammarError, Piece, Vocabulary};
-use rustorch_llm::sampler::{
-    Breakers, Dry, Mirostat, MirostatVersion, SamplerChain, SamplerConfig, SamplerKind,
-};
+use rustorch_llm::sampler::{Breakers, Dry, OptionValue, SamplerChain, SamplerConfig, SamplerKind};
 
 /// Logits of `steps` decode steps over `vocab` tokens: a linear congruential sequence, exact in
 /// f32. Eight tokens are always strong, so that the penalties have repeats to act on.
@@ -52,86 +50,61 @@ fn chains_choose_the_tokens_of_llama_cpp() {
             ],
         ),
         (
-            SamplerConfig {
-                penalty_last_n: 16,
-                repeat_penalty: 1.3,
-                frequency_penalty: 0.2,
-                presence_penalty: 0.1,
-                ..base.clone()
-            },
+            base.clone()
+                .repeat_last_n(16)
+                .repeat_penalty(1.3)
+                .frequency_penalty(0.2)
+                .presence_penalty(0.1),
             [
                 123, 521, 804, 913, 541, 715, 28, 700, 398, 471, 387, 1737, 792, 1854, 600, 1950,
                 362, 41, 1592, 226, 1234, 614, 401, 246,
             ],
         ),
         (
-            SamplerConfig {
-                top_k: 0,
-                ..base.clone()
-            },
+            base.clone().top_k(0),
             [
                 1258, 700, 1867, 47, 400, 700, 1626, 1778, 1854, 574, 1546, 649, 1209, 1854, 1347,
                 1165, 458, 41, 194, 1877, 1784, 1123, 1159, 1601,
             ],
         ),
         (
-            SamplerConfig {
-                top_k: 0,
-                top_p: 1.0,
-                min_p: 0.1,
-                temperature: 1.5,
-                ..base.clone()
-            },
+            base.clone().top_k(0).top_p(1.0).min_p(0.1).temperature(1.5),
             [
                 1565, 384, 1486, 1216, 818, 159, 882, 678, 254, 1247, 117, 1481, 1904, 0, 1992,
                 1195, 1163, 4, 22, 960, 798, 105, 1951, 400,
             ],
         ),
         (
-            SamplerConfig {
-                top_k: 100,
-                typical_p: 0.7,
-                min_p: 0.02,
-                temperature: 1.2,
-                ..base.clone()
-            },
+            base.clone()
+                .top_k(100)
+                .typical_p(0.7)
+                .min_p(0.02)
+                .temperature(1.2),
             [
                 359, 164, 716, 1193, 1086, 1410, 1888, 600, 1739, 1379, 120, 661, 1228, 1910, 626,
                 1011, 881, 1077, 473, 1475, 108, 1781, 426, 622,
             ],
         ),
         (
-            SamplerConfig {
-                top_k: 0,
-                top_p: 1.0,
-                min_p: 0.0,
-                temperature: 2.0,
-                ..base.clone()
-            },
+            base.clone().top_k(0).top_p(1.0).min_p(0.0).temperature(2.0),
             [
                 1582, 384, 1506, 1193, 867, 168, 921, 675, 254, 1264, 119, 1476, 1903, 0, 1988,
                 1198, 1183, 6, 32, 958, 790, 105, 1951, 430,
             ],
         ),
         (
-            SamplerConfig {
-                top_k: 200,
-                top_p: 0.99,
-                min_p: 0.0,
-                temperature: 3.0,
-                ..base.clone()
-            },
+            base.clone()
+                .top_k(200)
+                .top_p(0.99)
+                .min_p(0.0)
+                .temperature(3.0),
             [
                 382, 969, 100, 1796, 412, 495, 1943, 1835, 1205, 0, 183, 1736, 1023, 1854, 1282,
                 1905, 389, 174, 1962, 697, 959, 1638, 261, 219,
             ],
         ),
         (
-            SamplerConfig {
-                repeat_penalty: 1.2,
-                temperature: 0.0,
-                ..base
-            },
+            base.repeat_penalty(1.2).temperature(0.0),
             [
                 1719, 924, 989, 267, 483, 325, 825, 1202, 1796, 178, 360, 1938, 117, 1854, 596,
                 306, 1287, 41, 1592, 1575, 1418, 792, 1895, 288,
@@ -160,94 +133,62 @@ fn base() -> SamplerConfig {
 fn other_samplers_choose_the_tokens_of_llama_cpp() {
     let cases: [(SamplerConfig, [u32; 24]); 12] = [
         (
-            SamplerConfig {
-                mirostat: Some(Mirostat {
-                    version: MirostatVersion::One,
-                    entropy: 5.0,
-                    learning_rate: 0.1,
-                }),
-                ..base()
-            },
+            base().mirostat(1).mirostat_tau(5.0).mirostat_eta(0.1),
             [
                 1719, 924, 547, 267, 211, 93, 825, 1786, 600, 178, 1467, 1938, 39, 864, 962, 1323,
                 4, 170, 1592, 1796, 801, 1044, 1895, 442,
             ],
         ),
         (
-            SamplerConfig {
-                mirostat: Some(Mirostat {
-                    version: MirostatVersion::One,
-                    entropy: 3.0,
-                    learning_rate: 0.5,
-                }),
-                temperature: 1.5,
-                ..base()
-            },
+            base()
+                .mirostat(1)
+                .mirostat_tau(3.0)
+                .mirostat_eta(0.5)
+                .temperature(1.5),
             [
                 1719, 924, 989, 267, 483, 325, 825, 1202, 1796, 178, 360, 1938, 117, 1854, 596,
                 306, 1287, 41, 1592, 1575, 1418, 792, 1895, 288,
             ],
         ),
         (
-            SamplerConfig {
-                mirostat: Some(Mirostat {
-                    version: MirostatVersion::Two,
-                    entropy: 5.0,
-                    learning_rate: 0.1,
-                }),
-                ..base()
-            },
+            base().mirostat(2).mirostat_tau(5.0).mirostat_eta(0.1),
             [
                 1727, 1528, 960, 1865, 78, 557, 143, 638, 276, 953, 1847, 661, 671, 1854, 951,
                 1822, 1438, 41, 1592, 700, 1001, 1891, 70, 1357,
             ],
         ),
         (
-            SamplerConfig {
-                mirostat: Some(Mirostat {
-                    version: MirostatVersion::Two,
-                    entropy: 2.0,
-                    learning_rate: 0.3,
-                }),
-                temperature: 1.2,
-                ..base()
-            },
+            base()
+                .mirostat(2)
+                .mirostat_tau(2.0)
+                .mirostat_eta(0.3)
+                .temperature(1.2),
             [
                 1719, 924, 989, 267, 483, 325, 277, 1202, 766, 178, 688, 1938, 1338, 1854, 1658,
                 306, 1287, 234, 1592, 1575, 287, 792, 1895, 1592,
             ],
         ),
         (
-            SamplerConfig {
-                xtc_probability: 0.5,
-                xtc_threshold: 0.02,
-                ..base()
-            },
+            base().xtc_probability(0.5).xtc_threshold(0.02),
             [
                 1843, 521, 804, 1947, 541, 715, 28, 700, 833, 766, 568, 794, 615, 1144, 893, 500,
                 1112, 1126, 1592, 1460, 259, 221, 142, 246,
             ],
         ),
         (
-            SamplerConfig {
-                top_n_sigma: 1.5,
-                temperature: 1.5,
-                top_k: 0,
-                top_p: 1.0,
-                min_p: 0.0,
-                ..base()
-            },
+            base()
+                .top_n_sigma(1.5)
+                .temperature(1.5)
+                .top_k(0)
+                .top_p(1.0)
+                .min_p(0.0),
             [
                 1582, 384, 1493, 1196, 821, 159, 913, 675, 255, 1255, 119, 1481, 1903, 0, 1992,
                 1198, 1179, 4, 32, 958, 798, 105, 1951, 411,
             ],
         ),
         (
-            SamplerConfig {
-                dynatemp_range: 0.5,
-                dynatemp_exponent: 1.2,
-                ..base()
-            },
+            base().dynatemp_range(0.5).dynatemp_exponent(1.2),
             [
                 950, 521, 804, 1898, 1326, 715, 267, 700, 398, 471, 387, 1737, 1912, 1854, 893,
                 1601, 362, 41, 1592, 700, 26, 1891, 142, 1626,
@@ -256,10 +197,10 @@ fn other_samplers_choose_the_tokens_of_llama_cpp() {
         (
             SamplerConfig {
                 samplers: with_adaptive_p(),
-                adaptive_target: 0.3,
-                adaptive_decay: 0.9,
                 ..base()
-            },
+            }
+            .adaptive_target(0.3)
+            .adaptive_decay(0.9),
             [
                 950, 521, 804, 1898, 1326, 715, 267, 700, 398, 471, 387, 1737, 1912, 1854, 893,
                 1601, 362, 41, 1592, 700, 1234, 1891, 142, 246,
@@ -268,9 +209,9 @@ fn other_samplers_choose_the_tokens_of_llama_cpp() {
         (
             SamplerConfig {
                 samplers: vec![SamplerKind::AdaptiveP, SamplerKind::TopK],
-                top_k: 100,
                 ..base()
-            },
+            }
+            .top_k(100),
             [
                 1977, 384, 1196, 470, 1790, 458, 600, 562, 276, 69, 1847, 1095, 1417, 1854, 956,
                 929, 1942, 41, 1378, 600, 1302, 1821, 1182, 1126,
@@ -279,11 +220,11 @@ fn other_samplers_choose_the_tokens_of_llama_cpp() {
         (
             SamplerConfig {
                 samplers: SamplerKind::sequence("tmk").unwrap(),
-                temperature: 2.0,
-                min_p: 0.1,
-                top_k: 30,
                 ..base()
-            },
+            }
+            .temperature(2.0)
+            .min_p(0.1)
+            .top_k(30),
             [
                 1038, 1197, 1567, 1264, 700, 1093, 69, 1191, 452, 821, 387, 728, 991, 1854, 1581,
                 1348, 687, 41, 1592, 690, 112, 1891, 1650, 1357,
@@ -302,13 +243,13 @@ fn other_samplers_choose_the_tokens_of_llama_cpp() {
         (
             SamplerConfig {
                 samplers: SamplerKind::sequence("kyxt").unwrap(),
-                top_k: 100,
-                typical_p: 0.7,
-                xtc_probability: 1.0,
-                xtc_threshold: 0.01,
-                temperature: 1.2,
                 ..base()
-            },
+            }
+            .top_k(100)
+            .typical_p(0.7)
+            .xtc_probability(1.0)
+            .xtc_threshold(0.01)
+            .temperature(1.2),
             [
                 1072, 1332, 1118, 1874, 240, 1528, 227, 482, 254, 592, 207, 1965, 1166, 451, 1258,
                 123, 1721, 92, 238, 1877, 456, 1120, 1111, 1243,
@@ -324,11 +265,12 @@ fn other_samplers_choose_the_tokens_of_llama_cpp() {
 #[test]
 fn dry_chooses_the_tokens_of_llama_cpp() {
     let dry = |multiplier, base, allowed_length, last_n, breakers: &[&[u32]]| Dry {
-        multiplier,
-        base,
-        allowed_length,
-        last_n,
+        dry_multiplier: multiplier,
+        dry_base: base,
+        dry_allowed_length: allowed_length,
+        dry_penalty_last_n: last_n,
         breakers: Arc::new(Breakers::of_tokens(breakers)),
+        ..Dry::default()
     };
     let cases: [(Dry, [u32; 200]); 3] = [
         (
@@ -423,10 +365,7 @@ fn text(config: &SamplerConfig, grammar: &str, banned: &[u32]) -> Result<String,
 
 #[test]
 fn what_is_chosen_has_its_form() {
-    let greedy = SamplerConfig {
-        temperature: 0.0,
-        ..base()
-    };
+    let greedy = base().temperature(0.0);
     for config in [base(), greedy] {
         assert_eq!(text(&config, "hello", &[]), Ok("hello".to_owned()));
         let vowels = text(&config, "[aeiou]{8}", &[]).unwrap();
@@ -445,10 +384,7 @@ fn what_is_chosen_has_its_form() {
 /// The best token of the form, whether the chain looks at others first or not.
 #[test]
 fn a_greedy_choice_is_that_of_masking_first() {
-    let config = SamplerConfig {
-        temperature: 0.0,
-        ..base()
-    };
+    let config = base().temperature(0.0);
     let mut free = Grammar::Regex("[aeiou]+".to_owned())
         .constrain(&letters())
         .unwrap();
@@ -492,10 +428,7 @@ fn a_random_seed_is_reported_and_repeats_its_tokens() {
 
 #[test]
 fn greedy_takes_the_first_of_equal_logits() {
-    let config = SamplerConfig {
-        temperature: -1.0,
-        ..SamplerConfig::default()
-    };
+    let config = SamplerConfig::default().temperature(-1.0);
     assert_eq!(
         SamplerChain::new(&config)
             .unwrap()
@@ -506,11 +439,7 @@ fn greedy_takes_the_first_of_equal_logits() {
 
 #[test]
 fn greedy_chooses_among_the_typical_candidates() {
-    let config = SamplerConfig {
-        temperature: 0.0,
-        typical_p: 0.5,
-        ..SamplerConfig::default()
-    };
+    let config = SamplerConfig::default().temperature(0.0).typical_p(0.5);
     let logits = [0.4f32, 0.2, 0.2, 0.2].map(f32::ln);
     assert_eq!(SamplerChain::new(&config).unwrap().sample(&logits), Ok(1));
 }
@@ -518,21 +447,9 @@ fn greedy_chooses_among_the_typical_candidates() {
 #[test]
 fn strange_logits_still_give_a_token() {
     let (nan, inf) = (f32::NAN, f32::INFINITY);
-    let everything = SamplerConfig {
-        repeat_penalty: 1.5,
-        typical_p: 0.9,
-        ..SamplerConfig::default()
-    };
-    let off = SamplerConfig {
-        top_k: 0,
-        top_p: 1.0,
-        min_p: 0.0,
-        ..SamplerConfig::default()
-    };
-    let greedy = SamplerConfig {
-        temperature: 0.0,
-        ..SamplerConfig::default()
-    };
+    let everything = SamplerConfig::default().repeat_penalty(1.5).typical_p(0.9);
+    let off = SamplerConfig::default().top_k(0).top_p(1.0).min_p(0.0);
+    let greedy = SamplerConfig::default().temperature(0.0);
     let cases: [(&[f32], &[u32]); 6] = [
         (&[nan, nan, nan], &[0, 1, 2]),
         (&[-inf, -inf, -inf], &[0, 1, 2]),
@@ -559,74 +476,89 @@ fn strange_logits_still_give_a_token() {
 
 #[test]
 fn impossible_values_are_refused_by_name() {
-    type Set = fn(&mut SamplerConfig, f32);
-    let fields: [(&str, Set, &[f32]); 14] = [
-        (
-            "xtc_probability",
-            |c, v| c.xtc_probability = v,
-            &[f32::NAN, 1.5],
-        ),
-        (
-            "xtc_threshold",
-            |c, v| c.xtc_threshold = v,
-            &[f32::NAN, -0.1],
-        ),
-        ("dry_base", |c, v| c.dry.base = v, &[f32::NAN, 0.9]),
-        ("dry_multiplier", |c, v| c.dry.multiplier = v, &[f32::NAN]),
-        (
-            "dynatemp_range",
-            |c, v| c.dynatemp_range = v,
-            &[f32::INFINITY],
-        ),
-        (
-            "adaptive_decay",
-            |c, v| c.adaptive_decay = v,
-            &[f32::NAN, 1.5],
-        ),
-        (
-            "logit_bias",
-            |c, v| c.logit_bias = vec![(0, v)],
-            &[f32::NAN, f32::INFINITY],
-        ),
-        ("top_p", |c, v| c.top_p = v, &[f32::NAN, -0.1]),
-        ("min_p", |c, v| c.min_p = v, &[f32::NAN, -0.1]),
-        ("typical_p", |c, v| c.typical_p = v, &[f32::NAN, -0.1]),
-        (
-            "repeat_penalty",
-            |c, v| c.repeat_penalty = v,
-            &[f32::NAN, f32::INFINITY, 0.0, -1.0],
-        ),
-        (
-            "frequency_penalty",
-            |c, v| c.frequency_penalty = v,
-            &[f32::NAN, f32::INFINITY],
-        ),
-        (
-            "presence_penalty",
-            |c, v| c.presence_penalty = v,
-            &[f32::NAN, f32::NEG_INFINITY],
-        ),
-        (
-            "temperature",
-            |c, v| c.temperature = v,
-            &[f32::NAN, f32::INFINITY],
-        ),
+    let (nan, infinity) = (f32::NAN, f32::INFINITY);
+    let options: [(&str, &[f32]); 18] = [
+        ("xtc_probability", &[nan, 1.5]),
+        ("xtc_threshold", &[nan, -0.1]),
+        ("dry_base", &[nan, 0.9]),
+        ("dry_multiplier", &[nan]),
+        ("dry_allowed_length", &[-1.0, 0.5]),
+        ("dry_penalty_last_n", &[-1.0]),
+        ("dynatemp_range", &[infinity]),
+        ("dynatemp_exponent", &[nan]),
+        ("adaptive_decay", &[nan, 1.5]),
+        ("mirostat", &[-1.0, 3.0, nan]),
+        ("top_k", &[1.5, infinity]),
+        ("top_p", &[nan, -0.1]),
+        ("min_p", &[nan, -0.1]),
+        ("typical_p", &[nan, -0.1]),
+        ("repeat_penalty", &[nan, infinity, 0.0, -1.0]),
+        ("frequency_penalty", &[nan, infinity]),
+        ("presence_penalty", &[nan, -infinity]),
+        ("temperature", &[nan, infinity]),
     ];
-    for (name, set, values) in fields {
+    for (name, values) in options {
+        let option = SamplerConfig::options().find(|option| option.name == name);
+        let option = option.expect(name);
         for &value in values {
             let mut config = SamplerConfig::default();
-            set(&mut config, value);
-            let error = SamplerChain::new(&config).err().expect(name);
-            assert_eq!(error.option, name);
+            let error = option.set(&mut config, OptionValue::Number(value));
+            assert_eq!(error.unwrap_err().option, name);
+            assert_eq!(config, SamplerConfig::default(), "{name}");
         }
+        let texts = OptionValue::Texts(vec!["1".to_owned()]);
+        assert!(option.set(&mut SamplerConfig::default(), texts).is_err());
     }
-    let config = SamplerConfig {
-        top_p: f32::NAN,
-        ..SamplerConfig::default()
-    };
+    for bias in [nan, infinity] {
+        let config = SamplerConfig {
+            logit_bias: vec![(0, bias)],
+            ..SamplerConfig::default()
+        };
+        let error = SamplerChain::new(&config).err().unwrap();
+        assert_eq!(error.option, "logit_bias");
+    }
+    let config = SamplerConfig::default().top_p(nan);
     let message = SamplerChain::new(&config).err().unwrap().to_string();
     assert_eq!(
         message,
         "sampling: top_p = NaN is out of range; give a number from 0 to 1"
     );
+    let infill = SamplerConfig {
+        samplers: vec![SamplerKind::Infill],
+        ..SamplerConfig::default()
+    };
+    let message = SamplerChain::new(&infill).err().unwrap().to_string();
+    assert!(message.contains("a model with a vocabulary"), "{message}");
+}
+
+/// Each option is set by its name, as by the builder, and keeps its default until then.
+#[test]
+fn options_are_set_by_name() {
+    let names: Vec<&str> = SamplerConfig::options().map(|option| option.name).collect();
+    let mut known = names.clone();
+    known.sort_unstable();
+    known.dedup();
+    assert_eq!(known.len(), names.len(), "{names:?}");
+    let mut config = SamplerConfig::default();
+    let mut set = |name: &str, value| {
+        let option = SamplerConfig::options().find(|option| option.name == name);
+        option.expect(name).set(&mut config, value).expect(name);
+    };
+    set("top_k", OptionValue::Integer(7));
+    // Files of settings do not always tell whole numbers from others.
+    set("repeat_last_n", OptionValue::Number(-1.0));
+    set("temperature", OptionValue::Integer(1));
+    set("dry_sequence_breakers", OptionValue::Texts(Vec::new()));
+    let built = SamplerConfig::default()
+        .top_k(7)
+        .repeat_last_n(-1)
+        .temperature(1.0)
+        .dry_sequence_breakers(Vec::new());
+    assert_eq!(config, built);
+    for option in SamplerConfig::options() {
+        let default = option.get(&SamplerConfig::default());
+        let mut copy = SamplerConfig::default();
+        option.set(&mut copy, default).expect(option.name);
+        assert_eq!(copy, SamplerConfig::default());
+    }
 }

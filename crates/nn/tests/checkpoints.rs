@@ -9,7 +9,7 @@ use rustorch::amp::GradScaler;
 use rustorch::nn::{Dropout, Forward, Linear, MSELoss, Module, Sequential, Tanh, sequential};
 use rustorch::optim::lr_scheduler::ExponentialLR;
 use rustorch::optim::{AdamW, AdamWOptions, SGD, SGDOptions};
-use rustorch::train::{Checkpoints, Progress, Resumed, TrainError, TrainStep};
+use rustorch::train::{CheckpointError, Checkpoints, Progress, Resumed, TrainStep};
 use rustorch_cpu::Cpu;
 use rustorch_faulty::{Fault, FaultKind, Faulty, When};
 use rustorch_ir::DType;
@@ -59,7 +59,7 @@ fn fit(
     steps: u64,
     checkpoints: &Checkpoints,
     every: u64,
-) -> Result<Told, TrainError> {
+) -> Result<Told, CheckpointError> {
     let mut told = Told::default();
     train.fit(steps, (checkpoints, every), batch, |progress| {
         match progress {
@@ -87,7 +87,7 @@ fn a_new_start_goes_on_where_it_was_saved() -> Outcome<()> {
     for first in [3, 4] {
         let checkpoints = Checkpoints::new(folder.path().join(first.to_string()), 2)?;
         let mut losses = fit(&mut new(4)?, first, &checkpoints, 1)?.losses;
-        let steps = || Ok::<_, TrainError>(checkpoints.files()?.into_iter().map(|(n, _)| n));
+        let steps = || Ok::<_, CheckpointError>(checkpoints.files()?.into_iter().map(|(n, _)| n));
         assert_eq!(steps()?.collect::<Vec<_>>(), [first - 1, first]);
         let mut rest = Vec::new();
         let mut train = new(4)?;

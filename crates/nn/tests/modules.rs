@@ -902,14 +902,14 @@ fn classes_of_clusters_have_pytorchs_probabilities() -> RusTorchResult<()> {
     ];
     assert_eq!(names, expected);
     for (i, mut parameter) in module.parameters().into_iter().enumerate() {
-        let places = Tensor::arange(0, parameter.numel() as i64, 1, DType::I64)?;
+        let places = Tensor::arange_with(0, parameter.numel() as i64, 1, DType::I64)?;
         let numbers = places.mul(7)?.add(3 * i as i64)?.remainder(11)?.sub(5)?;
         let numbers = numbers.to_dtype(DType::F64)?.div(8.0)?;
         let numbers = numbers.reshape(parameter.shape())?;
         no_grad(|| parameter.copy_(&numbers).map(drop))?;
         parameter.eval()?;
     }
-    let places = Tensor::arange(0, 24, 1, DType::I64)?
+    let places = Tensor::arange_with(0, 24, 1, DType::I64)?
         .mul(5)?
         .remainder(13)?
         .sub(6)?;

@@ -49,7 +49,7 @@ pub use api::math::{fft, linalg};
 pub use api::nn::AttentionOptions;
 #[cfg(feature = "profile")]
 pub use api::profiler;
-pub use api::promote::{AsOperand, Number, Operand, To};
+pub use api::promote::{AsComparand, AsLimit, AsOperand, Limit, Number, Operand, To};
 pub use api::random::{
     Generator, GeneratorState, default_generator, fork_rng, initial_seed, manual_seed,
 };
@@ -62,7 +62,9 @@ pub use api::shape::rearrange::Repeats;
 pub use api::shape::rows::Rows;
 pub use api::shape::{masked, windows};
 pub use api::{amp, nn, replay, vision};
-pub use args::dims::{Dims, Integer, IntoDims, IntoShape, IntoSizes, OptionalDim, Size, Sizes};
+pub use args::dims::{
+    Dims, Integer, IntoDims, IntoParts, IntoShape, IntoSizes, OptionalDim, Parts, Size, Sizes,
+};
 pub use args::element::Element;
 pub use args::setting::{Converted, Setting};
 pub use args::windowed::{OutputSize, PerDim};

@@ -35,6 +35,6 @@ pub use decoder::Decoder;
 pub use error::TrainError;
 pub use export::{gguf, save, save_adapter};
 pub use schedule::Schedule;
-pub use settings::{ModelSize, Precision, Settings};
-pub use training::{History, Samples, Step, Training};
+pub use settings::{ModelSize, Precision, TrainingSettings};
+pub use training::{History, Samples, StepMetrics, Training};
 pub use windows::Windows;

@@ -2,7 +2,7 @@
 
 use std::f64::consts::PI;
 
-use crate::Settings;
+use crate::TrainingSettings;
 
 /// A learning rate that rises evenly for some steps and then falls along half a cosine.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,8 +13,8 @@ pub struct Schedule {
     steps: u64,
 }
 
-impl From<&Settings> for Schedule {
-    fn from(settings: &Settings) -> Self {
+impl From<&TrainingSettings> for Schedule {
+    fn from(settings: &TrainingSettings) -> Self {
         Self {
             highest: settings.lr,
             lowest: settings.min_lr,

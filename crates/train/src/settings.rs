@@ -108,7 +108,7 @@ impl Precision {
 /// Settings that determine a run's losses, besides model and data. Two runs with the same settings compute the
 /// same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Settings {
+pub struct TrainingSettings {
     /// Tokens of a sample.
     pub context: usize,
     /// Batch size.
@@ -133,7 +133,7 @@ pub struct Settings {
     pub every: u64,
 }
 
-impl Settings {
+impl TrainingSettings {
     /// Checks the settings.
     ///
     /// # Errors

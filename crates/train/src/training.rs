@@ -12,7 +12,7 @@ use rustorch_ir::{DType, DeviceType};
 use rustorch_tensor::{FetchedItem, Tensor, no_grad};
 use serde_json::json;
 
-use crate::{Checkpoints, Decoder, Precision, Schedule, Settings, TrainError};
+use crate::{Checkpoints, Decoder, Precision, Schedule, TrainError, TrainingSettings};
 
 /// AdamW's, as language models are usually trained with.
 const BETAS: (f64, f64) = (0.9, 0.95);
@@ -36,9 +36,9 @@ pub struct History {
     pub validation: Vec<(u64, f64)>,
 }
 
-/// A step.
+/// Metrics of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Step {
+pub struct StepMetrics {
     /// The step's number, from 1.
     pub step: u64,
     /// The mean loss of its tokens before the update, in nats.
@@ -49,7 +49,7 @@ pub struct Step {
 
 /// A run.
 pub struct Training {
-    settings: Settings,
+    settings: TrainingSettings,
     schedule: Schedule,
     /// An identity of the run, which separates its checkpoints from those of others.
     subject: serde_json::Value,
@@ -72,7 +72,7 @@ impl Training {
     /// # Errors
     /// Fails if settings are invalid, or if there are too few tokens for a batch.
     pub fn new(
-        settings: Settings,
+        settings: TrainingSettings,
         subject: serde_json::Value,
         decoder: Decoder,
         samples: Samples,
@@ -230,7 +230,7 @@ impl Training {
     /// # Errors
     /// Fails if a computation fails, or if it needs more memory than there is. Fails if the loss is
     /// infinite or NaN. The model may be of no use then.
-    pub fn step(&mut self) -> Result<Vec<Step>, TrainError> {
+    pub fn step(&mut self) -> Result<Vec<StepMetrics>, TrainError> {
         let step = self.begun() + 1;
         let lr = self.schedule.lr(step);
         let batch = self.loader.next_batch()?;
@@ -255,7 +255,7 @@ impl Training {
     ///
     /// # Errors
     /// The same errors as [`Self::step`].
-    pub fn finish(&mut self) -> Result<Option<Step>, TrainError> {
+    pub fn finish(&mut self) -> Result<Option<StepMetrics>, TrainError> {
         let Some((lr, loss)) = self.ahead.take() else {
             return Ok(None);
         };
@@ -264,7 +264,7 @@ impl Training {
             return Err(TrainError::Diverged { step, loss });
         }
         self.history.losses.push(loss);
-        Ok(Some(Step { step, loss, lr }))
+        Ok(Some(StepMetrics { step, loss, lr }))
     }
 
     /// Number of started steps.
@@ -444,7 +444,10 @@ impl Training {
 }
 
 /// Batches of samples, shuffled.
-fn loader(settings: &Settings, samples: Samples) -> Result<DataLoader<Samples>, TrainError> {
+fn loader(
+    settings: &TrainingSettings,
+    samples: Samples,
+) -> Result<DataLoader<Samples>, TrainError> {
     settings.check()?;
     let (count, batch) = (samples.len(), settings.batch);
     if count < batch {

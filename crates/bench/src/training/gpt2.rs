@@ -119,7 +119,7 @@ impl Gpt2 {
     /// context.
     pub fn loss(&self, tokens: &Tensor) -> RusTorchResult<Tensor> {
         let length = tokens.size(1)?.saturating_sub(1);
-        let places = Tensor::arange(0, length as i64, 1, DType::I64)?;
+        let places = Tensor::arange_with(0, length as i64, 1, DType::I64)?;
         let given = self.wte.forward(&tokens.narrow(1, 0, length)?)?;
         let mut x = given.add(&self.wpe.forward(&places)?)?;
         for block in &self.h {

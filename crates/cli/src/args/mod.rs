@@ -9,6 +9,7 @@ mod encoder;
 mod list;
 mod model;
 mod route;
+mod sampler;
 mod sampling;
 mod shared;
 mod speculation;

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::builder::RangedU64ValueParser;
 use clap::{ArgAction, Args};
 use rustorch_llm::sampler::{SamplerKind, UnknownSampler};
 use serde::{Serialize, Serializer};
+
+use super::sampler::{SamplerArgs, letters_help, samplers_help};
 
 /// Options of sampling: llama.cpp's samplers, with its names and defaults.
 #[derive(Clone, Debug, Args, Serialize)]
@@ -17,152 +18,18 @@ pub(crate) struct SamplingArgs {
     #[arg(short, long, value_name = "N", default_value_t = -1, allow_negative_numbers = true)]
     pub(crate) seed: i64,
 
-    /// Temperature: higher is more random; 0 always picks the most likely token
-    #[arg(
-        long,
-        visible_alias = "temperature",
-        value_name = "T",
-        default_value_t = 0.8
-    )]
-    #[arg(allow_negative_numbers = true)]
-    pub(crate) temp: f32,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) options: SamplerArgs,
 
-    /// Top-k: keep the K most likely tokens; 0 disables it
-    #[arg(
-        long,
-        value_name = "K",
-        default_value_t = 40,
-        allow_negative_numbers = true
-    )]
-    pub(crate) top_k: i64,
-
-    /// Top-p: keep the most likely tokens up to the total probability P; 1 disables it
-    #[arg(long, value_name = "P", default_value_t = 0.95)]
-    pub(crate) top_p: f32,
-
-    /// Min-p: drop tokens below P times the probability of the most likely token; 0 disables it
-    #[arg(long, value_name = "P", default_value_t = 0.05)]
-    pub(crate) min_p: f32,
-
-    /// Locally typical sampling: keep typical tokens up to the total probability P; 1 disables it
-    #[arg(
-        long,
-        visible_alias = "typical-p",
-        value_name = "P",
-        default_value_t = 1.0
-    )]
-    pub(crate) typical: f32,
-
-    /// Number of last tokens that the penalties look at; 0 disables the penalties, -1 is the whole context
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 64,
-        allow_negative_numbers = true
-    )]
-    pub(crate) repeat_last_n: i64,
-
-    /// Repetition penalty: divides the logit of a repeated token; 1 disables it
-    #[arg(long, value_name = "X", default_value_t = 1.0)]
-    pub(crate) repeat_penalty: f32,
-
-    /// Presence penalty: subtracted from the logit of a token that occurred; 0 disables it
-    #[arg(
-        long,
-        value_name = "X",
-        default_value_t = 0.0,
-        allow_negative_numbers = true
-    )]
-    pub(crate) presence_penalty: f32,
-
-    /// Frequency penalty: subtracted from a token's logit for each occurrence; 0 disables it
-    #[arg(
-        long,
-        value_name = "X",
-        default_value_t = 0.0,
-        allow_negative_numbers = true
-    )]
-    pub(crate) frequency_penalty: f32,
-
-    /// Samplers, in the order in which they apply, separated by ; [default:
-    /// penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature]
     #[arg(long, value_name = "NAMES", value_delimiter = ';', action = ArgAction::Set)]
+    #[arg(help = samplers_help())]
     #[serde(serialize_with = "names")]
     pub(crate) samplers: Vec<SamplerKind>,
 
-    /// Samplers as letters, in the order in which they apply: edskypmxt by default, i is infill, a is
-    /// adaptive_p
     #[arg(long, visible_alias = "sampling-seq", value_name = "LETTERS")]
-    #[arg(conflicts_with = "samplers")]
+    #[arg(conflicts_with = "samplers", help = letters_help())]
     pub(crate) sampler_seq: Option<SamplerSequence>,
-
-    /// Top-n-sigma: drop tokens more than N standard deviations below the best logit; 0 or less disables it
-    #[arg(long, visible_alias = "top-n-sigma", value_name = "N", default_value_t = -1.0)]
-    #[arg(allow_negative_numbers = true)]
-    pub(crate) top_nsigma: f32,
-
-    /// XTC: probability of removing the most likely tokens at a step; 0 disables it
-    #[arg(long, value_name = "P", default_value_t = 0.0)]
-    pub(crate) xtc_probability: f32,
-
-    /// XTC: minimum probability of a token that may be removed; above 0.5 disables it
-    #[arg(long, value_name = "P", default_value_t = 0.1)]
-    pub(crate) xtc_threshold: f32,
-
-    /// DRY: penalty multiplier for tokens that extend a repetition; 0 disables it
-    #[arg(
-        long,
-        value_name = "X",
-        default_value_t = 0.0,
-        allow_negative_numbers = true
-    )]
-    pub(crate) dry_multiplier: f32,
-
-    /// DRY: base; the penalty grows by this factor for each repeated token
-    #[arg(long, value_name = "X", default_value_t = 1.75)]
-    pub(crate) dry_base: f32,
-
-    /// DRY: repetitions up to this length are not penalised
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    pub(crate) dry_allowed_length: usize,
-
-    /// DRY: number of last tokens to search for repetitions; 0 disables it
-    #[arg(long, value_name = "N", default_value_t = 64)]
-    pub(crate) dry_penalty_last_n: usize,
-
-    /// DRY: sequence breaker, with escapes such as \n; repeatable; `none` clears the list
-    /// [default: \n, :, ", *]
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    pub(crate) dry_sequence_breaker: Vec<String>,
-
-    /// Dynamic temperature: range around --temp, chosen by the entropy; 0 disables it
-    #[arg(long, value_name = "T", default_value_t = 0.0)]
-    pub(crate) dynatemp_range: f32,
-
-    /// Dynamic temperature: exponent from entropy to temperature
-    #[arg(long, value_name = "X", default_value_t = 1.0)]
-    pub(crate) dynatemp_exp: f32,
-
-    /// Mirostat version, 1 or 2, which replaces all samplers but temperature; 0 disables it
-    #[arg(long, value_name = "VERSION", default_value_t = 0)]
-    #[arg(value_parser = RangedU64ValueParser::<u8>::new().range(..=2))]
-    pub(crate) mirostat: u8,
-
-    /// Mirostat: learning rate (η)
-    #[arg(long, value_name = "X", default_value_t = 0.1)]
-    pub(crate) mirostat_lr: f32,
-
-    /// Mirostat: target entropy (τ), in bits
-    #[arg(long, value_name = "X", default_value_t = 5.0)]
-    pub(crate) mirostat_ent: f32,
-
-    /// adaptive_p: target probability of the chosen tokens; negative disables it
-    #[arg(long, value_name = "P", default_value_t = -1.0, allow_negative_numbers = true)]
-    pub(crate) adaptive_target: f32,
-
-    /// adaptive_p: decay rate, 0 to 0.99; lower reacts faster, higher is more stable
-    #[arg(long, value_name = "X", default_value_t = 0.9)]
-    pub(crate) adaptive_decay: f32,
 
     /// Bias added to a token's logit: 15043+1, 15043-2.5 or 15043-inf; repeatable
     #[arg(short, long, value_name = "TOKEN(+|-)BIAS")]

@@ -113,7 +113,8 @@ fn cases() -> Vec<Case> {
             |x| x[0].cosine_similarity(&x[1], 1, 1e-8),
         ),
         case("index_add", by_columns, |x| {
-            let index = Tensor::arange(0, x[0].shape()[0] as i64, 1, DType::I64)?.remainder(4)?;
+            let index =
+                Tensor::arange_with(0, x[0].shape()[0] as i64, 1, DType::I64)?.remainder(4)?;
             Tensor::zeros([4, x[0].shape()[1]], x[0].dtype())?.index_add(0, &index, &x[0], 1.0)
         }),
         case(

@@ -142,7 +142,7 @@ fn ranged(c: &Call) -> Called<Tensor> {
     let step = c.scalar("step")?;
     let is_whole = [start, end, step].iter().all(|x| matches!(x, Scalar::Int(_)));
     let default = if is_whole { DType::I64 } else { DType::F32 };
-    Ok(Tensor::arange(start, end, step, c.dtype_or("dtype", default)?)?)
+    Ok(Tensor::arange_with(start, end, step, c.dtype_or("dtype", default)?)?)
 }
 
 /// The ends of a line: numbers, or tensors of one.

@@ -219,7 +219,7 @@ fn gguf_files_keep_blocks_and_texts() {
             ("plain", plain.clone()),
             ("half", plain.to_dtype(DType::BF16).unwrap()),
             ("blocks", blocks),
-            ("index", Tensor::arange(0, 4, 1, DType::I32).unwrap()),
+            ("index", Tensor::arange_with(0, 4, 1, DType::I32).unwrap()),
         ]
         .into_iter()
         .collect();

@@ -8,7 +8,7 @@ use rustorch_chat::{ChatTemplate, ChatTemplates};
 use rustorch_data::Dataset;
 use rustorch_llm::{Model, hugging_face};
 use rustorch_train::{
-    Checkpoints, Conversations, Decoder, ModelSize, Precision, Samples, Settings, Training,
+    Checkpoints, Conversations, Decoder, ModelSize, Precision, Samples, Training, TrainingSettings,
 };
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
@@ -148,7 +148,7 @@ fn run() -> Result<Training, String> {
         ff: 4,
         context: CONTEXT,
     };
-    let settings = Settings {
+    let settings = TrainingSettings {
         context: CONTEXT,
         batch: 1,
         steps: 4,

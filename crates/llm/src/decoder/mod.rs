@@ -127,7 +127,7 @@ impl Decoder {
     /// The operands' shapes do not fit.
     pub(crate) fn forward_sequences(&self, tokens: &Tensor) -> RusTorchResult<Tensor> {
         let (count, length) = (tokens.size(0)?, tokens.size(1)?);
-        let positions = Tensor::arange(0, length as i64, 1, DType::I32)?;
+        let positions = Tensor::arange_with(0, length as i64, 1, DType::I32)?;
         let placement = Placement::default();
         let pass = Pass::of_sequences(Sequences::new(count), &positions, &placement)?;
         let x = self.hidden(&tokens.flatten(0, 1)?, &pass, &[])?;

@@ -162,7 +162,7 @@ impl<'a> Pass<'a> {
     }
 
     fn new_mask(&self, key: &MaskKey) -> RusTorchResult<Tensor> {
-        let keys = Tensor::arange(0, key.keys as i64, 1, DType::I32)?;
+        let keys = Tensor::arange_with(0, key.keys as i64, 1, DType::I32)?;
         let queries = self.positions.unsqueeze(1)?;
         let seen = match key.window {
             None | Some(Window::Sliding(_)) => None,

@@ -1,9 +1,34 @@
 //! Adaptive-p (<https://github.com/ggml-org/llama.cpp/pull/17927>).
 
-use super::Sampler;
 use super::candidates::Candidates;
+use super::definition::Definition;
 use super::dist::draw;
 use super::mt19937::Mt19937;
+use super::{Sampler, sampler};
+
+sampler! {
+    /// A draw near an adaptive target probability; it ends the chain at any position.
+    AdaptiveP: "adaptive_p", Some('a');
+    /// adaptive_p: target probability of the chosen tokens; negative disables it
+    adaptive_target: f32 = -1.0, FINITE, "--adaptive-target P";
+    /// adaptive_p: decay rate, 0 to 0.99; lower reacts faster, higher is more stable
+    adaptive_decay: f32 = 0.9, SHARE, "--adaptive-decay X";
+}
+
+impl Definition for AdaptiveP {
+    fn is_on(&self) -> bool {
+        true
+    }
+
+    fn sampler(&self, seed: u32) -> Box<dyn Sampler + Send> {
+        let (target, decay) = (self.adaptive_target, self.adaptive_decay);
+        Box::new(AdaptiveSampler::new(target, decay, seed))
+    }
+
+    fn draws(&self) -> bool {
+        true
+    }
+}
 
 /// The new logit at the target, and how it falls: quadratically within the width, then linearly.
 const PEAK: f32 = 5.0;
@@ -12,7 +37,7 @@ const WIDTH: f32 = 0.3;
 
 /// Draws a candidate whose probability is near a target, which makes good for earlier draws, and
 /// leaves it.
-pub(super) struct AdaptiveP {
+struct AdaptiveSampler {
     /// Below 0, draws by probability.
     target: f32,
     decay: f32,
@@ -24,8 +49,8 @@ pub(super) struct AdaptiveP {
     drawn: Option<(u32, f32)>,
 }
 
-impl AdaptiveP {
-    pub(super) fn new(target: f32, decay: f32, seed: u32) -> Self {
+impl AdaptiveSampler {
+    fn new(target: f32, decay: f32, seed: u32) -> Self {
         let decay = decay.clamp(0.0, 0.99);
         Self {
             target,
@@ -38,7 +63,7 @@ impl AdaptiveP {
     }
 }
 
-impl Sampler for AdaptiveP {
+impl Sampler for AdaptiveSampler {
     fn apply(&mut self, candidates: &mut Candidates) {
         candidates.softmax();
         if self.target < 0.0 {

@@ -1,11 +1,49 @@
 //! DRY, "don't repeat yourself" (<https://github.com/oobabooga/text-generation-webui/pull/5677>).
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use rustorch_tokenizer::{EncodeOptions, Tokenizer};
 
 use super::candidates::Candidates;
-use super::{Dry, Sampler};
+use super::definition::Definition;
+use super::{Sampler, sampler};
+
+/// Sequence breakers of llama.cpp.
+const BREAKERS: [&str; 4] = ["\n", ":", "\"", "*"];
+
+sampler! {
+    /// DRY: penalties on tokens that would continue a repetition.
+    Dry: "dry", Some('d');
+    /// DRY: penalty multiplier for tokens that extend a repetition; 0 disables it
+    dry_multiplier: f32 = 0.0, FINITE, "--dry-multiplier X";
+    /// DRY: base; the penalty grows by this factor for each repeated token
+    dry_base: f32 = 1.75, AT_LEAST_ONE, "--dry-base X";
+    /// DRY: repetitions up to this length are not penalised
+    dry_allowed_length: i64 = 2, COUNT, "--dry-allowed-length N";
+    /// DRY: number of last tokens to search for repetitions; 0 disables it
+    dry_penalty_last_n: i64 = 64, COUNT, "--dry-penalty-last-n N";
+    /// DRY: sequence breaker, with escapes such as \n; repeatable; `none` clears the list
+    dry_sequence_breakers: Vec<String> = BREAKERS.map(str::to_owned).to_vec(), TEXTS, "--dry-sequence-breaker TEXT";
+    bound {
+        /// The sequence breakers' tokens.
+        breakers: Arc<Breakers>,
+    }
+}
+
+impl Definition for Dry {
+    fn is_on(&self) -> bool {
+        self.dry_multiplier != 0.0 && self.dry_penalty_last_n > 0
+    }
+
+    fn sampler(&self, _seed: u32) -> Box<dyn Sampler + Send> {
+        Box::new(DrySampler::new(self))
+    }
+
+    fn bind(&mut self, tokenizer: &Tokenizer) {
+        self.breakers = Arc::new(Breakers::new(&self.dry_sequence_breakers, tokenizer));
+    }
+}
 
 /// Sequence breakers as the tokens that may contain them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -89,16 +127,24 @@ fn rests<'t>(token: &[u8], text: &'t [u8]) -> Vec<&'t [u8]> {
 }
 
 /// Lowers the logits of tokens that would make a repetition longer, the more the longer it is.
-pub(super) struct DrySampler {
-    config: Dry,
+struct DrySampler {
+    multiplier: f32,
+    base: f32,
+    allowed_length: usize,
+    last_n: usize,
+    breakers: Arc<Breakers>,
     /// The last tokens, the latest first.
     latest: VecDeque<u32>,
 }
 
 impl DrySampler {
-    pub(super) fn new(config: Dry) -> Self {
+    fn new(options: &Dry) -> Self {
         Self {
-            config,
+            multiplier: options.dry_multiplier,
+            base: options.dry_base,
+            allowed_length: options.dry_allowed_length as usize,
+            last_n: options.dry_penalty_last_n as usize,
+            breakers: options.breakers.clone(),
             latest: VecDeque::new(),
         }
     }
@@ -106,14 +152,14 @@ impl DrySampler {
     /// Tokens that would continue a repetition, with the length of the longest so far.
     fn continuations(&self) -> HashMap<u32, usize> {
         let mut longest: HashMap<u32, usize> = HashMap::new();
-        let limit = self.config.breakers.behind(&self.latest);
-        if self.latest.len() <= self.config.allowed_length || limit < self.config.allowed_length {
+        let limit = self.breakers.behind(&self.latest);
+        if self.latest.len() <= self.allowed_length || limit < self.allowed_length {
             return longest;
         }
         let repeats = repeats(&self.latest);
         for (i, repeat) in repeats.into_iter().enumerate().skip(1) {
             let repeat = repeat.min(limit);
-            if repeat >= self.config.allowed_length {
+            if repeat >= self.allowed_length {
                 let length = longest.entry(self.latest[i - 1]).or_default();
                 *length = repeat.max(*length);
             }
@@ -150,22 +196,16 @@ impl Sampler for DrySampler {
     fn apply(&mut self, candidates: &mut Candidates) {
         /// The logarithm of the largest number of 32 bits.
         const MAX_LOG: f32 = 88.722_84;
-        let Dry {
-            multiplier,
-            base,
-            allowed_length,
-            ..
-        } = self.config;
-        let most = match base > 1.000_001 {
-            true => (MAX_LOG / base.ln()) as usize,
+        let most = match self.base > 1.000_001 {
+            true => (MAX_LOG / self.base.ln()) as usize,
             false => usize::MAX,
         };
         for (token, length) in self.continuations() {
-            if self.config.breakers.has(token) {
+            if self.breakers.has(token) {
                 continue;
             }
-            let exponent = (length - allowed_length).min(most) as f64;
-            let penalty = f64::from(multiplier) * f64::from(base).powf(exponent);
+            let exponent = (length - self.allowed_length).min(most) as f64;
+            let penalty = f64::from(self.multiplier) * f64::from(self.base).powf(exponent);
             if let Some(candidate) = candidates.of_token(token) {
                 candidate.logit -= penalty as f32;
             }
@@ -175,29 +215,23 @@ impl Sampler for DrySampler {
 
     fn accept(&mut self, token: u32) {
         self.latest.push_front(token);
-        self.latest.truncate(self.config.last_n);
+        self.latest.truncate(self.last_n);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::super::candidates::tests::check;
     use super::*;
 
-    fn dry(
-        multiplier: f32,
-        allowed_length: usize,
-        text: &[u32],
-        breakers: &[&[u32]],
-    ) -> DrySampler {
-        let mut dry = DrySampler::new(Dry {
-            multiplier,
-            base: 1.1,
-            allowed_length,
-            last_n: text.len(),
+    fn dry(multiplier: f32, allowed_length: i64, text: &[u32], breakers: &[&[u32]]) -> DrySampler {
+        let mut dry = DrySampler::new(&Dry {
+            dry_multiplier: multiplier,
+            dry_base: 1.1,
+            dry_allowed_length: allowed_length,
+            dry_penalty_last_n: text.len() as i64,
             breakers: Arc::new(Breakers::of_tokens(breakers)),
+            ..Dry::default()
         });
         text.iter().for_each(|&token| dry.accept(token));
         dry

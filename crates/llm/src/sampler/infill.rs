@@ -6,10 +6,38 @@ use std::sync::Arc;
 
 use rustorch_tokenizer::Tokenizer;
 
-use super::Sampler;
 use super::candidates::{Candidate, Candidates};
+use super::definition::Definition;
+use super::{Sampler, sampler};
 
-/// Token texts for [`SamplerKind::Infill`](super::SamplerKind::Infill).
+sampler! {
+    /// Tokens that fill a gap in a text.
+    Infill: "infill", Some('i');
+    bound {
+        /// The token texts.
+        tokens: Option<Arc<InfillTokens>>,
+    }
+}
+
+impl Definition for Infill {
+    fn is_on(&self) -> bool {
+        true
+    }
+
+    fn sampler(&self, _seed: u32) -> Box<dyn Sampler + Send> {
+        Box::new(InfillSampler(self.tokens.clone().unwrap_or_default()))
+    }
+
+    fn bind(&mut self, tokenizer: &Tokenizer) {
+        self.tokens = Some(Arc::new(InfillTokens::new(tokenizer)));
+    }
+
+    fn lacks_vocabulary(&self) -> bool {
+        self.tokens.is_none()
+    }
+}
+
+/// Token texts for [`Infill`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InfillTokens {
     pieces: Vec<Vec<u8>>,
@@ -49,12 +77,12 @@ impl InfillTokens {
 }
 
 /// Ends the text if that is likely. Otherwise merges candidates that share a prefix, and keeps the likely ones.
-pub(super) struct Infill(pub(super) Arc<InfillTokens>);
+struct InfillSampler(Arc<InfillTokens>);
 
 /// Less likely candidates are left out, unless they end the text.
 const LIKELY: f32 = 0.2;
 
-impl Infill {
+impl InfillSampler {
     /// Adds the probability of each candidate to another that begins with it or it with that: the
     /// likelier one of both stays.
     fn join(&self, entries: &mut [Candidate]) {
@@ -85,7 +113,7 @@ impl Infill {
     }
 }
 
-impl Sampler for Infill {
+impl Sampler for InfillSampler {
     fn apply(&mut self, candidates: &mut Candidates) {
         candidates.sort_head(candidates.entries.len());
         candidates.softmax();
@@ -133,7 +161,7 @@ mod tests {
             end: Some(0),
         };
         let mut candidates = from_probabilities(probabilities);
-        Infill(Arc::new(tokens)).apply(&mut candidates);
+        InfillSampler(Arc::new(tokens)).apply(&mut candidates);
         candidates.entries.iter().map(|entry| entry.id).collect()
     }
 
@@ -158,7 +186,7 @@ mod tests {
             end: Some(7),
         };
         let mut candidates = from_probabilities(&[&even[..], &[0.14; 3]].concat());
-        Infill(Arc::new(tokens)).apply(&mut candidates);
+        InfillSampler(Arc::new(tokens)).apply(&mut candidates);
         assert_eq!(candidates.entries.len(), 1);
         assert_eq!(candidates.entries[0].id, 7);
     }

@@ -5,49 +5,9 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// A sampler that may be in a chain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SamplerKind {
-    /// Penalties on tokens that occurred lately.
-    Penalties,
-    /// Penalties on tokens that would continue a repetition.
-    Dry,
-    /// Tokens whose logits are near the best, measured by their deviation.
-    TopNSigma,
-    /// The best tokens.
-    TopK,
-    /// Locally typical tokens.
-    Typical,
-    /// The best tokens up to a total probability.
-    TopP,
-    /// Tokens at least as likely as a fraction of the best one.
-    MinP,
-    /// Sometimes removes the most likely tokens, except the least likely of them.
-    Xtc,
-    /// Division by a temperature, which may depend on the entropy.
-    Temperature,
-    /// Tokens that fill a gap in a text.
-    Infill,
-    /// A draw near an adaptive target probability; it ends the chain at any position.
-    AdaptiveP,
-}
+use super::SamplerKind;
 
 impl SamplerKind {
-    /// All, with llama.cpp's names and letters.
-    pub const ALL: [(SamplerKind, &str, char); 11] = [
-        (Self::Penalties, "penalties", 'e'),
-        (Self::Dry, "dry", 'd'),
-        (Self::TopNSigma, "top_n_sigma", 's'),
-        (Self::TopK, "top_k", 'k'),
-        (Self::Typical, "typ_p", 'y'),
-        (Self::TopP, "top_p", 'p'),
-        (Self::MinP, "min_p", 'm'),
-        (Self::Xtc, "xtc", 'x'),
-        (Self::Temperature, "temperature", 't'),
-        (Self::Infill, "infill", 'i'),
-        (Self::AdaptiveP, "adaptive_p", 'a'),
-    ];
-
     /// llama.cpp's chain.
     pub const DEFAULT: [SamplerKind; 9] = [
         Self::Penalties,
@@ -67,18 +27,22 @@ impl SamplerKind {
     /// Fails for an unknown letter.
     pub fn sequence(letters: &str) -> Result<Vec<Self>, UnknownSampler> {
         let kind = |letter| {
-            let known = Self::ALL.into_iter().find(|&(.., other)| other == letter);
-            let kind = known.map(|(kind, ..)| kind);
+            let kind = Self::ordered().find(|kind| kind.letter() == Some(letter));
             kind.ok_or_else(|| UnknownSampler(letter.to_string()))
         };
         letters.chars().map(kind).collect()
+    }
+
+    /// The samplers that may be in an order.
+    fn ordered() -> impl Iterator<Item = Self> {
+        let all = Self::ALL.iter().copied();
+        all.filter(|kind| kind.letter().is_some())
     }
 }
 
 impl fmt::Display for SamplerKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = Self::ALL.iter().find(|(kind, ..)| kind == self);
-        f.write_str(named.map_or("", |(_, name, _)| name))
+        f.write_str(self.name())
     }
 }
 
@@ -95,8 +59,7 @@ impl FromStr for SamplerKind {
             _ => {}
         }
         let is_named = |known: &str| known == name || known.replace('_', "") == name;
-        let known = Self::ALL.into_iter().find(|(_, known, _)| is_named(known));
-        let kind = known.map(|(kind, ..)| kind);
+        let kind = Self::ordered().find(|kind| is_named(kind.name()));
         kind.ok_or_else(|| UnknownSampler(text.to_owned()))
     }
 }
@@ -110,7 +73,8 @@ pub struct UnknownSampler(
 );
 
 fn known() -> String {
-    let known = SamplerKind::ALL.map(|(_, name, letter)| format!("{name} ({letter})"));
+    let named = |kind: SamplerKind| Some(format!("{kind} ({})", kind.letter()?));
+    let known: Vec<String> = SamplerKind::ordered().filter_map(named).collect();
     known.join(", ")
 }
 
@@ -120,8 +84,8 @@ mod tests {
 
     #[test]
     fn samplers_have_names_and_letters() {
-        for (kind, name, letter) in SamplerKind::ALL {
-            assert_eq!(kind.to_string(), name);
+        for kind in SamplerKind::ordered() {
+            let (name, letter) = (kind.name(), kind.letter().unwrap());
             for spelling in [name, &name.replace('_', "-"), &name.replace('_', "")] {
                 assert_eq!(spelling.to_uppercase().parse(), Ok(kind), "{spelling}");
             }
@@ -134,14 +98,18 @@ mod tests {
         ] {
             assert_eq!(alias.parse(), Ok(kind));
         }
+        assert_eq!(SamplerKind::ordered().count(), 11);
         let sequence = SamplerKind::sequence("edskypmxt");
         assert_eq!(sequence, Ok(SamplerKind::DEFAULT.to_vec()));
     }
 
     #[test]
-    fn an_unknown_name_is_told_with_those_there_are() {
+    fn an_unknown_name_is_reported_with_the_known_ones() {
         let error = "top_q".parse::<SamplerKind>().unwrap_err().to_string();
-        assert!(error.starts_with("no sampler is called \"top_q\"; there are penalties (e), dry"));
+        let begin = "no sampler is called \"top_q\"; there are temperature (t), top_k (k), ";
+        assert!(error.starts_with(begin), "{error}");
+        // Mirostat has no place in an order.
+        assert!("mirostat".parse::<SamplerKind>().is_err());
         let error = SamplerKind::sequence("kq").unwrap_err();
         assert_eq!(error, UnknownSampler("q".to_owned()));
     }

@@ -1,15 +1,35 @@
 //! Min-p (Nguyen et al., <https://arxiv.org/abs/2407.01082>).
 
-use super::Sampler;
 use super::candidates::Candidates;
+use super::definition::Definition;
+use super::{Sampler, sampler};
 
-/// Keeps candidates at least `p` times as likely as the best one, in their order; `p` is above 0.
-pub(super) struct MinP(pub(super) f32);
+sampler! {
+    /// Min-p: tokens at least as likely as a fraction of the best one.
+    MinP: "min_p", Some('m');
+    /// Min-p: drop tokens below P times the probability of the most likely token; 0 disables it
+    min_p: f32 = 0.05, SHARE, "--min-p P";
+}
+
+impl Definition for MinP {
+    fn is_on(&self) -> bool {
+        self.min_p > 0.0
+    }
+
+    fn sampler(&self, _seed: u32) -> Box<dyn Sampler + Send> {
+        Box::new(self.clone())
+    }
+
+    fn keeps_best(&self) -> bool {
+        true
+    }
+}
 
 impl Sampler for MinP {
+    /// Keeps candidates at least `min_p` times as likely as the best one, in their order.
     fn apply(&mut self, candidates: &mut Candidates) {
         // Above 1 not even the best would be left.
-        let threshold = candidates.entries[candidates.best()].logit + self.0.min(1.0).ln();
+        let threshold = candidates.entries[candidates.best()].logit + self.min_p.min(1.0).ln();
         candidates
             .entries
             .retain(|candidate| candidate.logit >= threshold);
@@ -37,7 +57,7 @@ mod tests {
             (1.05, &[1.0]),
         ];
         for (p, after) in cases {
-            check(&mut MinP(p), &before, after);
+            check(&mut MinP { min_p: p }, &before, after);
         }
     }
 }

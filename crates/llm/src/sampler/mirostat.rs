@@ -1,35 +1,57 @@
 //! Mirostat (Basu et al., <https://arxiv.org/abs/2007.14966>), both versions.
 
 use super::candidates::{Candidate, Candidates};
+use super::definition::Definition;
 use super::dist::draw;
 use super::mt19937::Mt19937;
-use super::{Mirostat, MirostatVersion, Sampler};
+use super::{Sampler, sampler};
+
+sampler! {
+    /// Mirostat: keeps the surprise near a target. It replaces all samplers except the temperature.
+    Mirostat: "mirostat", None;
+    /// Mirostat: version 1 or 2, in place of all samplers but temperature; 0 disables it
+    mirostat: i64 = 0, UP_TO_TWO, "--mirostat VERSION";
+    /// Mirostat: learning rate (η)
+    mirostat_eta: f32 = 0.1, FINITE, "--mirostat-lr X";
+    /// Mirostat: target entropy (τ), in bits
+    mirostat_tau: f32 = 5.0, FINITE, "--mirostat-ent X";
+}
+
+impl Definition for Mirostat {
+    fn is_on(&self) -> bool {
+        self.mirostat != 0
+    }
+
+    fn sampler(&self, seed: u32) -> Box<dyn Sampler + Send> {
+        Box::new(MirostatSampler {
+            options: self.clone(),
+            mu: 2.0 * self.mirostat_tau,
+            rng: Mt19937::new(seed),
+        })
+    }
+
+    fn draws(&self) -> bool {
+        true
+    }
+}
 
 /// Candidates that the exponent of the probabilities is estimated from.
 const ESTIMATED_FROM: usize = 100;
 
 /// Draws so that the surprise stays near a target, and leaves the drawn token only.
-pub(super) struct MirostatSampler {
-    config: Mirostat,
+struct MirostatSampler {
+    options: Mirostat,
     /// The largest surprise that is let pass, which learns.
     mu: f32,
     rng: Mt19937,
 }
 
 impl MirostatSampler {
-    pub(super) fn new(config: Mirostat, seed: u32) -> Self {
-        Self {
-            mu: 2.0 * config.entropy,
-            config,
-            rng: Mt19937::new(seed),
-        }
-    }
-
     /// Number of the sorted candidates that may be drawn.
     fn kept(&self, candidates: &Candidates) -> usize {
-        match self.config.version {
-            MirostatVersion::One => kept_by_estimate(candidates, self.mu),
-            MirostatVersion::Two => {
+        match self.options.mirostat {
+            1 => kept_by_estimate(candidates, self.mu),
+            _ => {
                 let surprising = |entry: &Candidate| -entry.p.log2() > self.mu;
                 let kept = candidates.entries.iter().position(surprising);
                 kept.unwrap_or(candidates.entries.len())
@@ -67,7 +89,7 @@ impl Sampler for MirostatSampler {
         candidates.softmax();
         let drawn = draw(&mut self.rng, candidates);
         let surprise = -candidates.entries[drawn].p.log2();
-        self.mu -= self.config.learning_rate * (surprise - self.config.entropy);
+        self.mu -= self.options.mirostat_eta * (surprise - self.options.mirostat_tau);
         candidates.keep_only(drawn);
     }
 }

@@ -10,9 +10,14 @@
 //! grammar, as in llama.cpp. If the choice breaks the grammar, it chooses again among the allowed
 //! tokens. If no token can continue the text, the result is an error, never a token.
 
+//!
+//! A sampler is a file here and a line in the list below. The file defines its options, from which the
+//! builder's methods of [`SamplerConfig`], checks of values and the program's options derive.
+
 mod adaptive_p;
 mod candidates;
 mod config;
+mod definition;
 mod dist;
 mod dry;
 mod infill;
@@ -34,28 +39,35 @@ use std::sync::Arc;
 
 use rustorch_grammar::{Constraint, GrammarError};
 
-use adaptive_p::AdaptiveP;
 use candidates::Candidates;
+use definition::{Definition, sampler, samplers};
 use dist::Dist;
-use dry::DrySampler;
-use infill::Infill;
 use logit_bias::LogitBias;
-use min_p::MinP;
-use mirostat::MirostatSampler;
-use penalties::Penalties;
-use temperature::{DynamicTemperature, Temperature};
-use top_k::TopK;
-use top_n_sigma::TopNSigma;
-use top_p::TopP;
-use typical::Typical;
-use xtc::Xtc;
+use temperature::Greedy;
 
-pub use config::{Dry, Mirostat, MirostatVersion, SamplerConfig, SamplerError};
+pub use config::SamplerError;
+pub use definition::{Bounds, OptionValue, SamplerOption};
 pub use dry::Breakers;
 pub use infill::InfillTokens;
-pub use kind::{SamplerKind, UnknownSampler};
+pub use kind::UnknownSampler;
 
 use crate::selection::{Scores, Selection};
+
+// In the order of the program's help.
+samplers! {
+    temperature: Temperature,
+    top_k: TopK,
+    top_p: TopP,
+    min_p: MinP,
+    typical: Typical,
+    penalties: Penalties,
+    top_n_sigma: TopNSigma,
+    xtc: Xtc,
+    dry: Dry,
+    mirostat: Mirostat,
+    adaptive_p: AdaptiveP,
+    infill: Infill,
+}
 
 /// One step of the chain: reweighs the candidates or leaves fewer of them. The last leaves one.
 trait Sampler {
@@ -89,11 +101,12 @@ impl SamplerChain {
     pub fn new(config: &SamplerConfig) -> Result<Self, SamplerError> {
         config.validate()?;
         let seed = config.seed.unwrap_or_else(random_seed);
+        let config = config.resolved();
         let looks_at = config.looks_at();
         let samplers = match looks_at {
-            // What the others leave has the best in it.
-            Some(1) => vec![Box::new(Temperature(0.0)) as Box<dyn Sampler + Send>],
-            _ => samplers(config, seed),
+            // The candidates that the others leave have the best among them.
+            Some(1) => vec![Box::new(Greedy) as Box<dyn Sampler + Send>],
+            _ => samplers(&config, seed),
         };
         Ok(Self {
             samplers,
@@ -233,46 +246,12 @@ fn samplers(config: &SamplerConfig, seed: u32) -> Samplers {
     if !config.logit_bias.is_empty() {
         samplers.push(Box::new(LogitBias(config.logit_bias.clone())));
     }
-    samplers.extend(
-        config
-            .active()
-            .into_iter()
-            .map(|kind| sampler(kind, config, seed)),
-    );
-    let adaptive = config.samplers.contains(&SamplerKind::AdaptiveP);
-    samplers.push(match config.mirostat {
-        Some(mirostat) => Box::new(MirostatSampler::new(mirostat, seed)),
-        None if adaptive => {
-            let (target, decay) = (config.adaptive_target, config.adaptive_decay);
-            Box::new(AdaptiveP::new(target, decay, seed))
-        }
+    samplers.extend(config.active().map(|sampler| sampler.sampler(seed)));
+    samplers.push(match config.draw() {
+        Some(sampler) => sampler.sampler(seed),
         None => Box::new(Dist::new(seed)),
     });
     samplers
-}
-
-fn sampler(kind: SamplerKind, config: &SamplerConfig, seed: u32) -> Box<dyn Sampler + Send> {
-    match kind {
-        SamplerKind::Penalties => Box::new(Penalties::new(config)),
-        SamplerKind::Dry => Box::new(DrySampler::new(config.dry.clone())),
-        SamplerKind::TopNSigma => Box::new(TopNSigma(config.top_n_sigma)),
-        SamplerKind::TopK => Box::new(TopK(config.top_k)),
-        SamplerKind::Typical => Box::new(Typical::new(config.typical_p)),
-        SamplerKind::TopP => Box::new(TopP(config.top_p)),
-        SamplerKind::MinP => Box::new(MinP(config.min_p)),
-        SamplerKind::Xtc => Box::new(Xtc::new(config.xtc_probability, config.xtc_threshold, seed)),
-        SamplerKind::Temperature if config.dynatemp_range > 0.0 && config.mirostat.is_none() => {
-            Box::new(DynamicTemperature {
-                temperature: config.temperature,
-                range: config.dynatemp_range,
-                exponent: config.dynatemp_exponent,
-            })
-        }
-        SamplerKind::Temperature | SamplerKind::AdaptiveP => {
-            Box::new(Temperature(config.temperature))
-        }
-        SamplerKind::Infill => Box::new(Infill(config.infill.clone().unwrap_or_default())),
-    }
 }
 
 /// A seed from the operating system's entropy, which the standard library uses for hash keys.

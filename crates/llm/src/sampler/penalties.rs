@@ -3,11 +3,38 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::candidates::Candidates;
-use super::{Sampler, SamplerConfig};
+use super::definition::Definition;
+use super::{Sampler, sampler};
+
+sampler! {
+    /// Penalties on tokens that occurred lately.
+    Penalties: "penalties", Some('e');
+    /// Number of last tokens that the penalties look at; 0 disables the penalties, -1 is the whole context
+    repeat_last_n: i64 = 64, WHOLE, "--repeat-last-n N";
+    /// Repetition penalty: divides the logit of a repeated token; 1 disables it
+    repeat_penalty: f32 = 1.0, POSITIVE, "--repeat-penalty X";
+    /// Presence penalty: subtracted from the logit of a token that occurred; 0 disables it
+    presence_penalty: f32 = 0.0, FINITE, "--presence-penalty X";
+    /// Frequency penalty: subtracted from a token's logit for each occurrence; 0 disables it
+    frequency_penalty: f32 = 0.0, FINITE, "--frequency-penalty X";
+}
+
+impl Definition for Penalties {
+    fn is_on(&self) -> bool {
+        let neutral = self.repeat_penalty == 1.0
+            && self.frequency_penalty == 0.0
+            && self.presence_penalty == 0.0;
+        self.repeat_last_n != 0 && !neutral
+    }
+
+    fn sampler(&self, _seed: u32) -> Box<dyn Sampler + Send> {
+        Box::new(PenaltySampler::new(self))
+    }
+}
 
 /// Lowers the logits of the last tokens: by a factor, by how often they occurred, and by having
 /// occurred at all.
-pub(super) struct Penalties {
+struct PenaltySampler {
     last_n: usize,
     repeat: f32,
     frequency: f32,
@@ -17,20 +44,21 @@ pub(super) struct Penalties {
     counts: HashMap<u32, u32>,
 }
 
-impl Penalties {
-    pub(super) fn new(config: &SamplerConfig) -> Self {
+impl PenaltySampler {
+    fn new(options: &Penalties) -> Self {
         Self {
-            last_n: config.penalty_last_n,
-            repeat: config.repeat_penalty,
-            frequency: config.frequency_penalty,
-            presence: config.presence_penalty,
+            // A negative number stands for the whole text.
+            last_n: usize::try_from(options.repeat_last_n).unwrap_or(usize::MAX),
+            repeat: options.repeat_penalty,
+            frequency: options.frequency_penalty,
+            presence: options.presence_penalty,
             window: VecDeque::new(),
             counts: HashMap::new(),
         }
     }
 }
 
-impl Sampler for Penalties {
+impl Sampler for PenaltySampler {
     fn apply(&mut self, candidates: &mut Candidates) {
         for (&token, &count) in &self.counts {
             let Some(candidate) = candidates.of_token(token) else {
@@ -67,13 +95,12 @@ mod tests {
     use super::super::candidates::tests::check;
     use super::*;
 
-    fn penalties(last_n: usize, repeat: f32, alpha: f32, text: &[u32]) -> Penalties {
-        let mut penalties = Penalties::new(&SamplerConfig {
-            penalty_last_n: last_n,
+    fn penalties(last_n: usize, repeat: f32, alpha: f32, text: &[u32]) -> PenaltySampler {
+        let mut penalties = PenaltySampler::new(&Penalties {
+            repeat_last_n: last_n as i64,
             repeat_penalty: repeat,
             frequency_penalty: alpha,
             presence_penalty: alpha,
-            ..SamplerConfig::default()
         });
         text.iter().for_each(|&token| penalties.accept(token));
         penalties

@@ -1,18 +1,36 @@
 //! Locally typical sampling (Meister et al., <https://arxiv.org/abs/2202.00666>).
 
-use super::Sampler;
 use super::candidates::{Candidate, Candidates};
+use super::definition::Definition;
+use super::{Sampler, sampler};
+
+sampler! {
+    /// Locally typical tokens.
+    Typical: "typ_p", Some('y');
+    /// Locally typical sampling: keep typical tokens up to the total probability P; 1 disables it
+    typical_p: f32 = 1.0, SHARE, "--typical P";
+}
+
+impl Definition for Typical {
+    fn is_on(&self) -> bool {
+        self.typical_p < 1.0
+    }
+
+    fn sampler(&self, _seed: u32) -> Box<dyn Sampler + Send> {
+        Box::new(TypicalSampler::new(self.typical_p))
+    }
+}
 
 /// Keeps the candidates whose surprise is closest to the entropy, until their probabilities
 /// exceed `p`.
-pub(super) struct Typical {
+struct TypicalSampler {
     p: f32,
     /// Candidates with the distance of their surprise from the entropy.
     scored: Vec<(f32, Candidate)>,
 }
 
-impl Typical {
-    pub(super) fn new(p: f32) -> Self {
+impl TypicalSampler {
+    fn new(p: f32) -> Self {
         Self {
             p,
             scored: Vec::new(),
@@ -20,7 +38,7 @@ impl Typical {
     }
 }
 
-impl Sampler for Typical {
+impl Sampler for TypicalSampler {
     fn apply(&mut self, candidates: &mut Candidates) {
         candidates.sort_head(candidates.entries.len());
         candidates.softmax();
@@ -63,9 +81,13 @@ mod tests {
 
     #[test]
     fn candidates_are_those_of_llama_cpp() {
-        check(&mut Typical::new(0.5), &[0.97, 0.01, 0.01, 0.01], &[1.0]);
         check(
-            &mut Typical::new(0.5),
+            &mut TypicalSampler::new(0.5),
+            &[0.97, 0.01, 0.01, 0.01],
+            &[1.0],
+        );
+        check(
+            &mut TypicalSampler::new(0.5),
             &[0.4, 0.2, 0.2, 0.2],
             &[1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0],
         );
@@ -74,7 +96,7 @@ mod tests {
     #[test]
     fn the_most_typical_come_first_and_not_the_best() {
         let mut candidates = from_probabilities(&[0.4, 0.2, 0.2, 0.2]);
-        Typical::new(0.9).apply(&mut candidates);
+        TypicalSampler::new(0.9).apply(&mut candidates);
         let ids: Vec<u32> = candidates
             .entries
             .iter()
@@ -87,7 +109,7 @@ mod tests {
     #[test]
     fn vanished_probabilities_come_last() {
         let mut candidates = from_probabilities(&[0.0, 0.5, 0.0, 0.5]);
-        Typical::new(0.75).apply(&mut candidates);
+        TypicalSampler::new(0.75).apply(&mut candidates);
         let ids: Vec<u32> = candidates
             .entries
             .iter()

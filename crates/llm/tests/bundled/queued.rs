@@ -69,10 +69,7 @@ pub(crate) fn a_device_that_runs_ahead_tells_the_same_and_no_further_than_the_co
 /// Only the last batch of a prompt chooses a token to continue with.
 pub(crate) fn generating_begins_one_pass_for_nothing() {
     let model = load("Q4_K_M");
-    let greedy = SamplerConfig {
-        temperature: 0.0,
-        ..SamplerConfig::default()
-    };
+    let greedy = SamplerConfig::default().temperature(0.0);
     let limit = GenerateOptions {
         max_tokens: Some(4),
         ignore_end: false,

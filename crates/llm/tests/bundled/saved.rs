@@ -188,10 +188,7 @@ pub(crate) fn a_full_context_is_shifted() {
     let model = load("Q4_K_M");
     let runtime = Runtime::new([cpu()]);
     let mut session = Session::new(&model, &runtime, options()).unwrap();
-    let best = SamplerConfig {
-        temperature: 0.0,
-        ..SamplerConfig::default()
-    };
+    let best = SamplerConfig::default().temperature(0.0);
     let mut sampler = SamplerChain::new(&best).unwrap();
     let limits = GenerateOptions {
         max_tokens: Some(CONTEXT),

@@ -21,25 +21,16 @@ fn chains() -> Vec<(SamplerConfig, Option<usize>)> {
         seed: Some(42),
         ..SamplerConfig::default()
     };
-    let greedy = SamplerConfig {
-        temperature: 0.0,
-        ..base.clone()
+    let greedy = base.clone().temperature(0.0);
+    let hot = |top_k| {
+        base.clone()
+            .top_k(top_k)
+            .top_p(1.0)
+            .min_p(0.0)
+            .temperature(3.0)
     };
-    let hot = |top_k| SamplerConfig {
-        top_k,
-        top_p: 1.0,
-        min_p: 0.0,
-        temperature: 3.0,
-        ..base.clone()
-    };
-    let typical = SamplerConfig {
-        typical_p: 0.6,
-        ..greedy.clone()
-    };
-    let penalised = SamplerConfig {
-        repeat_penalty: 1.3,
-        ..greedy.clone()
-    };
+    let typical = greedy.clone().typical_p(0.6);
+    let penalised = greedy.clone().repeat_penalty(1.3);
     vec![
         (greedy, Some(1)),
         (base.clone(), Some(40)),

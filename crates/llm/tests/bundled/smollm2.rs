@@ -12,7 +12,7 @@ use rustorch_gguf::Gguf;
 use rustorch_llm::Model;
 use rustorch_llm::golden::{Bounds, Golden};
 use rustorch_llm::quantize::{FileType, QuantizeOptions, quantize};
-use rustorch_llm::sampler::{InfillTokens, SamplerChain, SamplerConfig, SamplerKind};
+use rustorch_llm::sampler::{SamplerChain, SamplerConfig, SamplerKind};
 use rustorch_testing::fetched::ModelFile;
 use rustorch_tokenizer::EncodeOptions;
 use sha2::{Digest, Sha256};
@@ -128,13 +128,13 @@ pub(crate) fn infill_chooses_the_tokens_of_llama_cpp(file: &ModelFile) {
     ];
     let model = load(&file.0);
     let tokenizer = model.tokenizer().unwrap();
-    let config = SamplerConfig {
+    let mut config = SamplerConfig {
         seed: Some(42),
         samplers: vec![SamplerKind::TopK, SamplerKind::Infill],
-        top_k: 9,
-        infill: Some(Arc::new(InfillTokens::new(tokenizer))),
         ..SamplerConfig::default()
-    };
+    }
+    .top_k(9);
+    config.bind(tokenizer);
     let mut chain = SamplerChain::new(&config).unwrap();
     let mut state = 7u32;
     let mut number = || {

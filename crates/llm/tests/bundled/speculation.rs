@@ -7,7 +7,7 @@ use rustorch_cpu::Cpu;
 use rustorch_faulty::{Fault, FaultKind, Faulty, When};
 use rustorch_gguf::{Array, Gguf, GgufWriter, Metadata, Value};
 use rustorch_grammar::{Grammar, Vocabulary};
-use rustorch_llm::sampler::{Dry, Mirostat, MirostatVersion, SamplerChain, SamplerConfig};
+use rustorch_llm::sampler::{SamplerChain, SamplerConfig};
 use rustorch_llm::{
     Draft, Event, GenerateOptions, Generated, LlmError, Model, ModelDraft, NgramDraft, Scores,
     Selection, Session, SessionOptions, Speculation, SpeculationOptions, Stop, generate_with,
@@ -34,10 +34,7 @@ fn session<'m>(model: &'m Model, runtime: &Runtime, context: usize) -> Session<'
 }
 
 fn greedy() -> SamplerConfig {
-    SamplerConfig {
-        temperature: 0.0,
-        ..SamplerConfig::default()
-    }
+    SamplerConfig::default().temperature(0.0)
 }
 
 /// The most guesses, whatever they cost. The clock must not decide in tests.
@@ -146,27 +143,13 @@ pub(crate) fn guesses_change_no_text() {
     let configs = [
         greedy(),
         seeded.clone(),
-        SamplerConfig {
-            repeat_penalty: 1.3,
-            frequency_penalty: 0.2,
-            ..greedy()
-        },
+        greedy().repeat_penalty(1.3).frequency_penalty(0.2),
         SamplerConfig {
             logit_bias: vec![(260, -2.0), (13, 1.5)],
-            dry: Dry {
-                multiplier: 0.8,
-                ..SamplerConfig::default().dry
-            },
             ..seeded.clone()
-        },
-        SamplerConfig {
-            mirostat: Some(Mirostat {
-                version: MirostatVersion::Two,
-                entropy: 3.0,
-                learning_rate: 0.1,
-            }),
-            ..seeded
-        },
+        }
+        .dry_multiplier(0.8),
+        seeded.mirostat(2).mirostat_tau(3.0).mirostat_eta(0.1),
     ];
     let runtime = Runtime::new([cpu()]);
     for config in configs {

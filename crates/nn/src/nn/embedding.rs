@@ -29,7 +29,7 @@ fn table(
         format_args!("a row of {rows}"),
         index,
     )?;
-    let is_padding = Tensor::arange(0, rows as i64, 1, DType::I64)?.eq(row as i64)?;
+    let is_padding = Tensor::arange_with(0, rows as i64, 1, DType::I64)?.eq(row as i64)?;
     parameter(Tensor::where_(&is_padding.unsqueeze(1)?, 0.0, &table)?)
 }
 

@@ -21,10 +21,10 @@ pub struct Checkpoints {
     keep: usize,
 }
 
-/// The reason why training cannot go on.
+/// The reason why training with checkpoints cannot go on.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
-pub enum TrainError {
+pub enum CheckpointError {
     /// A step failed, or a state does not match.
     #[error(transparent)]
     Step(#[from] RusTorchError),
@@ -52,7 +52,7 @@ pub enum TrainError {
 }
 
 /// The line of [`Display`](fmt::Display), as Rust prints this form of an error that `main` returns.
-impl fmt::Debug for TrainError {
+impl fmt::Debug for CheckpointError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -106,9 +106,9 @@ impl Checkpoints {
     ///
     /// # Errors
     /// Fails if the folder cannot be made.
-    pub fn new(folder: impl Into<PathBuf>, keep: usize) -> Result<Self, TrainError> {
+    pub fn new(folder: impl Into<PathBuf>, keep: usize) -> Result<Self, CheckpointError> {
         let (folder, keep) = (folder.into(), keep.max(1));
-        fs::create_dir_all(&folder).map_err(|source| TrainError::Folder {
+        fs::create_dir_all(&folder).map_err(|source| CheckpointError::Folder {
             path: folder.clone(),
             source,
         })?;
@@ -119,8 +119,8 @@ impl Checkpoints {
     ///
     /// # Errors
     /// Fails if the folder cannot be read.
-    pub fn files(&self) -> Result<Vec<(u64, PathBuf)>, TrainError> {
-        let failed = |source| TrainError::Folder {
+    pub fn files(&self) -> Result<Vec<(u64, PathBuf)>, CheckpointError> {
+        let failed = |source| CheckpointError::Folder {
             path: self.folder.clone(),
             source,
         };
@@ -142,7 +142,10 @@ impl Checkpoints {
     ///
     /// # Errors
     /// Fails if the system reports an error, or if a tensor was lost with its device.
-    pub fn save<M: Module, R: Rule>(&self, train: &TrainStep<M, R>) -> Result<PathBuf, TrainError> {
+    pub fn save<M: Module, R: Rule>(
+        &self,
+        train: &TrainStep<M, R>,
+    ) -> Result<PathBuf, CheckpointError> {
         let path = self
             .folder
             .join(format!("step-{:08}.safetensors", train.steps()));
@@ -162,7 +165,7 @@ impl Checkpoints {
     pub fn load_latest<M: Module, R: Rule>(
         &self,
         train: &mut TrainStep<M, R>,
-    ) -> Result<Option<u64>, TrainError> {
+    ) -> Result<Option<u64>, CheckpointError> {
         let Some((_, path)) = self.files()?.pop() else {
             return Ok(None);
         };
@@ -172,9 +175,9 @@ impl Checkpoints {
 }
 
 /// Removes a file, if it is there.
-fn remove(path: &Path) -> Result<(), TrainError> {
+fn remove(path: &Path) -> Result<(), CheckpointError> {
     match fs::remove_file(path) {
-        Err(source) if source.kind() != ErrorKind::NotFound => Err(TrainError::Folder {
+        Err(source) if source.kind() != ErrorKind::NotFound => Err(CheckpointError::Folder {
             path: path.to_owned(),
             source,
         }),
@@ -199,7 +202,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         checkpoints: (&Checkpoints, u64),
         mut batch: impl FnMut(u64) -> RusTorchResult<Vec<Tensor>>,
         mut each: impl FnMut(Progress<M>) -> RusTorchResult<()>,
-    ) -> Result<(), TrainError> {
+    ) -> Result<(), CheckpointError> {
         let (checkpoints, every) = checkpoints;
         if checkpoints.load_latest(self)?.is_none() {
             checkpoints.save(self)?;
@@ -207,7 +210,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         let mut lost = (0, 0);
         while self.steps() < steps {
             let step = self.steps();
-            let mut made = || -> Result<(), TrainError> {
+            let mut made = || -> Result<(), CheckpointError> {
                 let tensors = batch(step)?;
                 let rates = lrs(&self.optimizer);
                 let loss = self.step(&tensors.iter().collect::<Vec<_>>())?;
@@ -232,7 +235,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
             };
             if lost.1 > TRIES {
                 let (times, error) = (lost.1, Box::new(error));
-                return Err(TrainError::LostAgain { step, times, error });
+                return Err(CheckpointError::LostAgain { step, times, error });
             }
             let from = checkpoints.load_latest(self)?.unwrap_or_default();
             let resumed = Resumed {
@@ -247,12 +250,12 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
 }
 
 /// The loss of data that an error is, if it is one.
-fn data_lost(error: TrainError) -> Result<RusTorchError, TrainError> {
+fn data_lost(error: CheckpointError) -> Result<RusTorchError, CheckpointError> {
     match error {
-        TrainError::Step(error) if error.is_data_lost() => Ok(error),
-        TrainError::File(error) => match cause(&error).filter(|cause| cause.is_data_lost()) {
+        CheckpointError::Step(error) if error.is_data_lost() => Ok(error),
+        CheckpointError::File(error) => match cause(&error).filter(|cause| cause.is_data_lost()) {
             Some(lost) => Ok(lost.clone()),
-            None => Err(TrainError::File(error)),
+            None => Err(CheckpointError::File(error)),
         },
         other => Err(other),
     }

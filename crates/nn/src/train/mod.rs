@@ -15,6 +15,6 @@ mod program;
 mod state;
 mod step;
 
-pub use checkpoints::{Checkpoints, Progress, Resumed, TrainError};
+pub use checkpoints::{CheckpointError, Checkpoints, Progress, Resumed};
 pub use memory::StepMemory;
 pub use step::TrainStep;

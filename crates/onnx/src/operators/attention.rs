@@ -78,7 +78,7 @@ fn masked(c: &Call, scores: &Tensor, past: usize) -> Called<Tensor> {
         };
     }
     if let Some(lengths) = c.optional("nonpad_kv_seqlen")? {
-        let place = Tensor::arange(0, scores.size(-1)? as i64, 1, DType::I64)?;
+        let place = Tensor::arange_with(0, scores.size(-1)? as i64, 1, DType::I64)?;
         let behind = place.ge(&lengths.to_dtype(DType::I64)?.reshape([-1, 1, 1, 1])?)?;
         scores = scores.masked_fill(&behind, f64::NEG_INFINITY)?;
     }

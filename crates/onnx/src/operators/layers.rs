@@ -192,7 +192,7 @@ fn mel_weights(c: &Call) -> Called<Tensor> {
         Ok(Tensor::from_vec(edges, [bins as usize])?)
     };
     let [left, middle, right] = [edges(0)?, edges(1)?, edges(2)?];
-    let at = Tensor::arange(0.0, (length / 2 + 1) as f64, 1.0, DType::F64)?.unsqueeze(1)?;
+    let at = Tensor::arange_with(0.0, (length / 2 + 1) as f64, 1.0, DType::F64)?.unsqueeze(1)?;
     // Where there is no rise, the middle counts whole.
     let rise = at.sub(&left)?.div(&middle.sub(&left)?)?;
     let rise = Tensor::where_(&middle.eq(&left)?, 1.0, &rise)?;
@@ -362,7 +362,7 @@ fn largest_with_places(c: &Call) -> Called<Output> {
             places.remainder(width)?.mul(height)?.add(&row)?
         }
     };
-    let first = Tensor::arange(0, images as i64, 1, DType::I64)?.mul(height * width)?;
+    let first = Tensor::arange_with(0, images as i64, 1, DType::I64)?.mul(height * width)?;
     let first = first.reshape([x.shape()[0], x.shape()[1], 1, 1])?;
     Ok((values, places.add(&first)?).into())
 }

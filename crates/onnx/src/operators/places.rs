@@ -79,7 +79,7 @@ rustorch_dispatch::table! {
     "OneHot", "indices, depth, values, axis=-1", |c| {
         let (depth, values) = (c.int::<i64>("depth")?, c.tensor("values")?);
         let index = from_start(&c.input()?.to_dtype(DType::I64)?, depth as usize)?;
-        let classes = Tensor::arange(0, depth, 1, DType::I64)?;
+        let classes = Tensor::arange_with(0, depth, 1, DType::I64)?;
         let is_hot = index.unsqueeze(-1)?.eq(&classes)?.movedim(-1, c.int::<isize>("axis")?)?;
         Tensor::where_(&is_hot, &values.select(0, 1)?, &values.select(0, 0)?)?
     };
@@ -137,8 +137,9 @@ fn added_up(c: &Call) -> Called<Output> {
             return missing(format!("windows larger than {sizes:?}"));
         };
         let windows = left / strides[d] + 1;
-        let line =
-            |n: usize, step: usize| Tensor::arange(0, n as i64, 1, DType::I64)?.mul(step as i64);
+        let line = |n: usize, step: usize| {
+            Tensor::arange_with(0, n as i64, 1, DType::I64)?.mul(step as i64)
+        };
         let inside = line(kernel[d], dilations[d])?.reshape([1, -1, 1, 1])?;
         let along = inside.add(&line(windows, strides[d])?)?;
         let before = places.mul(size as i64)?.unsqueeze(1)?.unsqueeze(3)?;

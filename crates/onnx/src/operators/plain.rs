@@ -152,7 +152,7 @@ rustorch_dispatch::table! {
                 false => c.float(name)?.into(),
             })
         };
-        Tensor::arange(number("start")?, number("limit")?, number("delta")?, dtype)?
+        Tensor::arange_with(number("start")?, number("limit")?, number("delta")?, dtype)?
     };
     "Reciprocal", "X", |c| c.input()?.reciprocal()?;
     "ReduceL1", REDUCE, |c| reduced(c, |x, dims, keep| Ok(x.abs()?.sum(dims, keep)?))?;
@@ -421,6 +421,6 @@ fn backwards(x: &Tensor, axis: isize, [start, end]: [isize; 2], step: isize) -> 
         at.clamp(-1, size - 1)
     };
     let (start, end) = (bounded(start), bounded(end));
-    let places = Tensor::arange(start as i64, end.min(start) as i64, step as i64, DType::I64)?;
+    let places = Tensor::arange_with(start as i64, end.min(start) as i64, step as i64, DType::I64)?;
     Ok(x.index_select(axis, &places)?)
 }

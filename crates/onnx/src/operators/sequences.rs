@@ -55,7 +55,7 @@ rustorch_dispatch::table! {
             shape[axis] = values.numel();
             Ok(values.reshape(shape)?)
         };
-        let at = along(time, &Tensor::arange(0, x.shape()[time] as i64, 1, DType::I64)?)?;
+        let at = along(time, &Tensor::arange_with(0, x.shape()[time] as i64, 1, DType::I64)?)?;
         let lengths = along(batch, lengths)?;
         let turned = lengths.sub(&at)?.sub(1)?;
         let from = Tensor::where_(&at.lt(&lengths)?, &turned, &at)?.expand(x.shape())?;
@@ -88,7 +88,7 @@ rustorch_dispatch::table! {
         let axis = place as isize;
         let mut shape = vec![1; cache.rank()];
         shape[place] = update.size(axis)?;
-        let mut at = Tensor::arange(0, update.size(axis)? as i64, 1, DType::I64)?.reshape(&shape[..])?;
+        let mut at = Tensor::arange_with(0, update.size(axis)? as i64, 1, DType::I64)?.reshape(&shape[..])?;
         if let Some(start) = c.optional("write_indices")? {
             shape[place] = 1;
             shape[0] = start.numel();
@@ -371,7 +371,7 @@ fn unique(c: &Call) -> Called<Output> {
     let found = x.unique(axis)?;
     let inverse = found.inverse.ravel()?;
     let (count, runs) = (inverse.numel(), found.counts.numel());
-    let places = Tensor::arange(0, count as i64, 1, DType::I64)?;
+    let places = Tensor::arange_with(0, count as i64, 1, DType::I64)?;
     let none = Tensor::full([runs], count as i64, DType::I64)?;
     let first = none.scatter_reduce(0, &inverse, &places, ScatterReduce::Amin, true)?;
     let results = if c.bool("sorted")? {

@@ -296,13 +296,28 @@ impl Tensor {
         Self::from_slice(data, shape)?.cast("new_tensor", self.dtype())
     }
 
+    /// `start`, `start + 1`, … up to but without `end`: `i64`, or `f32` if a bound is a float.
+    /// [`Tensor::arange_with`] has a step and a dtype.
+    ///
+    /// # Errors
+    /// Fails if `end` is below `start`, or for bounds that are not finite.
+    #[doc(alias = "range")]
+    pub fn arange(start: impl Number, end: impl Number) -> RusTorchResult<Self> {
+        let (start, end) = (start.to_number(), end.to_number());
+        let is_whole = |number| matches!(number, Scalar::Int(_) | Scalar::UInt(_));
+        let dtype = match is_whole(start) && is_whole(end) {
+            true => DType::I64,
+            false => DType::F32,
+        };
+        Self::arange_with(start, end, 1, dtype)
+    }
+
     /// `start`, `start + step`, … up to but without `end`, of shape `[⌈(end - start) / step⌉]`.
     ///
     /// # Errors
     /// Fails for a step of 0, or for one that leads away from `end`. Also fails for bounds that are
     /// not finite, or a dtype that is neither integer nor float.
-    #[doc(alias = "range")]
-    pub fn arange(
+    pub fn arange_with(
         start: impl Number,
         end: impl Number,
         step: impl Number,
@@ -424,7 +439,7 @@ impl Tensor {
     /// # Errors
     /// The same errors as [`Tensor::eye`].
     pub fn eye_of([n, m]: [usize; 2], dtype: DType) -> RusTorchResult<Self> {
-        let line = |n: usize| Self::arange(0, n as i64, 1, DType::I64);
+        let line = |n: usize| Self::arange_with(0, n as i64, 1, DType::I64);
         line(n)?.unsqueeze(1)?.eq(&line(m)?)?.cast("eye", dtype)
     }
 }

@@ -173,7 +173,7 @@ fn shown(tensor: &Tensor) -> RusTorchResult<Tensor> {
 /// The rows that are printed of a tensor of blocks, which has no slices.
 fn rows_of_blocks(tensor: &Tensor, rows: &[usize], width: usize) -> RusTorchResult<Tensor> {
     let count: usize = rows.iter().product();
-    let all = Tensor::arange(0, count as i64, 1, DType::I64)?.reshape(rows)?;
+    let all = Tensor::arange_with(0, count as i64, 1, DType::I64)?.reshape(rows)?;
     let table = tensor.reshape([count, width])?;
     let dtype = DType::F32;
     Tensor::apply(

@@ -6,7 +6,7 @@ use rustorch_ir::ops::Contiguous;
 
 use crate::Tensor;
 use crate::api::math::elementwise::RoundingMode;
-use crate::api::promote::{AsOperand, Number};
+use crate::api::promote::{AsLimit, AsOperand, Number};
 use crate::args::dims::Integer;
 use crate::autograd::{Writes, is_grad_enabled};
 use crate::error::{RusTorchResult, require};
@@ -51,7 +51,7 @@ in_place! {
     bitwise_right_shift_(other: impl AsOperand) = bitwise_right_shift(other.as_operand()?);
     bitwise_xor_(other: impl AsOperand) = bitwise_xor(other.as_operand()?);
     ceil_() = ceil();
-    clamp_(low: impl AsOperand, high: impl AsOperand) = clamp(low.as_operand()?, high.as_operand()?);
+    clamp_(low: impl AsLimit, high: impl AsLimit) = clamp(low.as_limit()?, high.as_limit()?);
     clamp_max_(other: impl AsOperand) = clamp_max(other.as_operand()?);
     clamp_min_(other: impl AsOperand) = clamp_min(other.as_operand()?);
     copysign_(other: impl AsOperand) = copysign(other.as_operand()?);

@@ -63,6 +63,70 @@ pub trait AsOperand {
     fn as_operand(&self) -> RusTorchResult<Operand<'_>>;
 }
 
+/// The other operand of a comparison: an [operand](AsOperand) or a `bool`.
+#[diagnostic::on_unimplemented(
+    message = "a tensor is not compared with `{Self}`",
+    label = "neither a tensor nor a number",
+    note = "comparisons take `&Tensor`, `Tensor`, `RusTorchResult<Tensor>`, numbers and `bool`"
+)]
+pub trait AsComparand {
+    /// The operand.
+    ///
+    /// # Errors
+    /// The errors of the operation that computes it.
+    fn as_comparand(&self) -> RusTorchResult<Operand<'_>>;
+}
+
+impl<T: AsOperand> AsComparand for T {
+    #[inline]
+    fn as_comparand(&self) -> RusTorchResult<Operand<'_>> {
+        self.as_operand()
+    }
+}
+
+impl AsComparand for bool {
+    fn as_comparand(&self) -> RusTorchResult<Operand<'_>> {
+        Ok(Operand::Scalar(self.to_number()))
+    }
+}
+
+/// A bound of [`Tensor::clamp`], if there is one.
+#[derive(Clone, Copy)]
+pub struct Limit<'a>(pub(crate) Option<Operand<'a>>);
+
+/// A bound as an argument: an [operand](AsOperand), or `None` for no bound.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no bound",
+    label = "expected a tensor, a number or `None`",
+    note = "bounds are `&Tensor`, `Tensor`, `RusTorchResult<Tensor>`, numbers, and `None` for no bound"
+)]
+pub trait AsLimit {
+    /// The bound.
+    ///
+    /// # Errors
+    /// The errors of the operation that computes it.
+    fn as_limit(&self) -> RusTorchResult<Limit<'_>>;
+}
+
+impl<T: AsOperand> AsLimit for T {
+    #[inline]
+    fn as_limit(&self) -> RusTorchResult<Limit<'_>> {
+        self.as_operand().map(|bound| Limit(Some(bound)))
+    }
+}
+
+impl AsLimit for Option<f64> {
+    fn as_limit(&self) -> RusTorchResult<Limit<'_>> {
+        Ok(Limit(self.map(|bound| Operand::Scalar(bound.to_number()))))
+    }
+}
+
+impl AsLimit for Limit<'_> {
+    fn as_limit(&self) -> RusTorchResult<Limit<'_>> {
+        Ok(*self)
+    }
+}
+
 impl AsOperand for Tensor {
     #[inline]
     fn as_operand(&self) -> RusTorchResult<Operand<'_>> {
@@ -302,6 +366,22 @@ impl<'a> From<&'a Tensor> for To<'a> {
 
 #[track_calls]
 impl Tensor {
+    /// The tensor on the CPU: [`Tensor::to_device`] of `cpu`.
+    ///
+    /// # Errors
+    /// The errors of [`Tensor::to_device`].
+    pub fn cpu(&self) -> RusTorchResult<Self> {
+        self.to_device(DeviceType::Cpu)
+    }
+
+    /// The tensor on the first CUDA GPU: [`Tensor::to_device`] of `cuda`.
+    ///
+    /// # Errors
+    /// The errors of [`Tensor::to_device`], also without such a GPU.
+    pub fn cuda(&self) -> RusTorchResult<Self> {
+        self.to_device("cuda")
+    }
+
     /// Converts to another dtype ([`Tensor::to_dtype`]), to another device ([`Tensor::to_device`]),
     /// or to those of another tensor.
     ///

@@ -255,7 +255,7 @@ fn points(
             (each, most.max(1.0) as usize)
         }
     };
-    let line = |n: usize| Tensor::arange(0.0, n as f64, 1.0, start.dtype());
+    let line = |n: usize| Tensor::arange_with(0.0, n as f64, 1.0, start.dtype());
     let (of_bin, point) = (line(bins)?.unsqueeze(1)?, line(most)?);
     let inside = point.add(0.5)?.mul(&bin)?.div(&each)?;
     let place = start.add(&of_bin.mul(&bin)?)?.add(&inside)?;
@@ -409,8 +409,9 @@ pub fn deform_conv2d(
     let offset = offset
         .widened(NAME)?
         .reshape([n * moved, kh, kw, 2, rows, columns])?;
-    let line =
-        |n: usize, step: usize| Tensor::arange(0.0, n as f64, 1.0, wide.dtype())?.mul(step as f64);
+    let line = |n: usize, step: usize| {
+        Tensor::arange_with(0.0, n as f64, 1.0, wide.dtype())?.mul(step as f64)
+    };
     // Where elements along one dimension are: in their windows, those in the image, and both moved.
     let along = |i: usize, inner: &[usize], outer: &[usize]| -> RusTorchResult<Vec<Tap>> {
         let inside = line(windows.kernel[i], windows.dilation[i])?.reshape(inner)?;

@@ -33,14 +33,14 @@ macro_rules! integers {
 
 integers!(usize, isize, i32, i64, u32);
 
-/// A dimension, or `None`, whose meaning each method defines.
+/// A dimension or an index, or `None`, whose meaning each method defines.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no dimension",
+    message = "`{Self}` is no dimension or index",
     label = "expected an integer, or `None`",
-    note = "one dimension is an integer, negative ones count from the end; `None` stands for none"
+    note = "a dimension or an index is an integer, negative ones count from the end; `None` leaves it out"
 )]
 pub trait OptionalDim {
-    /// The dimension, if it exists.
+    /// The dimension or the index, if there is one.
     fn to_dim(self) -> Option<isize>;
 }
 
@@ -61,12 +61,12 @@ impl OptionalDim for Option<isize> {
 pub struct Dims(Option<SmallVec<[isize; 6]>>);
 
 /// Dimensions as an argument: one (`1`, `-1`), several (`[0, -1]`, `(0, -1)`, a slice or vector), or all
-/// (`None`, `..`). Negative ones count from the end.
+/// (`None`, `()`, `..`). Negative ones count from the end.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not name dimensions",
     label = "expected dimensions",
     note = "dimensions are an integer (`1`, `-1`), several (`[0, -1]`, `(0, -1)`, a slice, a vector), or \
-            `None` for all of them"
+            `None` or `()` for all of them"
 )]
 pub trait IntoDims {
     /// The dimensions.
@@ -82,6 +82,12 @@ impl IntoDims for Dims {
 impl<T: OptionalDim> IntoDims for T {
     fn into_dims(self) -> Dims {
         Dims(self.to_dim().map(|dim| SmallVec::from_slice(&[dim])))
+    }
+}
+
+impl IntoDims for () {
+    fn into_dims(self) -> Dims {
+        Dims(None)
     }
 }
 
@@ -227,6 +233,32 @@ impl IntoShape for usize {
     }
 }
 
+/// Sizes of the parts of a dimension. An [`IntoParts`] makes it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Parts {
+    /// All parts have this size, except the last.
+    Equal(usize),
+    /// The size of each part.
+    Each(Vec<usize>),
+}
+
+/// Sizes of parts as an argument: one for all (`2`), or one for each (`[1, 2]`, a slice or vector).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no size of parts",
+    label = "expected a `usize`, or a list of them",
+    note = "sizes of parts are one `usize` for all (`2`), or one for each (`[1, 2]`, a slice, a vector)"
+)]
+pub trait IntoParts {
+    /// The sizes.
+    fn into_parts(self) -> Parts;
+}
+
+impl IntoParts for usize {
+    fn into_parts(self) -> Parts {
+        Parts::Equal(self)
+    }
+}
+
 /// One line for each kind of list: the generic type and item of its elements, the trait, and the value
 /// built from a slice.
 macro_rules! lists {
@@ -275,6 +307,7 @@ lists! {
         Sizes(sizes.iter().map(|size| size.to_size()).collect())
     }, Sizes;
     [] usize => IntoShape::into_shape, |shape| shape.into(), Shape;
+    [] usize => IntoParts::into_parts, |sizes| Parts::Each(sizes.to_vec()), Parts;
 }
 
 macro_rules! tuples {

@@ -167,7 +167,7 @@ fn jacobian_of(y: &Tensor, x: &Tensor) -> RusTorchResult<Tensor> {
     let shape = [y.shape(), x.shape()].concat();
     let count = y.numel();
     let row = |i: usize| {
-        let places = Tensor::arange(0, count as i64, 1, DType::I64)?;
+        let places = Tensor::arange_with(0, count as i64, 1, DType::I64)?;
         let row = places
             .eq(i as i64)?
             .to_dtype(y.dtype())?

@@ -300,7 +300,7 @@ fn gradients_have_the_dtype_of_parameters() -> RusTorchResult<()> {
 fn gradients_are_computed_as_the_operations_were() -> RusTorchResult<()> {
     let mut w = Tensor::ones([8, 8], DType::F32)?.mul(0.125)?;
     w.requires_grad_(true)?;
-    let x = Tensor::arange(0, 32, 1, DType::F32)?.reshape([1, 4, 8])?;
+    let x = Tensor::arange_with(0, 32, 1, DType::F32)?.reshape([1, 4, 8])?;
     let loss = autocast(DType::BF16, || {
         let heads = x.linear(&w, None)?.reshape([1, 4, 2, 4])?.transpose(1, 2)?;
         let y = heads.scaled_dot_product_attention(&heads, &heads, AttentionOptions::default())?;

@@ -15,7 +15,7 @@ use crate::{Outcome, assert_close, error};
 /// Different numbers between −1 and 1, the same in every run.
 fn numbers(shape: &[usize], seed: f64) -> RusTorchResult<Tensor> {
     let count = shape.iter().product::<usize>() as i64;
-    let places = Tensor::arange(1, count + 1, 1, DType::F64)?;
+    let places = Tensor::arange_with(1, count + 1, 1, DType::F64)?;
     places.mul(seed)?.sin()?.reshape(shape)
 }
 

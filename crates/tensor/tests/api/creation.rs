@@ -107,24 +107,24 @@ fn filled() -> Outcome {
 #[test]
 fn ranges() -> Outcome {
     assert_eq!(
-        Tensor::arange(2, 11, 3, DType::I32)?.to_vec::<i32>()?,
+        Tensor::arange_with(2, 11, 3, DType::I32)?.to_vec::<i32>()?,
         [2, 5, 8]
     );
     assert_eq!(
-        Tensor::arange(3, 0, -2, DType::I64)?.to_vec::<i64>()?,
+        Tensor::arange_with(3, 0, -2, DType::I64)?.to_vec::<i64>()?,
         [3, 1]
     );
     assert_eq!(
-        Tensor::arange(0.5, 2.0, 0.5, DType::F32)?.to_vec::<f32>()?,
+        Tensor::arange_with(0.5, 2.0, 0.5, DType::F32)?.to_vec::<f32>()?,
         [0.5, 1.0, 1.5]
     );
-    assert_eq!(Tensor::arange(1, 1, 1, DType::F32)?.numel(), 0);
+    assert_eq!(Tensor::arange_with(1, 1, 1, DType::F32)?.numel(), 0);
     for (start, end, step) in [(0, 1, 0), (0, 1, -1), (1, 0, 1)] {
-        assert!(error(Tensor::arange(start, end, step, DType::F32)).starts_with("arange: "));
+        assert!(error(Tensor::arange_with(start, end, step, DType::F32)).starts_with("arange: "));
     }
-    assert!(Tensor::arange(0.0, f64::INFINITY, 1.0, DType::F32).is_err());
+    assert!(Tensor::arange_with(0.0, f64::INFINITY, 1.0, DType::F32).is_err());
     assert!(
-        Tensor::arange(i64::MIN, i64::MAX, 1, DType::I64).is_err(),
+        Tensor::arange_with(i64::MIN, i64::MAX, 1, DType::I64).is_err(),
         "no memory holds that"
     );
     let line = Tensor::linspace(0.1, 0.7, 7, DType::F64)?.to_vec::<f64>()?;

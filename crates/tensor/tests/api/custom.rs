@@ -137,7 +137,7 @@ fn strictly(device: DeviceType) -> Routing {
 fn a_kernel_runs_where_its_language_is_and_gives_what_its_parts_give() -> Outcome {
     for (device, runtime) in compilers() {
         for dtype in [DType::F32, DType::F16, DType::BF16] {
-            let x = Tensor::arange(-300, 301, 1, DType::F32)?.mul(0.01)?;
+            let x = Tensor::arange_with(-300, 301, 1, DType::F32)?.mul(0.01)?;
             // Operands are given without gaps, whatever they were.
             let x = x.to_dtype(dtype)?.unsqueeze(0)?.expand([3, 601])?;
             with_runtime(&runtime, Routing::AUTO, || -> Outcome {
@@ -200,7 +200,7 @@ fn a_kernel_that_does_not_compile_fails_over_to_its_parts() -> Outcome {
         assert!(!told.is_empty(), "{device}");
         assert!(told[0].to_string().contains("soft_shrink"), "{}", told[0]);
         // Of what it has no kernel for, the parts run on the device itself.
-        let x = Tensor::arange(0, 3, 1, DType::I32)?;
+        let x = Tensor::arange_with(0, 3, 1, DType::I32)?;
         with_runtime(&runtime, strictly(device), || -> Outcome {
             let [y, _] = Tensor::custom(
                 SoftShrink {

@@ -14,7 +14,7 @@ fn on_host(f: impl FnOnce(&Runtime) -> Outcome) -> Outcome {
 #[test]
 fn ten_thousand_numbers_are_planned_once() -> Outcome {
     on_host(|runtime| {
-        let x = Tensor::arange(0, 4, 1, DType::F32)?;
+        let x = Tensor::arange_with(0, 4, 1, DType::F32)?;
         x.eval()?;
         let before = runtime.plans().new;
         for s in 0..10_000 {

@@ -45,10 +45,10 @@ fn as_pytorch_prints() -> Outcome {
 
 #[test]
 fn higher_dimensions_and_long_lines() -> Outcome {
-    let x = Tensor::arange(0, 8, 1, DType::I64)?.reshape([2, 2, 2])?;
+    let x = Tensor::arange_with(0, 8, 1, DType::I64)?.reshape([2, 2, 2])?;
     let text = "tensor([[[0, 1],\n         [2, 3]],\n\n        [[4, 5],\n         [6, 7]]])";
     assert_eq!(x.to_string(), text);
-    let long = Tensor::arange(0, 40, 1, DType::I64)?.to_string();
+    let long = Tensor::arange_with(0, 40, 1, DType::I64)?.to_string();
     let lines: Vec<&str> = long.lines().collect();
     assert_eq!(lines.len(), 3);
     assert!(
@@ -56,7 +56,7 @@ fn higher_dimensions_and_long_lines() -> Outcome {
         "{long}"
     );
     assert!(lines[1].starts_with("        18, 19,"), "{long}");
-    let large = Tensor::arange(0, 1001, 1, DType::I64)?;
+    let large = Tensor::arange_with(0, 1001, 1, DType::I64)?;
     assert_eq!(
         large.to_string(),
         "tensor([   0,    1,    2,  ...,  998,  999, 1000])"
@@ -91,13 +91,13 @@ fn constants_are_not_computed_whole() -> Outcome {
     assert_eq!(ones(huge)?.reshape([huge / 2, huge * 2])?.to_string(), text);
     let part = ones(huge)?.narrow(0, 5, 2)?.narrow(1, 7, 2)?.add(1)?;
     assert_eq!(part.to_vec::<f32>()?, [2.0; 4]);
-    let line = Tensor::arange(0, 1i64 << 40, 1, DType::F64)?;
+    let line = Tensor::arange_with(0, 1i64 << 40, 1, DType::F64)?;
     assert_eq!(
         line.to_string(),
         "tensor([0.0000e+00, 1.0000e+00, 2.0000e+00,  ..., 1.0995e+12, 1.0995e+12,\n        \
          1.0995e+12], dtype=f64)"
     );
-    let steps = Tensor::arange(7, -(1i64 << 41), -2, DType::I64)?;
+    let steps = Tensor::arange_with(7, -(1i64 << 41), -2, DType::I64)?;
     let chosen = steps.slice(0, 10, 1_isize << 39, 1 << 38)?.add(1)?;
     assert_eq!(chosen.to_vec::<i64>()?, [-12, -12 - (1 << 39)]);
     Ok(())

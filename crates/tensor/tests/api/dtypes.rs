@@ -27,7 +27,7 @@ fn unsigned_integers_are_computed_with() -> Outcome {
     let product = tensor![60_000u16, 2].matmul(&tensor![[60_000u16], [3]])?;
     assert_eq!(product.to_vec::<u16>()?, [(60_000u64 * 60_000 + 6) as u16]);
     assert_eq!(
-        Tensor::arange(65_534, 65_537, 1, DType::U16)?.to_vec::<u16>()?,
+        Tensor::arange_with(65_534, 65_537, 1, DType::U16)?.to_vec::<u16>()?,
         [65_534, 65_535, 0]
     );
     Ok(())
@@ -161,7 +161,7 @@ fn floats_of_8_bits_are_cast() -> Outcome {
 
 #[test]
 fn floats_of_8_bits_are_moved() -> Outcome {
-    let x = Tensor::arange(0, 6, 1, DType::F32)?
+    let x = Tensor::arange_with(0, 6, 1, DType::F32)?
         .to_dtype(DType::F8E4M3)?
         .reshape([2, 3])?;
     let zero = Tensor::zeros([2, 3], DType::F8E4M3)?;

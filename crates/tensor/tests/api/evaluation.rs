@@ -73,7 +73,7 @@ fn long_histories_do_not_overflow_the_stack() -> Outcome {
 
 #[test]
 fn views_of_tensors_in_memory_share_it() -> Outcome {
-    let x = Tensor::arange(0, 24, 1, DType::I64)?.reshape([2, 3, 4])?;
+    let x = Tensor::arange_with(0, 24, 1, DType::I64)?.reshape([2, 3, 4])?;
     x.eval()?;
     let storage = x.storage()?;
     let shares = |view: &Tensor| -> RusTorchResult<bool> {

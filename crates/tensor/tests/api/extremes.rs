@@ -53,7 +53,7 @@ fn integers_wrap() -> Outcome {
             )?,
             [low]
         );
-        let bytes = Tensor::arange(254, 258, 1, DType::U8)?.to_vec::<u8>()?;
+        let bytes = Tensor::arange_with(254, 258, 1, DType::U8)?.to_vec::<u8>()?;
         assert_eq!(bytes, [254, 255, 0, 1]);
         Ok(())
     })

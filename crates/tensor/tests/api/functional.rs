@@ -15,7 +15,7 @@ use crate::{Outcome, assert_close, error};
 /// 0, 1, 2, … as `f32` of a shape.
 fn ramp<const N: usize>(shape: [usize; N]) -> RusTorchResult<Tensor> {
     let count = shape.iter().product::<usize>() as i64;
-    Tensor::arange(0, count, 1, DType::F32)?.reshape(shape)
+    Tensor::arange_with(0, count, 1, DType::F32)?.reshape(shape)
 }
 
 #[track_caller]
@@ -409,7 +409,7 @@ fn attention_in_a_window_sees_the_latest_keys() -> Outcome {
     let x = |heads: i64, seed: f64| ramp([heads as usize, 6, 4])?.add(seed)?.sin();
     let (q, k, v) = (x(4, 0.5)?, x(2, 1.0)?, x(2, 2.0)?);
     let options = AttentionOptions::default().is_causal(true);
-    let key = Tensor::arange(0, 6, 1, DType::I32)?;
+    let key = Tensor::arange_with(0, 6, 1, DType::I32)?;
     let query = key.unsqueeze(1)?;
     for window in [1, 2, 5, 6, 9] {
         let near = key.gt(&query.sub(window as i64)?)?;

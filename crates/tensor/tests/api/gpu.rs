@@ -50,7 +50,7 @@ fn assert_same(rows: &[(&str, RusTorchResult<Tensor>, RusTorchResult<Tensor>)]) 
 
 fn numbers(shape: &[usize]) -> RusTorchResult<Tensor> {
     let count = shape.iter().product::<usize>() as i64;
-    let angles = Tensor::arange(0, count, 1, DType::F32)?;
+    let angles = Tensor::arange_with(0, count, 1, DType::F32)?;
     angles.sin()?.reshape(shape)?.eval().cloned()
 }
 

@@ -177,7 +177,7 @@ fn tensors_are_written_as_they_look() -> Outcome {
 
 #[test]
 fn parts_are_taken_as_in_python() -> Outcome {
-    let x = Tensor::arange(0, 24, 1, DType::F32)?.reshape((2, 3, 4))?;
+    let x = Tensor::arange_with(0, 24, 1, DType::F32)?.reshape((2, 3, 4))?;
     let (row, mask) = (1usize, tensor![true, false]);
     shapes! {
         x.i(0) => [3, 4],

@@ -40,7 +40,7 @@ fn gathered_and_scattered() -> Outcome {
 fn many_addends_of_one_place_keep_their_digits() -> Outcome {
     let ones = Tensor::ones([3, 40_000], DType::F32)?;
     let large = Tensor::full([3, 2], 16_777_216.0, DType::F32)?;
-    let index = Tensor::arange(0, 40_000, 1, DType::I64)?.remainder(2)?;
+    let index = Tensor::arange_with(0, 40_000, 1, DType::I64)?.remainder(2)?;
     let expected = [16_797_216.0; 6];
     let added = large.index_add(1, &index, &ones, 1.0)?;
     assert_eq!(added.to_vec::<f32>()?, expected);
@@ -67,7 +67,7 @@ fn selected() -> Outcome {
 
 /// `[2, 3, 4]`, `[3, 4]` and `[5]`, counted.
 fn operands() -> rustorch_tensor::RusTorchResult<[Tensor; 3]> {
-    let count = |n| Tensor::arange(0, n, 1, DType::I64);
+    let count = |n| Tensor::arange_with(0, n, 1, DType::I64);
     Ok([
         count(24)?.reshape([2, 3, 4])?,
         count(12)?.reshape([3, 4])?,

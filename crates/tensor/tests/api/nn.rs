@@ -51,8 +51,8 @@ fn linear_and_embedding() -> Outcome {
 
 #[test]
 fn products_with_chosen_experts() -> Outcome {
-    let weights = Tensor::arange(0, 24, 1, DType::F32)?.reshape([3, 2, 4])?;
-    let x = Tensor::arange(0, 8, 1, DType::F32)?.reshape([2, 1, 4])?;
+    let weights = Tensor::arange_with(0, 24, 1, DType::F32)?.reshape([3, 2, 4])?;
+    let x = Tensor::arange_with(0, 8, 1, DType::F32)?.reshape([2, 1, 4])?;
     let ids = tensor![[2, 0, 2], [1, 1, 0]];
     let y = x.expert_linear(&weights, &ids)?;
     assert_eq!((y.shape(), y.dtype()), (&[2, 3, 2][..], DType::F32));
@@ -187,7 +187,7 @@ fn norms() -> Outcome {
 
 #[test]
 fn images() -> Outcome {
-    let x = Tensor::arange(1, 10, 1, DType::F32)?.reshape([1, 1, 3, 3])?;
+    let x = Tensor::arange_with(1, 10, 1, DType::F32)?.reshape([1, 1, 3, 3])?;
     let ones = Tensor::ones([1, 1, 2, 2], DType::F32)?;
     let y = x.conv2d(&ones, None, &ConvOptions::default())?;
     assert_close(&y, &[12.0, 16.0, 24.0, 28.0]);
@@ -321,7 +321,9 @@ fn attention() -> Outcome {
 /// Queries, keys and values `[1, 3, 4]`, and a mask that hides the first key, which alone `is_causal` shows the first query.
 fn hidden_row(dtype: DType) -> RusTorchResult<[Tensor; 4]> {
     let part = |from: f64| {
-        let x = Tensor::arange(0, 12, 1, DType::F64)?.mul(from)?.sin()?;
+        let x = Tensor::arange_with(0, 12, 1, DType::F64)?
+            .mul(from)?
+            .sin()?;
         x.reshape([1, 3, 4])?.to_dtype(dtype)
     };
     let seen = tensor![

@@ -228,7 +228,7 @@ fn operands_that_are_converted_and_those_that_are_not() -> Outcome {
 
 #[test]
 fn bags_by_offsets() -> Outcome {
-    let table = Tensor::arange(0.0, 12.0, 1.0, DType::F32)?.reshape([4, 3])?;
+    let table = Tensor::arange_with(0.0, 12.0, 1.0, DType::F32)?.reshape([4, 3])?;
     let (none, ids) = (Tensor::zeros([0], DType::I64)?, tensor![0i64, 1, 3]);
     let bags = |ids: &Tensor, offsets: &Tensor, mode, include_last_offset| {
         let options = EmbeddingBagOptions {
@@ -283,7 +283,7 @@ fn bags_by_offsets() -> Outcome {
 fn attention_of_heads_that_broadcast() -> Outcome {
     let even = |shape: &[usize], step: f64| {
         let count: usize = shape.iter().product();
-        Tensor::arange(0.0, count as f64, 1.0, DType::F32)?
+        Tensor::arange_with(0.0, count as f64, 1.0, DType::F32)?
             .mul(step)?
             .reshape(shape)
     };
@@ -431,7 +431,7 @@ fn arguments_that_pytorch_refuses_at_once() -> Outcome {
 
 #[test]
 fn gradients_where_more_is_behind_than_strides() -> Outcome {
-    let line = |from: f64, to: f64| Tensor::arange(from, to, 1.0, DType::F32);
+    let line = |from: f64, to: f64| Tensor::arange_with(from, to, 1.0, DType::F32);
     let x = line(1.0, 7.0)?
         .reshape([1, 1, 2, 3])?
         .requires_grad_(true)?;

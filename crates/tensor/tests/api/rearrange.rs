@@ -7,7 +7,7 @@ use crate::{Outcome, assert_rows, error};
 
 #[test]
 fn as_in_pytorch() -> Outcome {
-    let count = |n| Tensor::arange(0, n, 1, DType::I64);
+    let count = |n| Tensor::arange_with(0, n, 1, DType::I64);
     let (x, m, v) = (
         count(24)?.reshape([2, 3, 4])?,
         count(12)?.reshape([3, 4])?,
@@ -95,7 +95,7 @@ fn as_in_pytorch() -> Outcome {
         ),
         (
             "F.pixel_shuffle(torch.arange(16).reshape(4, 2, 2), 2)",
-            Tensor::arange(0, 16, 1, DType::I64)?
+            Tensor::arange_with(0, 16, 1, DType::I64)?
                 .reshape([4, 2, 2])?
                 .pixel_shuffle(2)?,
             &[1, 4, 4],
@@ -103,7 +103,7 @@ fn as_in_pytorch() -> Outcome {
         ),
         (
             "F.pixel_unshuffle(torch.arange(16).reshape(1, 4, 4), 2)",
-            Tensor::arange(0, 16, 1, DType::I64)?
+            Tensor::arange_with(0, 16, 1, DType::I64)?
                 .reshape([1, 4, 4])?
                 .pixel_unshuffle(2)?,
             &[4, 2, 2],
@@ -111,7 +111,7 @@ fn as_in_pytorch() -> Outcome {
         ),
         (
             "F.channel_shuffle(torch.arange(6).reshape(1, 6, 1, 1), 2).squeeze(-1)",
-            Tensor::arange(0, 6, 1, DType::I64)?
+            Tensor::arange_with(0, 6, 1, DType::I64)?
                 .reshape([1, 6, 1])?
                 .channel_shuffle(2)?,
             &[1, 6, 1],

@@ -131,7 +131,7 @@ fn without_recipes_the_error_names_the_tensor() -> Outcome {
 #[test]
 fn views_survive_without_what_they_are_views_of() -> Outcome {
     on_device(ENOUGH, |runtime| {
-        let x = Tensor::arange(0, 6, 1, DType::F32)?.reshape([2, 3])?;
+        let x = Tensor::arange_with(0, 6, 1, DType::F32)?.reshape([2, 3])?;
         let a = made(&x.neg()?)?;
         let (turned, part) = (a.t()?, a.narrow(1, 1, 2)?);
         let of_view = made(&turned.add(1.0)?)?;

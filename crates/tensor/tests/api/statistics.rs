@@ -8,7 +8,7 @@ use crate::{Outcome, assert_close_rows, error};
 #[test]
 fn as_in_pytorch() -> Outcome {
     let f = tensor![1.0, 2.0, 1.0, f64::NAN, 5.0];
-    let image = Tensor::arange(0, 24, 1, DType::F32)?.reshape([1, 2, 3, 4])?;
+    let image = Tensor::arange_with(0, 24, 1, DType::F32)?.reshape([1, 2, 3, 4])?;
     let patches = Patches {
         kernel: [2, 2],
         dilation: [1, 2],

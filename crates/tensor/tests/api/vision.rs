@@ -9,7 +9,7 @@ use crate::{Outcome, assert_close_rows, assert_rows, error};
 /// `(torch.arange(n) * step).sin().reshape(shape)`
 fn wave<const N: usize>(shape: [usize; N], step: f64) -> RusTorchResult<Tensor> {
     let count: usize = shape.iter().product();
-    let line = Tensor::arange(0.0, count as f64, 1.0, DType::F32)?;
+    let line = Tensor::arange_with(0.0, count as f64, 1.0, DType::F32)?;
     line.mul(step)?.sin()?.reshape(shape)
 }
 
@@ -110,10 +110,10 @@ fn parts_of_images() -> Outcome {
 #[test]
 fn windows_whose_elements_are_moved() -> Outcome {
     let x = wave([1, 4, 4, 3], 0.37)?;
-    let weight = Tensor::arange(0.0, 24.0, 1.0, DType::F32)?;
+    let weight = Tensor::arange_with(0.0, 24.0, 1.0, DType::F32)?;
     let weight = weight.mul(0.7)?.cos()?.reshape([2, 2, 3, 2])?;
     let offset = wave([1, 24, 2, 3], 0.9)?.mul(1.5)?;
-    let mask = Tensor::arange(0.0, 72.0, 1.0, DType::F32)?;
+    let mask = Tensor::arange_with(0.0, 72.0, 1.0, DType::F32)?;
     let mask = mask.mul(0.3)?.cos()?.reshape([1, 12, 2, 3])?;
     let bias = tensor![0.5, -0.25];
     let plain = DeformConvOptions {

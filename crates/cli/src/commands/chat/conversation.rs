@@ -8,8 +8,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use rustorch_chat::{
-    Answer, AnswerParser, ChatTemplates, ControlTokens, Delta, Message, ParseOptions,
-    ReasoningFormat, RenderOptions, Step, ToolCall, family, special_tokens,
+    Answer, AnswerParser, AnswerPart, ChatTemplates, ControlTokens, Delta, Message, ParseOptions,
+    ReasoningFormat, RenderOptions, ToolCall, family, special_tokens,
 };
 use rustorch_llm::sampler::SamplerChain;
 use rustorch_llm::{Event, GenerateOptions, Generated, Model, Session, Speculation, generate_with};
@@ -410,7 +410,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Keeps the pieces of steps. Returns the piece of the answer itself, to be shown.
-    fn take(&mut self, steps: Vec<Step>, listener: &mut impl Listener) -> Result<String> {
+    fn take(&mut self, steps: Vec<AnswerPart>, listener: &mut impl Listener) -> Result<String> {
         let mut shown = String::new();
         for step in steps {
             match &step.delta {

@@ -281,7 +281,7 @@ transforms! {
 /// Fails for dtypes other than floats.
 #[track_calls(fft)]
 pub fn fftfreq(n: usize, d: f64, dtype: DType) -> RusTorchResult<Tensor> {
-    let index = Tensor::arange(0, n as i64, 1, DType::F64)?;
+    let index = Tensor::arange_with(0, n as i64, 1, DType::F64)?;
     let above = index.ge(n.div_ceil(2) as f64)?;
     let place = Tensor::where_(&above, &index.sub(n as f64)?, &index)?;
     frequencies("fft.fftfreq", &place, n, d, dtype)
@@ -293,7 +293,7 @@ pub fn fftfreq(n: usize, d: f64, dtype: DType) -> RusTorchResult<Tensor> {
 /// The same errors as [`fftfreq`].
 #[track_calls(fft)]
 pub fn rfftfreq(n: usize, d: f64, dtype: DType) -> RusTorchResult<Tensor> {
-    let place = Tensor::arange(0, (n / 2 + 1) as i64, 1, DType::F64)?;
+    let place = Tensor::arange_with(0, (n / 2 + 1) as i64, 1, DType::F64)?;
     frequencies("fft.rfftfreq", &place, n, d, dtype)
 }
 
@@ -421,7 +421,7 @@ impl Tensor {
     /// use rustorch_tensor::{Tensor, assert_close};
     ///
     /// // A tone of 1000 Hz at 8000 numbers a second.
-    /// let steps = Tensor::arange(0, 8000, 1, DType::F32)?;
+    /// let steps = Tensor::arange_with(0, 8000, 1, DType::F32)?;
     /// let tone = steps.mul(std::f64::consts::TAU * 1000.0 / 8000.0)?.sin()?;
     /// let window = Tensor::hann_window(256, true, DType::F32)?;
     /// let options = Stft::new(256).hop_length(64);
@@ -575,8 +575,9 @@ fn around(x: &Tensor, count: usize, reflect: bool) -> RusTorchResult<Tensor> {
 /// The sum of parts `[b, count, n]`, each `hop` behind the one before: `[b, n + hop · (count − 1)]`.
 fn overlapped(parts: &Tensor, hop: usize) -> RusTorchResult<Tensor> {
     let [b, count, n] = [0, 1, 2].map(|d| parts.shape()[d]);
-    let place =
-        |size: usize, step: usize| Tensor::arange(0, (size * step) as i64, step as i64, DType::I64);
+    let place = |size: usize, step: usize| {
+        Tensor::arange_with(0, (size * step) as i64, step as i64, DType::I64)
+    };
     let index = place(count, hop)?
         .unsqueeze(1)?
         .add(&place(n, 1)?)?

@@ -77,7 +77,7 @@ impl Tensor {
         let along = vec![1; self.rank() - axis - 1];
         // The segment of each slice, by one more: those before the first and behind the last have
         // places of their own.
-        let places = Self::arange(0, size as i64, 1, DType::I64)?.expand(&before(size)[..])?;
+        let places = Self::arange_with(0, size as i64, 1, DType::I64)?.expand(&before(size)[..])?;
         let segment = offsets.searchsorted(&places, true, None)?;
         let segment = segment.reshape([&before(size)[..], &along].concat())?;
         let x = self.widened(NAME)?;

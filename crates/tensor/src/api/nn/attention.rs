@@ -93,7 +93,7 @@ impl Tensor {
 
     /// A mask of the `s` keys that each of `t` queries sees, `[t, s]`, by `past` and `window`.
     fn causal(t: usize, s: usize, options: &AttentionOptions) -> RusTorchResult<Self> {
-        let index = |n: usize| Self::arange(0, n as i64, 1, DType::I32);
+        let index = |n: usize| Self::arange_with(0, n as i64, 1, DType::I32);
         let mut last = index(t)?.unsqueeze(1)?;
         if let Some(past) = options.past {
             last = last.add(&past.reshape([1])?)?;

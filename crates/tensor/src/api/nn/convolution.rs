@@ -618,7 +618,7 @@ fn transposed_integers(conv: &Conv, sides: &Sides, behind: &[usize]) -> RusTorch
     for (i, &behind) in behind.iter().enumerate().take(dims) {
         let (dim, length) = (2 + i, conv.weight.shape()[2 + i]);
         x = spaced(conv.name, &x, dim, sides.stride[i])?;
-        let turned = Tensor::arange(length as i64 - 1, -1, -1, DType::I64)?;
+        let turned = Tensor::arange_with(length as i64 - 1, -1, -1, DType::I64)?;
         weight = weight.index_select(dim as isize, &turned)?;
         let reach = length.saturating_sub(1).saturating_mul(sides.dilation[i]);
         let mut pairs = vec![(0, 0); dims - i];

@@ -319,7 +319,7 @@ impl Line {
 
     /// The number of each new element.
     fn numbers(&self, dtype: DType) -> RusTorchResult<Tensor> {
-        Tensor::arange(0, self.to as i64, 1, DType::I64)?.cast(NAME, dtype)
+        Tensor::arange_with(0, self.to as i64, 1, DType::I64)?.cast(NAME, dtype)
     }
 
     /// The place of each new element among the old ones.
@@ -413,7 +413,7 @@ impl Line {
         let sources = self.sources()?;
         let before = sources.floor()?;
         let part = sources.sub(&before)?.cast(NAME, DType::F64)?;
-        let taps = Tensor::arange(-1, 3, 1, DType::I64)?.unsqueeze(1)?;
+        let taps = Tensor::arange_with(-1, 3, 1, DType::I64)?.unsqueeze(1)?;
         let places = self.clip(&before.cast(NAME, DType::I64)?.add(&taps)?)?;
         let weights = cubic(&part.sub(&taps)?.abs()?, -0.75)?;
         Ok([
@@ -431,7 +431,7 @@ impl Line {
         let start = centre.sub(support)?.add(0.5)?.clamp_min(0)?.trunc()?;
         let end = centre.add(support)?.add(0.5)?.trunc()?;
         let end = end.clamp_max(self.from as f64)?;
-        let taps = Tensor::arange(0, taps as i64, 1, DType::I64)?.unsqueeze(1)?;
+        let taps = Tensor::arange_with(0, taps as i64, 1, DType::I64)?.unsqueeze(1)?;
         let places = start.add(&taps)?;
         let distance = places.sub(&centre)?.add(0.5)?.cast(NAME, self.dtype())?;
         let distance = distance.mul(squeeze)?.abs()?.cast(NAME, DType::F64)?;

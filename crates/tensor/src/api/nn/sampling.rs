@@ -148,7 +148,7 @@ fn coordinates(
     dtype: DType,
 ) -> RusTorchResult<Tensor> {
     let last = steps.saturating_sub(1) as f64;
-    let numbers = Tensor::arange(0, steps as i64, 1, DType::I64)?.cast(name, dtype)?;
+    let numbers = Tensor::arange_with(0, steps as i64, 1, DType::I64)?.cast(name, dtype)?;
     let even = match steps {
         1 => numbers,
         _ => numbers.mul(2)?.div(last)?.sub(1)?,

@@ -92,7 +92,7 @@ impl Side {
 
 /// `0`, `1` and so on, `i64`.
 fn numbers(count: usize) -> RusTorchResult<Tensor> {
-    Tensor::arange(0, count as i64, 1, DType::I64)
+    Tensor::arange_with(0, count as i64, 1, DType::I64)
 }
 
 /// The product of a vector for each dimension, at each index of all.

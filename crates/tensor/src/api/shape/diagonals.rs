@@ -35,7 +35,7 @@ fn places(
     [rows, columns]: [usize; 2],
     offset: isize,
 ) -> RusTorchResult<Tensor> {
-    let line = |n: usize| Tensor::arange(0, n as i64, 1, DType::I64);
+    let line = |n: usize| Tensor::arange_with(0, n as i64, 1, DType::I64);
     // What is outside of the matrix is as far as its corners.
     let offset = offset.clamp(-(rows as isize), columns as isize);
     let offset = Tensor::number(name, (offset as i64).into(), DType::I64, None)?;

@@ -134,7 +134,7 @@ impl Tensor {
             return Err(got().into());
         };
         let last = size as i64 - 1;
-        let place = Self::arange((before as i64).saturating_neg(), end as i64, 1, DType::I64)?;
+        let place = Self::arange_with((before as i64).saturating_neg(), end as i64, 1, DType::I64)?;
         let index = match mode {
             // At the end it comes back from the last element.
             PadMode::Reflect => place.abs()?.sub(last)?.abs()?.neg()?.add(last)?,

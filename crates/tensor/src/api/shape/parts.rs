@@ -5,7 +5,7 @@ use rustorch_ir::ops::{Reshape, Slice};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
-use crate::args::dims::{Integer, IntoShape};
+use crate::args::dims::{Integer, IntoParts, IntoShape, OptionalDim, Parts};
 use crate::error::{RusTorchResult, require, with_room};
 
 /// The parts of a dimension for [`Tensor::tensor_split`] and its relatives.
@@ -47,24 +47,25 @@ pub(crate) fn clip(index: isize, size: usize) -> usize {
 #[track_calls]
 impl Tensor {
     /// Every `step`-th index of `dim` from `start` to `end`, exclusive, as Python's
-    /// `start:end:step`. Negative indices count from the end, and too large ones are clamped.
+    /// `start:end:step`. Negative indices count from the end, and too large ones are clamped. `None` is
+    /// the beginning or the end.
     ///
     /// # Errors
     /// Fails if the dimension does not exist, or if `step` is 0.
     pub fn slice(
         &self,
         dim: impl Integer,
-        start: impl Integer,
-        end: impl Integer,
+        start: impl OptionalDim,
+        end: impl OptionalDim,
         step: usize,
     ) -> RusTorchResult<Self> {
         let dim = self.dim("slice", dim)?;
         let size = self.shape()[dim];
-        let start = clip(start.to_isize(), size);
+        let start = clip(start.to_dim().unwrap_or(0), size);
         let op = Slice {
             dim,
             start,
-            end: clip(end.to_isize(), size).max(start),
+            end: clip(end.to_dim().unwrap_or(isize::MAX), size).max(start),
             // A longer step skips everything but the first index just the same.
             step: step.min(size.max(1)),
         };
@@ -121,7 +122,7 @@ impl Tensor {
         let dim = self.dim(NAME, dim)?;
         let one = start.numel() == 1;
         require(NAME, one, "a start of one element", start.ty())?;
-        let steps = Self::arange(0, length as i64, 1, start.dtype())?;
+        let steps = Self::arange_with(0, length as i64, 1, start.dtype())?;
         let picked = self.picked(NAME, dim, &steps.add(&start.reshape([1])?)?)?;
         Ok(picked.in_place_of_view(self))
     }
@@ -167,11 +168,16 @@ impl Tensor {
             .collect()
     }
 
-    /// Parts of `size` indices of `dim`; the last one may be smaller.
+    /// Parts of `dim`: of one size, the last one may be smaller, or of a size for each.
     ///
     /// # Errors
-    /// Fails if the dimension does not exist, or if `size` is 0 and the dimension is not empty.
-    pub fn split(&self, size: usize, dim: impl Integer) -> RusTorchResult<Vec<Self>> {
+    /// Fails if the dimension does not exist, or if the size is 0 and the dimension is not empty. A list
+    /// has the errors of [`Tensor::split_with_sizes`].
+    pub fn split(&self, sizes: impl IntoParts, dim: impl Integer) -> RusTorchResult<Vec<Self>> {
+        let size = match sizes.into_parts() {
+            Parts::Equal(size) => size,
+            Parts::Each(sizes) => return self.split_with_sizes(sizes, dim),
+        };
         let dim = self.dim("split", dim)?;
         let total = self.shape()[dim];
         if total == 0 {
@@ -184,7 +190,7 @@ impl Tensor {
             .collect()
     }
 
-    /// Parts of `dim` with these sizes, which add up to it: PyTorch's `split` of a list.
+    /// Parts of `dim` with these sizes, which add up to it: [`Tensor::split`] of a list.
     ///
     /// # Errors
     /// Fails if the dimension does not exist, or if the sizes do not add up to it.

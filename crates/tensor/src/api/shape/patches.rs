@@ -137,7 +137,7 @@ impl Tensor {
         let channels = columns / elements;
         let padded = [size[0] + 2 * padding[0], size[1] + 2 * padding[1]];
         let line =
-            |n: usize, step: usize| Self::arange(0, n as i64, 1, DType::I64)?.mul(step as i64);
+            |n: usize, step: usize| Self::arange_with(0, n as i64, 1, DType::I64)?.mul(step as i64);
         // Place of each element of each window along one dimension, [kernel, windows].
         let along = |i: usize| {
             let inside = line(kernel[i], dilation[i])?.unsqueeze(1)?;

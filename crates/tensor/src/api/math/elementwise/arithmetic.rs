@@ -1,13 +1,12 @@
 //! Arithmetic: sums, products, quotients, bounds.
 
 use rustorch_ir::ops::{Binary, BinaryOp, Ternary, TernaryOp, UnaryOp};
-use rustorch_ir::{DType, Scalar};
+use rustorch_ir::{DType, OpError, Scalar};
 use rustorch_macros::track_calls;
 
 use super::{binary_methods, bounding_methods, float_of, unary_methods};
 use crate::Tensor;
-use crate::api::promote::{AsOperand, Number};
-use crate::api::promote::{Operand, result_dtype};
+use crate::api::promote::{AsLimit, AsOperand, Limit, Number, Operand, result_dtype};
 use crate::args::numbers::Side;
 use crate::error::{RusTorchResult, require};
 
@@ -253,16 +252,25 @@ impl Tensor {
         Ok(self.clone())
     }
 
-    /// `min(max(self, low), high)`; the bounds are tensors that broadcast, or numbers. Numbers beyond
+    /// `min(max(self, low), high)`; the bounds are tensors that broadcast, or numbers. `None` is no bound,
+    /// for one of them. Numbers beyond
     /// all integers of the dtype leave the elements unchanged. The gradient is 0 where a number as a
     /// bound applies. At a tensor bound equal to `self`, both share the gradient.
     ///
     /// # Errors
     /// Fails for a dtype without order, or shapes that do not broadcast. Also fails for a bound
-    /// that would be the result but is out of range: 200 for `i8`.
-    pub fn clamp(&self, low: impl AsOperand, high: impl AsOperand) -> RusTorchResult<Self> {
+    /// that would be the result but is out of range: 200 for `i8`. Also fails without any bound.
+    pub fn clamp(&self, low: impl AsLimit, high: impl AsLimit) -> RusTorchResult<Self> {
         const NAME: &str = "clamp";
-        let (least, most) = (low.as_operand()?, high.as_operand()?);
+        let (Limit(low), Limit(high)) = (low.as_limit()?, high.as_limit()?);
+        let (least, most) = match (low, high) {
+            (Some(low), Some(high)) => (low, high),
+            (Some(low), None) => return self.clamp_min(low),
+            (None, Some(high)) => return self.clamp_max(high),
+            (None, None) => {
+                return Err(OpError::new(NAME, "at least one bound", "none").into());
+            }
+        };
         let dtype = result_dtype(NAME, &[self.into(), least, most])?;
         let x = Operand::from(self).as_tensor(NAME, dtype)?;
         let low = least.as_bound(NAME, dtype, Side::Lower)?;

@@ -15,13 +15,13 @@ macro_rules! compare_methods {
             $(#[doc = $doc]
             $(#[$more])*
             ///
-            /// `other` is a tensor, which is broadcast and promoted, or a number. The result is
-            /// `bool`.
+            /// `other` is a tensor, which is broadcast and promoted, a number or a `bool`. The
+            /// result is `bool`.
             ///
             /// # Errors
             /// Fails for shapes that do not broadcast, or for an ordering of complex numbers.
-            pub fn $name(&self, other: impl crate::AsOperand) -> RusTorchResult<Self> {
-                self.compare(stringify!($name), CompareOp::$op, other.as_operand()?)
+            pub fn $name(&self, other: impl crate::AsComparand) -> RusTorchResult<Self> {
+                self.compare(stringify!($name), CompareOp::$op, other.as_comparand()?)
             })*
         }
     };

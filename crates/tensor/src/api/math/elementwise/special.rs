@@ -225,7 +225,7 @@ impl Tensor {
         require(NAME, p > 0, "a dimension of at least 1", p)?;
         let constant = 0.25 * f64::from(p) * f64::from(p - 1) * std::f64::consts::PI.ln();
         self.composed(NAME, |x| {
-            let numbers = Tensor::arange(0, i64::from(p), 1, DType::I64)?;
+            let numbers = Tensor::arange_with(0, i64::from(p), 1, DType::I64)?;
             let steps = numbers.cast(NAME, x.dtype())?.mul(0.5)?;
             let logarithms = x.unsqueeze(-1)?.sub(&steps)?.lgamma()?;
             logarithms.sum(-1, false)?.add(constant)

@@ -248,10 +248,10 @@ fn unpack(
     let expected = format_args!("pivots {wanted:?}");
     require(name, *pivots.shape() == wanted[..], expected, pivots.ty())?;
     let permutation = permutation(name, pivots, m)?.unsqueeze(-2)?;
-    let row = Tensor::arange(0, m as i64, 1, DType::I64)?.unsqueeze(1)?;
+    let row = Tensor::arange_with(0, m as i64, 1, DType::I64)?.unsqueeze(1)?;
     let p = permutation.eq(&row)?.cast(name, lu.dtype())?;
     let l = lu.narrow(-1, 0, k)?.tril(-1)?;
-    let one = Tensor::arange(0, k as i64, 1, DType::I64)?.eq(&row)?;
+    let one = Tensor::arange_with(0, k as i64, 1, DType::I64)?.eq(&row)?;
     let l = l.add(&one.cast(name, lu.dtype())?)?;
     let u = lu.narrow(-2, 0, k)?.triu(0)?;
     Ok((p, l, u))

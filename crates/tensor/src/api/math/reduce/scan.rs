@@ -152,7 +152,7 @@ impl Tensor {
         let dim = self.dim(name, dim)?;
         let mut shape = vec![1; self.rank()];
         shape[dim] = self.shape()[dim];
-        Self::arange(0, shape[dim] as i64, 1, DType::I64)?.reshape(shape)
+        Self::arange_with(0, shape[dim] as i64, 1, DType::I64)?.reshape(shape)
     }
 
     /// The differences of neighbours along `dim`, taken `n` times. `prepend` and `append` are

@@ -149,7 +149,7 @@ fn in_rows(
     if last < 0 || longest == 0 {
         return Tensor::zeros([n, 0], DType::I64);
     }
-    let index = Tensor::arange(0, longest, 1, DType::I64)?;
+    let index = Tensor::arange_with(0, longest, 1, DType::I64)?;
     let places = starts.add(&index)?.clamp(0, last)?;
     let listed = targets.index_select(0, &places.reshape([-1])?)?;
     listed.reshape([n, longest as usize])
@@ -172,7 +172,7 @@ impl Alignment {
     ) -> RusTorchResult<Self> {
         let (n, s) = (targets.shape()[0], targets.shape()[1]);
         // Padding may be no class.
-        let index = Tensor::arange(0, s as i64, 1, DType::I64)?;
+        let index = Tensor::arange_with(0, s as i64, 1, DType::I64)?;
         let targets = Tensor::where_(&index.lt(lengths)?, targets, blank as i64)?;
         let blanks = targets.full_like(blank as i64)?;
         let pairs = Tensor::stack(&[&blanks, &targets], 2)?.reshape([n, 2 * s])?;
@@ -198,7 +198,7 @@ impl Alignment {
         // Logarithms of each place's class, [t, n, places].
         let index = self.classes.unsqueeze(0)?.expand([steps, n, places])?;
         let logs = Tensor::apply(name, Gather { dim: 2 }, &[x, &index])?;
-        let place = Tensor::arange(0, places as i64, 1, DType::I64)?;
+        let place = Tensor::arange_with(0, places as i64, 1, DType::I64)?;
         let begins = place.le(1)?;
         let mut alpha = Tensor::where_(&begins, &logs.select(0, 0)?, f64::NEG_INFINITY)?;
         // The gradient of a step is put among zeros of what the step was taken from: some steps.
@@ -236,7 +236,7 @@ impl Alignment {
 
 /// The sum of all classes' probabilities over a sequence's steps, `[n]`, of their logarithms `[t, n, c]`.
 fn probabilities(x: &Tensor, input_lengths: &Tensor) -> RusTorchResult<Tensor> {
-    let step = Tensor::arange(0, x.shape()[0] as i64, 1, DType::I64)?;
+    let step = Tensor::arange_with(0, x.shape()[0] as i64, 1, DType::I64)?;
     let is_there = step.unsqueeze(1)?.lt(&input_lengths.squeeze(1)?)?;
     let sums = x.exp()?.sum(2, false)?;
     Tensor::where_(&is_there, &sums, 0.0)?.sum(0, false)

@@ -250,7 +250,7 @@ impl Tensor {
             }
             None => apart,
         };
-        let index = Self::arange(0, classes as i64, 1, DType::I64)?;
+        let index = Self::arange_with(0, classes as i64, 1, DType::I64)?;
         let others = Self::where_(&index.ne(&place)?, &apart, 0.0)?;
         let losses = others.sum(1, false)?.div(classes as f64)?;
         let losses = match self.rank() {

@@ -84,7 +84,7 @@ impl Tensor {
             // PyTorch's order of the samples: images have the width's first.
             let sample = drawn.select(2, if N == 2 { 1 - i } else { i } as isize)?;
             let starts = starts(&sample, sizes[i], kernel[i], counts[i])?;
-            let offsets = Self::arange(0, kernel[i] as i64, 1, DType::I64)?;
+            let offsets = Self::arange_with(0, kernel[i] as i64, 1, DType::I64)?;
             let places = starts.unsqueeze(-1)?.add(&offsets)?.flatten(2, 3)?;
             // The same places for all lines of a channel.
             let mut shape = values.shape().to_vec();
@@ -136,7 +136,7 @@ fn starts(sample: &Tensor, size: usize, kernel: usize, count: usize) -> RusTorch
     };
     let whole = |x: Tensor| x.mul(alpha)?.to_dtype(DType::I64);
     let sample = sample.unsqueeze(2)?;
-    let steps = Tensor::arange(0, count as i64 - 1, 1, sample.dtype())?;
+    let steps = Tensor::arange_with(0, count as i64 - 1, 1, sample.dtype())?;
     let starts = whole(sample.add(&steps)?)?.sub(&whole(sample)?)?;
     Tensor::cat(&[&starts, &ends], 2)
 }

@@ -347,7 +347,7 @@ fn checked(
 ) -> RusTorchResult<Tensor> {
     let size = part.shape()[dim];
     let line = |n: usize| Shape::from(vec![1; part.rank()]).with_dim(dim, n);
-    let known = Tensor::arange(0, size as i64, 1, DType::I64)?.reshape(&line(size))?;
+    let known = Tensor::arange_with(0, size as i64, 1, DType::I64)?.reshape(&line(size))?;
     let index = places.reshape(&line(places.numel()))?;
     Tensor::apply(name, Gather { dim }, &[&known, &index])?.reshape(places.shape())
 }

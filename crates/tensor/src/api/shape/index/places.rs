@@ -58,7 +58,7 @@ impl Tensor {
             return self.with_range(source, dim, start);
         }
         // Each index looks whether it is in the slice, and where.
-        let from_start = Self::arange(-(start as i64), (size - start) as i64, 1, DType::I64)?;
+        let from_start = Self::arange_with(-(start as i64), (size - start) as i64, 1, DType::I64)?;
         let last = (count - 1) as i64;
         let place = from_start.floor_divide(step as i64)?.clamp(0, last)?;
         let is_inside = place.mul(step as i64)?.eq(&from_start)?;
@@ -123,7 +123,7 @@ impl Tensor {
         require(NAME, is_apart, expected, format!("{:?}", &stride[..]))?;
         let source = &self.source(NAME, source, size)?;
         let count = self.numel();
-        let places = Self::arange(0, count as i64, 1, DType::I64)?;
+        let places = Self::arange_with(0, count as i64, 1, DType::I64)?;
         let shown = places.as_strided(size, stride, Some(offset.into().unwrap_or(0)))?;
         self.with_places(NAME, &shown, source)
     }
