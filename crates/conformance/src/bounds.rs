@@ -83,6 +83,15 @@ struct Step<'a> {
     inputs: &'a [Bounded],
 }
 
+/// The squares of the errors of a weight that is made in bf16, in half units in the last place: the roundings of its scale
+/// and of the result. A minimum is rounded, too, and the scaled code before it is up to twice as large.
+fn of_weights(composite: Composite) -> f64 {
+    match composite.has_minima {
+        true => 4.0 + 1.0 + 1.0,
+        false => 1.0 + 1.0,
+    }
+}
+
 /// A bound for each element.
 type Bound = Vec<f64>;
 
@@ -612,7 +621,7 @@ impl Step<'_> {
 
     /// The loss of a factor's elements as kernels of composites read them: in the digits of the narrowest operand.
     /// Beside quantised weights they keep 8 bits of their row's largest element. Quantised weights themselves are exact,
-    /// or keep the digits that bf16 has for their column's largest element.
+    /// or are rounded to bf16 as their column's largest element is. Then the others are rounded to bf16, too.
     fn lost_by_reading(&self, i: usize, composite: Composite) -> Bound {
         let x = moduli(&self.inputs[i].values);
         let mut lost = vec![0.0; x.len()];
@@ -634,23 +643,30 @@ impl Step<'_> {
                 lost.iter_mut().for_each(|lost| *lost += 0.5 * step);
             }
         }
-        if composite.is_quantised && i == 1 && self.accuracy.reads_blocks_in_bf16() {
-            let columns = self.types[1].shape.last().copied().unwrap_or(1).max(1);
-            let mut largest = vec![0.0; columns];
-            for row in x.chunks(columns) {
-                let pairs = largest.iter_mut().zip(row);
-                pairs.for_each(|(largest, x)| *largest = f64::max(*largest, *x));
-            }
-            let half = largest
-                .iter()
-                .map(|&x| 0.5 * Precision::of(DType::BF16).ulp(x));
-            let half: Vec<f64> = half.collect();
-            for row in lost.chunks_mut(columns) {
-                let pairs = row.iter_mut().zip(&half);
-                pairs.for_each(|(lost, half)| *lost += half);
-            }
+        if composite.is_quantised && self.accuracy.reads_blocks_in_bf16() {
+            let half = |x: f64| 0.5 * Precision::of(DType::BF16).ulp(x);
+            let roundings: Bound = match i {
+                0 => x.iter().map(|&x| half(x)).collect(),
+                _ => self.by_column(&x, |largest| {
+                    half(largest) * f64::sqrt(of_weights(composite))
+                }),
+            };
+            let pairs = lost.iter_mut().zip(roundings);
+            pairs.for_each(|(lost, rounding)| *lost = lost.hypot(rounding));
         }
         lost
+    }
+
+    /// For each element, `f` of the largest of its column, the last dimension being that of columns.
+    fn by_column(&self, x: &[f64], f: impl Fn(f64) -> f64) -> Bound {
+        let columns = self.types[1].shape.last().copied().unwrap_or(1).max(1);
+        let mut largest = vec![0.0; columns];
+        for row in x.chunks(columns) {
+            let pairs = largest.iter_mut().zip(row);
+            pairs.for_each(|(largest, x)| *largest = f64::max(*largest, *x));
+        }
+        let of_columns: Bound = largest.into_iter().map(f).collect();
+        of_columns.iter().copied().cycle().take(x.len()).collect()
     }
 
     /// A product of at most `n` factors.

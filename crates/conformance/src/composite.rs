@@ -1,7 +1,7 @@
 //! Composites, whose kernels may round where their parts do not.
 
-use rustorch_ir::DType;
 use rustorch_ir::case::Case;
+use rustorch_ir::{BlockFormat, DType};
 
 use crate::precision::{Precision, is_narrow};
 
@@ -14,6 +14,8 @@ pub(crate) struct Composite {
     pub(crate) has_doubles: bool,
     /// Are operands quantised? Then products may quantise the others, too.
     pub(crate) is_quantised: bool,
+    /// Are there blocks of which a minimum is subtracted?
+    pub(crate) has_minima: bool,
 }
 
 impl Composite {
@@ -32,6 +34,13 @@ impl Composite {
             narrowest: narrowest.unwrap_or(DType::F64),
             has_doubles: dtypes().any(|dtype| dtype.real() == DType::F64),
             is_quantised: dtypes().any(DType::is_block),
+            has_minima: dtypes().any(has_minima),
         }
     }
+}
+
+/// Are values of a dtype products of scales and codes less minima?
+fn has_minima(dtype: DType) -> bool {
+    use BlockFormat::{Q2K, Q4_1, Q4K, Q5_1, Q5K};
+    matches!(dtype, DType::Block(Q2K | Q4_1 | Q4K | Q5_1 | Q5K))
 }

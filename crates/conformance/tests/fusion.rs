@@ -7,8 +7,9 @@ use std::sync::Arc;
 use running::{run, run_apart};
 use rustorch_cpu::Cpu;
 use rustorch_ir::ops::{
-    Activation, ActivationKind, Attention, BinaryOp, Linear, RmsNorm, Rope, RopeLayout,
-    RopeScaling, UpdateSlice,
+    Activation, ActivationKind, Attention, BinaryOp, Embedding, ExpertEpilogue, ExpertLinear,
+    Linear, Reduce, ReduceOp, RmsNorm, Rope, RopeLayout, RopeScaling, Softmax, Ternary, TernaryOp,
+    TopK, UpdateSlice,
 };
 use rustorch_ir::passes::{Fusion, OneDevice, Pass};
 use rustorch_ir::{BlockFormat, DType, Graph, Node, Op, Param, TensorType, ValueId};
@@ -98,6 +99,110 @@ impl Layer {
     }
 }
 
+/// Experts of a layer: all composites, whether a device has kernels for them or not.
+const EXPERTS: usize = 6;
+const USED: usize = 2;
+
+impl Layer {
+    /// The weights of all experts, and rows of biases if there are biases.
+    fn experts(&mut self, [n, k]: [usize; 2], format: BlockFormat, bias: bool) -> Vec<ValueId> {
+        let mut operands = self.weights([EXPERTS * n, k], format, false);
+        operands[0] = self.graph.reshape(operands[0], [EXPERTS, n, k]).unwrap();
+        operands.extend(bias.then(|| self.floats(&[EXPERTS, n])));
+        operands
+    }
+
+    fn expert_linear(&mut self, x: ValueId, weights: &[ValueId], ids: ValueId) -> ValueId {
+        let y = self
+            .graph
+            .push(ExpertLinear, &[x, weights[0], ids])
+            .unwrap();
+        weights[1..].iter().fold(y, |y, &bias| {
+            let dtype = DType::F32;
+            let rows = self.graph.push(Embedding { dtype }, &[bias, ids]).unwrap();
+            self.graph.add(y, rows).unwrap()
+        })
+    }
+
+    /// A mixture of experts with its residual, with biases and the clamped gate of gpt-oss or without.
+    fn mixture(t: usize, clamped: bool) -> Self {
+        let mut layer = Self::default();
+        let x = layer.floats(&[t, WIDTH]);
+        let router = layer.floats(&[EXPERTS, WIDTH]);
+        let gate_up = [0, 1].map(|_| layer.experts([INNER, WIDTH], BlockFormat::Q4K, clamped));
+        let down = layer.experts([WIDTH, INNER], BlockFormat::Q6K, clamped);
+
+        let logits = layer.linear(x, &[router]);
+        let g = &mut layer.graph;
+        let (k, dim, largest) = (USED, 1, true);
+        let best = g.push(TopK { k, dim, largest }, &[logits]).unwrap();
+        let ids = g.results(best)[1];
+        let weights = g.push(Softmax { dim, log: false }, &[best]).unwrap();
+        let weights = g.reshape(weights, [t, USED, 1]).unwrap();
+        let rows = g.reshape(x, [t, 1, WIDTH]).unwrap();
+        let [gate, up] = gate_up.map(|weights| layer.expert_linear(rows, &weights, ids));
+        let g = &mut layer.graph;
+        let y = match clamped {
+            false => {
+                let kind = ActivationKind::Silu;
+                let gate = g.push(Activation { kind }, &[gate]).unwrap();
+                g.mul(gate, up).unwrap()
+            }
+            true => {
+                let [limit, low, one] =
+                    [0.5, -0.5, 1.0].map(|v| g.constant(v, DType::F32).unwrap());
+                let gate = g.binary(BinaryOp::Minimum, gate, limit).unwrap();
+                let scaled = g.mul_scalar(gate, 1.702).unwrap();
+                let kind = ActivationKind::Sigmoid;
+                let scaled = g.push(Activation { kind }, &[scaled]).unwrap();
+                let gate = g.mul(gate, scaled).unwrap();
+                let op = TernaryOp::Clamp;
+                let up = g.push(Ternary { op }, &[up, low, limit]).unwrap();
+                let up = g.add(up, one).unwrap();
+                g.mul(gate, up).unwrap()
+            }
+        };
+        let y = layer.expert_linear(y, &down, ids);
+        let g = &mut layer.graph;
+        let y = g.mul(y, weights).unwrap();
+        let (op, dims, keepdim) = (ReduceOp::Sum, [1].into_iter().collect(), false);
+        let y = g.push(Reduce { op, dims, keepdim }, &[y]).unwrap();
+        let y = g.add(x, y).unwrap();
+        layer.output(y);
+        layer
+    }
+}
+
+#[test]
+fn a_mixture_of_experts_is_few_operations() {
+    for (clamped, gate) in [
+        (false, "gate of 2 operations, 0 tables"),
+        (true, "gate of 13 operations, 2 tables"),
+    ] {
+        let layer = Layer::mixture(3, clamped);
+        let fusion = Fusion::default();
+        let fused = fusion
+            .run(&layer.graph, &OneDevice(|_| true))
+            .unwrap()
+            .unwrap();
+        let sum = format!("sum, {} tables, adds: true", u8::from(clamped));
+        assert_eq!(composites(&fused.graph), ["top_k_softmax", gate, &sum]);
+        // Fused and not, it gives the same.
+        let runtime = Runtime::new([Arc::new(Cpu::new(1)) as Arc<dyn Backend>]);
+        let result = |graph: &Graph| {
+            let host = |b: &Vec<u8>| Storage::from_host(HostBuffer::copy_of(b).unwrap());
+            let inputs: Vec<Storage> = layer.inputs.iter().map(host).collect();
+            let outputs = runtime.run(graph, &inputs, Routing::AUTO).unwrap();
+            let mut bytes = vec![0; outputs[0].bytes()];
+            runtime.read(&outputs[0], 0, &mut bytes).unwrap();
+            bytes
+        };
+        let bytes = result(&layer.graph);
+        assert!(bytes.iter().any(|&byte| byte != 0));
+        assert!(result(&fused.graph) == bytes, "clamped: {clamped}");
+    }
+}
+
 /// The graph as rules leave it for a device.
 fn fused(graph: &Graph, device: &dyn Backend) -> Graph {
     let place = OneDevice(|s| device.supports(s));
@@ -131,7 +236,19 @@ fn composites(graph: &Graph) -> Vec<String> {
             let norm = if op.norm.is_some() { "norm, " } else { "" };
             Some(format!("{norm}{} products, {:?}", op.count, op.epilogue))
         }
-        Op::AddRmsNorm(_) | Op::CachedAttention(_) => Some(node.op.name().to_owned()),
+        Op::FusedExpertLinear(op) => Some(match &op.epilogue {
+            ExpertEpilogue::Gate(body) => {
+                format!(
+                    "gate of {} operations, {} tables",
+                    body.nodes().len(),
+                    op.tables
+                )
+            }
+            ExpertEpilogue::Sum { adds } => format!("sum, {} tables, adds: {adds}", op.tables),
+        }),
+        Op::AddRmsNorm(_) | Op::CachedAttention(_) | Op::TopKSoftmax(_) => {
+            Some(node.op.name().to_owned())
+        }
         _ => None,
     };
     graph.nodes().iter().filter_map(name).collect()

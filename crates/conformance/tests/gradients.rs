@@ -8,7 +8,7 @@ use rustorch_ir::OpKind;
 
 /// Operations without a gradient, without float results, or without a case in double precision. Others are
 /// put in place of operations by rules of fusion.
-const UNTRIED: [&str; 17] = [
+const UNTRIED: [&str; 19] = [
     "full",
     "arange",
     "random",
@@ -25,6 +25,8 @@ const UNTRIED: [&str; 17] = [
     "foreach",
     "foreach_reduce",
     "fused_norm",
+    "fused_expert_linear",
+    "top_k_softmax",
     "host",
 ];
 

@@ -373,7 +373,7 @@ ops! {
     // What rules of fusion put in place of others
     fused_linear::FusedLinear, cached_attention::CachedAttention, add_rms_norm::AddRmsNorm,
     foreach::Foreach, foreach_reduce::ForeachReduce,
-    fused_norm::FusedNorm,
+    fused_norm::FusedNorm, fused_expert_linear::FusedExpertLinear, top_k_softmax::TopKSoftmax,
     // What others define
     custom::Custom, host::Host,
 }

@@ -303,7 +303,7 @@ impl Pack {
     /// products are excluded, since they have thousands of forms: only those of models are
     /// precompiled.
     pub fn has_all_of(kind: OpKind) -> bool {
-        kind != OpKind::FusedLinear
+        !matches!(kind, OpKind::FusedLinear | OpKind::FusedExpertLinear)
     }
 
     /// Do kernels come compiled for an operation on operands of these dtypes? u16 and u64 are

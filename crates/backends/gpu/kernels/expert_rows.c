@@ -5,6 +5,8 @@
 //
 // INDEX: dtype of the ids.
 
+#define AHEAD 8
+
 KERNEL_BEGIN
     // Of each work-item's part of the rows: how many chose an expert before this one, and this one.
     LOCAL_ARRAY(uint, before, GROUP);
@@ -12,11 +14,18 @@ KERNEL_BEGIN
     const uint expert = GROUP_ID(0), each = (p.rows + GROUP - 1) / GROUP;
     const uint first = min(LANE * each, p.rows), end = min(first + each, p.rows);
     uint lower = 0, equal = 0;
-    for (uint row = first; row < end; row++) {
-        const long id = LOAD(INDEX, ids, row);
-        if (id < 0 || id >= (long)p.experts) REPORT(status, p.status_code);
-        lower += id < (long)expert ? 1 : 0;
-        equal += id == (long)expert ? 1 : 0;
+    for (uint begin = first; begin < end; begin += AHEAD) {
+        // Several at a time, which wait for memory once.
+        long several[AHEAD];
+        UNROLL
+        for (uint i = 0; i < AHEAD; i++) several[i] = LOAD(INDEX, ids, min(begin + i, end - 1));
+        UNROLL
+        for (uint i = 0; i < AHEAD; i++) {
+            if (several[i] < 0 || several[i] >= (long)p.experts) REPORT(status, p.status_code);
+            const uint exists = begin + i < end ? 1 : 0;
+            lower += several[i] < (long)expert ? exists : 0;
+            equal += several[i] == (long)expert ? exists : 0;
+        }
     }
     before[LANE] = lower;
     own[LANE] = equal;

@@ -4,6 +4,7 @@
 // HAS_WEIGHT: is there a weight `w`?
 
 KERNEL_BEGIN
+    LAUNCH_NEXT;
     LOCAL_ARRAY(ACCUMULATOR, shared, GROUP);
     const uint line = LINE;
     const bool exists = line < p.count;

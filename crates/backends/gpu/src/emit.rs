@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::dialect::Dialect;
 use crate::driver::{Gemm, Limits};
-use crate::kernel::{Buffer, Counters, Dispatch, GRANULE, Kernel, Scratch};
+use crate::kernel::{Buffer, Counters, Dispatch, GRANULE, Kernel, Scratch, position};
 
 /// Lanes of a SIMD-group, in the languages that have them.
 pub(crate) const SIMD_WIDTH: usize = 32;
@@ -130,6 +130,8 @@ pub(crate) struct Emitter<'a> {
     step: usize,
     mistakes: Vec<Mistake>,
     counters: usize,
+    /// Where ids are that the last launch has waited for before it lets the next one begin.
+    known: Option<(Buffer, usize)>,
     /// Bytes of scratch memory of this step so far, and of the step that has most.
     scratch: usize,
     most_scratch: usize,
@@ -170,6 +172,7 @@ pub(crate) fn emit(
         step: 0,
         mistakes: Vec::new(),
         counters: 0,
+        known: None,
         scratch: 0,
         most_scratch: 0,
     };
@@ -207,6 +210,7 @@ impl Emitter<'_> {
 
     /// Appends a launch, unless it has no groups.
     pub(crate) fn launch(&mut self, kernel: Kernel) {
+        self.known = None;
         let dispatch = kernel.finish(self.dialect);
         if !dispatch.groups.contains(&0) {
             self.work
@@ -216,8 +220,19 @@ impl Emitter<'_> {
 
     /// Appends a product of the driver's library, which [`Emitter::has_gemm`] says there is.
     pub(crate) fn gemm(&mut self, gemm: Gemm, operands: Operands) {
+        self.known = None;
         let work = Work::Gemm(Box::new((gemm, operands)));
         self.work.push((self.step, work));
+    }
+
+    /// Notes that the last launch begins only when `ids` are there, and lets the next one begin only then.
+    pub(crate) fn knows(&mut self, ids: &Place) {
+        self.known = Some(position(ids));
+    }
+
+    /// Are `ids` there before the next launch begins, even if that is before the last one ends?
+    pub(crate) fn is_known(&self, ids: &Place) -> bool {
+        self.known == Some(position(ids))
     }
 
     /// Words that are zero before each launch that uses them, which leaves them so.

@@ -7,7 +7,7 @@ use rustorch_gpu::{Dialect, Driver, Gpu, Launch, Limits};
 use rustorch_ir::ops::{
     Activation, ActivationKind, Assign, Attention, AttentionBackward, BinaryOp, CompareOp, Concat,
     ConvTranspose2d, Distribution, ExpertLinear, Linear, Random, Reduce, ReduceOp, RmsNorm, Rope,
-    RopeLayout, RopeScaling, UnaryOp, UpdateSlice,
+    RopeLayout, RopeScaling, Softmax, TopK, UnaryOp, UpdateSlice,
 };
 use rustorch_ir::{BlockFormat, DType, Graph, Param, TensorType, ValueId};
 use rustorch_runtime::{
@@ -263,13 +263,62 @@ fn of_experts(cuda_capability: u32, t: usize, weights: DType) -> String {
 fn few_rows_read_their_experts_and_many_are_sorted_by_them() {
     let blocks = DType::Block(BlockFormat::Q4K);
     for weights in [blocks, DType::BF16] {
-        assert_eq!(of_experts(90, 1, weights), "matvec");
+        assert_eq!(of_experts(90, 1, weights), "matvec_experts");
         assert_eq!(of_experts(90, 100, weights), "expert_rows panels gemm");
     }
     assert_eq!(of_experts(0, 1, blocks), "quantize qmatvec");
     assert_eq!(of_experts(0, 100, blocks), "quantize expert_rows qmatmul");
     assert_eq!(of_experts(0, 1, DType::BF16), "matvec");
     assert_eq!(of_experts(0, 100, DType::BF16), "expert_rows matmul");
+}
+
+/// The kernels of a mixture of 16 experts, of which each of `t` tokens has four, with its residual.
+fn of_mixture(cuda_capability: u32, t: usize, weights: BlockFormat) -> String {
+    let mut g = Graph::new();
+    let mut input = |shape: &[usize], dtype| g.input(TensorType::new(shape, dtype)).unwrap();
+    let x = input(&[t, WIDTH], DType::F32);
+    let router = input(&[16, WIDTH], DType::F32);
+    let mut experts = |n: usize, k: usize| input(&[16, n, k], DType::Block(weights));
+    let [w_gate, w_up] = [0, 1].map(|_| experts(INNER, WIDTH));
+    let w_down = experts(WIDTH, INNER);
+    let logits = g.push(Linear, &[x, router]).unwrap();
+    let (k, dim, largest) = (4, 1, true);
+    let best = g.push(TopK { k, dim, largest }, &[logits]).unwrap();
+    let ids = g.results(best)[1];
+    let factors = g.push(Softmax { dim, log: false }, &[best]).unwrap();
+    let factors = g.reshape(factors, [t, 4, 1]).unwrap();
+    let rows = g.reshape(x, [t, 1, WIDTH]).unwrap();
+    let [gate, up] = [w_gate, w_up].map(|w| g.push(ExpertLinear, &[rows, w, ids]).unwrap());
+    let kind = ActivationKind::Silu;
+    let gate = g.push(Activation { kind }, &[gate]).unwrap();
+    let y = g.mul(gate, up).unwrap();
+    let y = g.push(ExpertLinear, &[y, w_down, ids]).unwrap();
+    let y = g.mul(y, factors).unwrap();
+    let (op, dims, keepdim) = (ReduceOp::Sum, [1].into_iter().collect(), false);
+    let y = g.push(Reduce { op, dims, keepdim }, &[y]).unwrap();
+    let y = g.add(x, y).unwrap();
+    g.output(y);
+    run(Pose::new(cuda_capability), &g).kernels.join(" ")
+}
+
+#[test]
+fn a_mixture_of_experts_is_few_launches_on_hopper() {
+    for weights in [BlockFormat::Q4K, BlockFormat::Q6K, BlockFormat::Mxfp4] {
+        assert_eq!(
+            of_mixture(90, 1, weights),
+            "matvec top_k_few matvec_experts matvec_experts"
+        );
+    }
+    // Rows of a prompt are sorted, and both products of a gate are one launch.
+    assert_eq!(
+        of_mixture(90, 100, BlockFormat::Q4K),
+        "gemm top_k_few expert_rows panels gemm expert_rows panels gemm reduce_across pointwise"
+    );
+    assert_eq!(
+        of_mixture(0, 1, BlockFormat::Q4K),
+        "matvec top_k softmax quantize qmatvec quantize qmatvec pointwise quantize qmatvec \
+         reduce_across pointwise"
+    );
 }
 
 /// The kernels of a convolution transposed, of few channels, as Hopper has it.

@@ -23,7 +23,7 @@ fn is_same(f: &Finder, at: usize) -> bool {
 }
 
 /// Is it an operation on each element, or none at all?
-fn is_part(f: &Finder, at: usize) -> bool {
+pub(super) fn is_part(f: &Finder, at: usize) -> bool {
     f.op(at).kind().is_elementwise() || is_same(f, at)
 }
 

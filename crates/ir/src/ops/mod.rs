@@ -40,6 +40,7 @@ pub(crate) mod flip;
 pub(crate) mod foreach;
 pub(crate) mod foreach_reduce;
 pub(crate) mod full;
+pub(crate) mod fused_expert_linear;
 pub(crate) mod fused_linear;
 pub(crate) mod fused_norm;
 pub(crate) mod gather;
@@ -86,6 +87,7 @@ pub(crate) mod solve_triangular;
 pub(crate) mod svd;
 pub(crate) mod ternary;
 pub(crate) mod top_k;
+pub(crate) mod top_k_softmax;
 pub(crate) mod triangle;
 pub(crate) mod unary;
 pub(crate) mod update_slice;
@@ -131,6 +133,7 @@ pub use flip::Flip;
 pub use foreach::Foreach;
 pub use foreach_reduce::ForeachReduce;
 pub use full::Full;
+pub use fused_expert_linear::{ExpertEpilogue, FusedExpertLinear};
 pub use fused_linear::{Epilogue, FusedLinear, Prologue};
 pub use fused_norm::FusedNorm;
 pub use gather::Gather;
@@ -175,6 +178,7 @@ pub use solve_triangular::SolveTriangular;
 pub use svd::{Svd, SvdVectors};
 pub use ternary::{Ternary, TernaryOp};
 pub use top_k::TopK;
+pub use top_k_softmax::TopKSoftmax;
 pub use triangle::Triangle;
 pub use unary::{Unary, UnaryOp};
 pub use update_slice::UpdateSlice;
@@ -188,6 +192,8 @@ use crate::{DType, OpError, TensorType};
 pub const RULES: &[Rule] = &[
     cached_attention::cached_attention,
     fused_linear::fused_linear,
+    fused_expert_linear::fused_expert_linear,
+    top_k_softmax::top_k_softmax,
     fused_norm::fused_norm,
     add_rms_norm::add_rms_norm,
     concat::sum_of_parts,

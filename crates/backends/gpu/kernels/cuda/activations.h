@@ -84,3 +84,21 @@ FUNCTION float norm_scale(const float* sums, uint k, float eps) {
     return 1 / sqrt(((sum[0] + sum[1]) + (sum[2] + sum[3])) / (float)k + eps);
 }
 #endif
+
+// Adds up `COUNT` values of all lanes: lane 32 / COUNT · i gets the sum of value i.
+template <uint COUNT, uint MASK = 16> FUNCTION float add_lanes(float* values) {
+    if constexpr (COUNT == 1) {
+        UNROLL
+        for (uint mask = MASK; mask > 0; mask /= 2) values[0] += simd_xor(values[0], mask);
+        return values[0];
+    } else {
+        const bool is_upper = (SIMD_LANE & MASK) != 0;
+        UNROLL
+        for (uint i = 0; i < COUNT / 2; i++) {
+            const float kept = is_upper ? values[i + COUNT / 2] : values[i];
+            const float sent = is_upper ? values[i] : values[i + COUNT / 2];
+            values[i] = kept + simd_xor(sent, MASK);
+        }
+        return add_lanes<COUNT / 2, MASK / 2>(values);
+    }
+}

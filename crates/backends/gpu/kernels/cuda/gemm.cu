@@ -17,7 +17,8 @@
 // for whose rows PIECES times 16 bytes are copied. Y: dtype. BIAS(i), BIAS_1(i), …: what is
 // added to row i. HAS_OTHER: are other rows like y added?
 // BY_EXPERT: are the columns of a tile rows of x that chose the same rows of w, of those of all experts? The
-// tiles of columns are those of expert_rows.c, and only results that exist are written.
+// tiles of columns are those of expert_rows.c, and only results that exist are written. If IS_GATED, these are `after`
+// of both products and of numbers of the TABLES tables, which have one for each row of w.
 // The blocks' own macros are in formats; IS_BYTES: are their codes signed bytes?
 
 #define BLOCKS 0
@@ -54,10 +55,14 @@
 // What work-items that multiply get of the registers, and what those that copy keep.
 #if WARPGROUPS == 1
 #define REGISTERS 168
+#define COPIER_REGISTERS 72
+#elif RESIDENT == 2
+#define REGISTERS 96
+#define COPIER_REGISTERS 48
 #else
 #define REGISTERS 216
-#endif
 #define COPIER_REGISTERS 72
+#endif
 #define X_TERM_BYTES (COLUMNS * LINE)
 #define X_BYTES (TERMS * X_TERM_BYTES)
 
@@ -68,6 +73,9 @@
 #define SLAB_BYTES (SLAB / BLOCK_LENGTH * BLOCK_BYTES)
 #define W_BYTES (ROWS * PIECES * 16)
 #define W_STAGES SLABS
+// Work-items that copy a row of blocks, and rows that are copied at a time.
+#define ROW_COPIERS 4
+#define ROWS_COPIED (COPIERS / ROW_COPIERS)
 // Steps of 16 along k that a fragment of blocks is made before it is multiplied.
 #define AHEAD 2
 #else
@@ -184,12 +192,16 @@ FUNCTION uint add_bf16x2(uint a, uint b) {
 }
 FUNCTION uint scaled_bf16x2(uint a, uint scale, uint minimum) {
     uint y;
+#if HAS_MINIMUM
     asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(y) : "r"(a), "r"(scale), "r"(minimum));
+#else
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(scale));
+#endif
     return y;
 }
-FUNCTION uint twice_bf16(float x) {
+FUNCTION uint two_bf16(float low, float high) {
     uint y;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %1;" : "=r"(y) : "f"(x));
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
     return y;
 }
 
@@ -210,24 +222,55 @@ FUNCTION uint numbers(uint codes, uint selector) {
 #endif
 }
 
-// The scales and minima of a lane's two rows, twice each.
-struct Scales { uint scale[2], minimum[2]; };
+// Spans that four lanes read together, and those that each of them reads.
+#define SPANS 8
+#define OWN_SPANS (SPANS / 4)
+
+// Scales and minima of the two rows that four lanes share.
+struct Scales {
+    // Those that this lane has read, in halves of words.
+    uint own[2][OWN_SPANS];
+    // Those of a span, twice each.
+    uint scale[2], minimum[2];
+
+    // Reads its part of the spans from `first` on.
+    FUNCTION void read(const uchar* row_0, const uchar* row_8, uint first) {
+        UNROLL for (uint r = 0; r < 2; r++) {
+            UNROLL for (uint i = 0; i < OWN_SPANS; i++) {
+                const uint at = (first + SIMD_LANE % 4 * OWN_SPANS + i) * SPAN;
+                const uchar* from = (r == 0 ? row_0 : row_8) + at / BLOCK_LENGTH * BLOCK_BYTES;
+                const uint span = at % BLOCK_LENGTH / SPAN;
+#if HAS_MINIMUM
+                own[r][i] = two_bf16(scale_of(from, span), -minimum_of(from, span));
+#else
+                const float scale = scale_of(from, span);
+                own[r][i] = two_bf16(scale, scale);
+#endif
+            }
+        }
+    }
+
+    // Takes those of a span from the lane that has read them.
+    FUNCTION void take(uint span) {
+        UNROLL for (uint r = 0; r < 2; r++) {
+            const uint lane = SIMD_LANE / 4 * 4 + span % SPANS / OWN_SPANS;
+            const uint both = __shfl_sync(~0u, own[r][span % OWN_SPANS], lane);
+            scale[r] = bytes_of(both, 0, 0x1010u);
+            minimum[r] = HAS_MINIMUM ? bytes_of(both, 0, 0x3232u) : 0;
+        }
+    }
+};
 
 // The lane's part of a step of 16 along k, of two rows of blocks. `scales` are those of the step
 // before.
 FUNCTION void values(uint (&w)[4], Scales& scales, const uchar* row_0, const uchar* row_8,
                      uint step) {
     const uint at = step * 16 % BLOCK_LENGTH, block = step * 16 / BLOCK_LENGTH * BLOCK_BYTES;
+    const uint span = step * 16 / SPAN;
+    if (step * 16 % (SPANS * SPAN) == 0) scales.read(row_0, row_8, span);
+    if (step * 16 % SPAN == 0) scales.take(span);
     UNROLL for (uint r = 0; r < 2; r++) {
         const uchar* from = (r == 0 ? row_0 : row_8) + block;
-        if (at % SPAN == 0) {
-            scales.scale[r] = twice_bf16(scale_of(from, at / SPAN));
-#if HAS_MINIMUM
-            scales.minimum[r] = twice_bf16(-minimum_of(from, at / SPAN));
-#else
-            scales.minimum[r] = 0;
-#endif
-        }
         const uint codes = codes_at(from, at / 4 + SIMD_LANE % 4);
         w[r] = scaled_bf16x2(numbers(codes, 0x4140u), scales.scale[r], scales.minimum[r]);
         w[r + 2] = scaled_bf16x2(numbers(codes, 0x4342u), scales.scale[r], scales.minimum[r]);
@@ -445,20 +488,33 @@ KERNEL_BEGIN
             uint piece = first % p.pieces_count;
             uint of_height = tap / p.kernel_size[1], of_width = tap % p.kernel_size[1];
 #endif
+#if W_KIND == BLOCKS
+            // Where this work-item's rows begin.
+            const uchar* lines[ROWS / ROWS_COPIED];
+            UNROLL for (uint j = 0; j < ROWS / ROWS_COPIED; j++) {
+                const uint row = j * ROWS_COPIED + lane / ROW_COPIERS;
+                lines[j] = W_OF(row) + (ulong)(FIRST_W + min(work.row + ROW_OF(row), work.n - 1)) * row_bytes;
+            }
+#endif
             for (uint unit = work.first; unit < work.first + work.count; unit++) {
 #if W_KIND == BLOCKS
                 const uint slab = slab_count % SLABS;
                 wait(slab_empty + slab * 8, slab_count / SLABS % 2 ^ 1);
                 slab_count++;
-                for (uint e = lane; e < ROWS * PIECES; e += COPIERS) {
-                    const uint row = e / PIECES, piece = e % PIECES;
-                    const uchar* line =
-                        W_OF(row) + (ulong)(FIRST_W + min(work.row + ROW_OF(row), work.n - 1)) * row_bytes;
-                    const uchar* from = line + unit * SLAB_BYTES;
-                    from = (const uchar*)((ulong)from & ~15ull) + piece * 16;
-                    const long left = (long)(line + row_bytes - from);
-                    copy_16(w_base + slab * W_BYTES + e * 16, left > 0 ? from : line,
-                            (uint)max(0ll, min(left, 16ll)));
+                UNROLL for (uint j = 0; j < ROWS / ROWS_COPIED; j++) {
+                    const uint row = j * ROWS_COPIED + lane / ROW_COPIERS;
+                    const uchar* begin = lines[j] + unit * SLAB_BYTES;
+                    const uchar* from = (const uchar*)((ulong)begin & ~15ull);
+                    const int left = (int)(row_bytes - unit * SLAB_BYTES) + (int)(begin - from);
+                    const uint to = w_base + slab * W_BYTES + row * (PIECES * 16);
+                    UNROLL for (uint first = 0; first < PIECES; first += ROW_COPIERS) {
+                        const uint piece = first + lane % ROW_COPIERS;
+                        const int bytes = min(left - (int)piece * 16, 16);
+                        if (piece < PIECES) {
+                            copy_16(to + piece * 16, bytes > 0 ? from + piece * 16 : lines[j],
+                                    (uint)max(bytes, 0));
+                        }
+                    }
                 }
                 arrive_after_copies(slab_full + slab * 8);
                 for (uint panel = unit * SLAB_PANELS; panel < (unit + 1) * SLAB_PANELS; panel++)
@@ -504,12 +560,18 @@ KERNEL_BEGIN
                     }
 #endif
                     if (lane == 0) {
-                        const uint bytes = X_BYTES + (W_KIND == PANELS ? W_BYTES : 0);
+#if BY_EXPERT
+                        // What is behind the tile's rows is multiplied as it is.
+                        const uint x_bytes = (work.over - work.begin) * LINE;
+#else
+                        const uint x_bytes = X_TERM_BYTES;
+#endif
+                        const uint bytes = TERMS * x_bytes + (W_KIND == PANELS ? W_BYTES : 0);
                         arrive_expecting(full + stage * 8, bytes);
                         UNROLL for (uint term = 0; term < TERMS; term++) {
                             const ulong at = term * ((p.k + PANEL - 1) / PANEL) + panel;
                             copy_bulk(base + stage * X_BYTES + term * X_TERM_BYTES,
-                                      x + (at * p.x_stride + work.column) * PANEL, X_TERM_BYTES,
+                                      x + (at * p.x_stride + work.column) * PANEL, x_bytes,
                                       full + stage * 8);
 #if W_KIND == PANELS
                             copy_bulk(w_base + stage * W_BYTES + term * W_TERM_BYTES,
@@ -699,7 +761,18 @@ KERNEL_BEGIN
                 }
             }
 
-#if IS_GATED
+#if IS_GATED && BY_EXPERT
+            float rows_of_tables[TABLES + 1];
+#if TABLES > 0
+            rows_of_tables[0] = table0[work.first_w + to_0];
+#endif
+#if TABLES > 1
+            rows_of_tables[1] = table1[work.first_w + to_0];
+#endif
+            UNROLL for (uint i = 0; i < COLUMNS / 2; i += i % 4 == 0 ? 1 : 3) {
+                sums[i] = AFTER(sums[i], sums[i + 2], rows_of_tables);
+            }
+#elif IS_GATED
             UNROLL for (uint i = 0; i < COLUMNS / 2; i += i % 4 == 0 ? 1 : 3) {
                 sums[i] = __fdividef(sums[i], 1 + __expf(-sums[i])) * sums[i + 2];
             }

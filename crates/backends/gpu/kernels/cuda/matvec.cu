@@ -9,8 +9,7 @@
 // The first FIRST_MATRICES have the `Unit` of namespace `first`, the others that of `second`
 // and the groups from p.first_groups on. M: rows of activations, of which p.m exist. HAS_NORM,
 // HAS_NORM_WEIGHT, HAS_BIAS, HAS_RESIDUAL: what else there is. RING_BYTES: of all rings.
-// p.x_bytes: for each row of activations. With BY_EXPERT there is one matrix, of all experts: each
-// of p.rows rows of results, at most CHOICES, chose its p.n0 rows, see experts.h, and M is 1.
+// p.x_bytes: for each row of activations.
 
 // Bytes in front of the rings: for their barriers, and for the sums of a norm.
 #define HEAD_BYTES 2048
@@ -20,11 +19,6 @@ struct Matrices {
     STORAGE(X)* y[MATRICES];
     const STORAGE(X)* bias[MATRICES];
     uint n[MATRICES];
-#if BY_EXPERT
-    // For each row of results, where the rows of w begin that it chose.
-    const uint* chosen;
-    uint rows;
-#endif
 };
 
 struct Inputs {
@@ -55,31 +49,17 @@ template <class Unit, uint FIRST, uint COUNT> struct Task {
     FUNCTION Task(const Matrices& all, uint k)
         : all(all), row_bytes(k / Unit::BLOCK * Unit::BYTES) {}
 
-#if BY_EXPERT
-    // How many times ROWS rows are one expert's.
-    FUNCTION uint turns_of_row() const { return (all.n[0] + ROWS - 1) / ROWS; }
-#endif
-
     // How many times ROWS rows there are.
     FUNCTION uint turns() const {
         if (IS_GATED) return all.n[0];
-#if BY_EXPERT
-        return all.rows * turns_of_row();
-#else
         uint rows = 0;
         UNROLL
         for (uint i = FIRST; i < FIRST + COUNT; i++) rows += all.n[i];
         return (rows + ROWS - 1) / ROWS;
-#endif
     }
 
-    // The matrix of a row of a turn, and `row` in it, which is none of it behind the last one. An expert is a
-    // matrix for each row of results that chose it.
+    // The matrix of a row of a turn, and `row` in it, which is none of it behind the last one.
     FUNCTION uint find(uint turn, uint r, uint& row) const {
-#if BY_EXPERT
-        row = turn % turns_of_row() * ROWS + r;
-        return turn / turns_of_row();
-#else
         row = IS_GATED ? turn : turn * ROWS + r;
         uint matrix = IS_GATED ? r : FIRST;
         UNROLL
@@ -90,7 +70,6 @@ template <class Unit, uint FIRST, uint COUNT> struct Task {
             }
         }
         return matrix;
-#endif
     }
 
     // An element of an array that is in registers.
@@ -104,14 +83,8 @@ template <class Unit, uint FIRST, uint COUNT> struct Task {
     }
 
     // Where a matrix begins, and its rows.
-    FUNCTION const uchar* begin(uint matrix) const {
-#if BY_EXPERT
-        return all.w[0] + (ulong)all.chosen[matrix] * row_bytes;
-#else
-        return pick(all.w, matrix);
-#endif
-    }
-    FUNCTION uint count(uint matrix) const { return BY_EXPERT ? all.n[0] : pick(all.n, matrix); }
+    FUNCTION const uchar* begin(uint matrix) const { return pick(all.w, matrix); }
+    FUNCTION uint count(uint matrix) const { return pick(all.n, matrix); }
 
     // Bytes from the multiple of 16 before it to a row's chunk.
     FUNCTION uint before(uint turn, uint r, uint chunk) const {
@@ -159,24 +132,6 @@ template <class Task> struct Source {
     }
 };
 
-// Adds up `COUNT` values of all lanes: lane 32 / COUNT · i gets the sum of value i.
-template <uint COUNT, uint MASK = 16> FUNCTION float add_lanes(float* values) {
-    if constexpr (COUNT == 1) {
-        UNROLL
-        for (uint mask = MASK; mask > 0; mask /= 2) values[0] += simd_xor(values[0], mask);
-        return values[0];
-    } else {
-        const bool is_upper = (SIMD_LANE & MASK) != 0;
-        UNROLL
-        for (uint i = 0; i < COUNT / 2; i++) {
-            const float kept = is_upper ? values[i + COUNT / 2] : values[i];
-            const float sent = is_upper ? values[i] : values[i + COUNT / 2];
-            values[i] = kept + simd_xor(sent, MASK);
-        }
-        return add_lanes<COUNT / 2, MASK / 2>(values);
-    }
-}
-
 template <class Unit, uint FIRST, uint COUNT>
 FUNCTION void multiply(const Matrices& all, const Inputs& in, const Params& p, uint group,
                        uint groups) {
@@ -186,18 +141,7 @@ FUNCTION void multiply(const Matrices& all, const Inputs& in, const Params& p, u
     const uint lane = SIMD_LANE, warp = __shfl_sync(~0u, SIMD_GROUP, 0);
     const uint units = p.k / Unit::LENGTH;
     const uint chunks = (units + STEPS * 32 - 1) / (STEPS * 32);
-#if BY_EXPERT
-    // A group has turns that follow each other, so that it rounds the activations of few of them.
-    const uint all_turns = task.turns();
-    const uint first_turn = (ulong)all_turns * group / groups;
-    const uint turns = (ulong)all_turns * (group + 1) / groups;
-    const uint own = first_turn + warp, stride = WARPS;
-    const uint turns_of_x = task.turns_of_row() * p.sharing;
-    const uint first_x = first_turn / turns_of_x, end_x = min((turns + turns_of_x - 1) / turns_of_x, p.m);
-#else
     const uint own = warp * groups + group, stride = WARPS * groups, turns = task.turns();
-    const uint first_x = 0, end_x = p.m;
-#endif
 
     ulong* full = (ulong*)DYNAMIC_LOCAL + warp * SLOTS;
     uchar* ring = DYNAMIC_LOCAL + HEAD_BYTES + warp * (SLOTS * ROWS * Work::SLOT_BYTES);
@@ -244,7 +188,7 @@ FUNCTION void multiply(const Matrices& all, const Inputs& in, const Params& p, u
     }
     BARRIER;
 #endif
-    for (uint i = first_x; i < end_x; i++) {
+    for (uint i = 0; i < p.m; i++) {
 #if HAS_NORM
         const float scale = norm_scale(sums_of_squares + i * WARPS, p.k, p.eps);
         for (uint first = own_slab; first < p.k; first += slab_stride) {
@@ -280,7 +224,7 @@ FUNCTION void multiply(const Matrices& all, const Inputs& in, const Params& p, u
         uint row;
         const uint matrix = task.find(turn, result_r, row), n = task.count(matrix);
         const bool is_written = writes && row < n;
-        const uint at = (BY_EXPERT ? matrix : result_m) * n + row;
+        const uint at = result_m * n + row;
 #if HAS_BIAS
         // Of both matrices of a gate, though only one's lane writes.
         const float bias = row < n ? LOAD(X, task.pick(all.bias, matrix), row) : 0;
@@ -310,11 +254,7 @@ FUNCTION void multiply(const Matrices& all, const Inputs& in, const Params& p, u
                     }
                     UNROLL
                     for (uint i = 0; i < M; i++) {
-#if BY_EXPERT
-                        const auto x = activations.load(matrix / p.sharing, first + step, lane);
-#else
                         const auto x = activations.load(i, first + step, lane);
-#endif
                         UNROLL
                         for (uint r = 0; r < ROWS; r++) {
                             const float product = weights[r].product(x, lane);
@@ -342,8 +282,7 @@ FUNCTION void multiply(const Matrices& all, const Inputs& in, const Params& p, u
 #if HAS_RESIDUAL
         value = residual + ROUND(X, value);
 #endif
-        STORAGE(X)* const y = BY_EXPERT ? all.y[0] : task.pick(all.y, matrix);
-        if (is_written) STORE(X, y, at, value);
+        if (is_written) STORE(X, task.pick(all.y, matrix), at, value);
     }
 }
 
@@ -353,17 +292,6 @@ KERNEL_BEGIN
     all.w[0] = (const uchar*)w0;
     all.y[0] = y0;
     all.n[0] = p.n0;
-#if BY_EXPERT
-    LOCAL_ARRAY(uint, chosen, CHOICES);
-    WAIT_FOR_INPUTS;
-    for (uint row = LANE; row < p.rows; row += GROUP) {
-        CHOOSE(first_w, row);
-        chosen[row] = first_w;
-    }
-    BARRIER;
-    all.chosen = chosen;
-    all.rows = p.rows;
-#endif
 #if MATRICES > 1
     all.w[1] = (const uchar*)w1;
     all.n[1] = p.n1;

@@ -121,6 +121,7 @@ KERNEL_BEGIN
 #endif
 #endif
         const STORAGE(X)* from = x + (ulong)source * p.outer;
+        if (BY_EXPERT && !__any_sync(~0u, exists)) return;
         // Past the last row nothing is read.
         read_part(values, from, part, p.inner, exists ? p.k : 0);
 #endif

@@ -1,32 +1,50 @@
 //! Products whose weights are chosen row by row: a few rows by themselves, many in tiles of those that chose one
 //! expert.
 
-use rustorch_ir::{DType, OpKind, TensorType};
+use std::fmt::Write;
+
+use rustorch_ir::ops::{ExpertEpilogue, FusedExpertLinear};
+use rustorch_ir::{DType, Graph, Op, OpKind, Signature, TensorType};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
-use smallvec::smallvec;
 
-use super::cuda::{self, matmul, matvec};
-use super::fused_linear::{Linear, Linears};
+use super::cuda::{self, matmul, matvec_experts};
+use super::functions::expression;
 use super::product::{Factor, Product};
-use super::{blocks, quantized};
+use super::{blocks, quantized, special};
 use crate::emit::{Emitter, GpuKernel};
-use crate::kernel::{Kernel, Scratch};
+use crate::kernel::{Kernel, Scratch, name};
 
-pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 3] = [
+pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 5] = [
     KernelEntry {
-        kind: OpKind::ExpertLinear,
-        accepts: matvec::accepts_experts,
+        kind: OpKind::FusedExpertLinear,
+        accepts: |s| Behind::fits(s) && are_few_choices(s),
         layouts: Layouts::Aligned,
         launch: GpuKernel {
             emit: emit_few,
-            suits: matvec::suits_experts,
+            suits: |device, s| matvec_experts::suits(device, factors(s), slots(s)),
+        },
+    },
+    KernelEntry {
+        kind: OpKind::FusedExpertLinear,
+        accepts: |s| Behind::fits(s) && is_gate(s.op) && are_tiled(s),
+        layouts: Layouts::Aligned,
+        launch: GpuKernel {
+            emit: emit_many,
+            suits: cuda::has_warpgroups,
         },
     },
     KernelEntry {
         kind: OpKind::ExpertLinear,
-        accepts: |s| {
-            !are_few(s.inputs[2], s.inputs[1]) && matmul::accepts_experts(s.inputs[0], s.inputs[1])
+        accepts: are_few_choices,
+        layouts: Layouts::Aligned,
+        launch: GpuKernel {
+            emit: emit_few,
+            suits: |device, s| matvec_experts::suits(device, factors(s), slots(s)),
         },
+    },
+    KernelEntry {
+        kind: OpKind::ExpertLinear,
+        accepts: are_tiled,
         layouts: Layouts::Aligned,
         launch: GpuKernel {
             emit: emit_many,
@@ -41,6 +59,47 @@ pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 3] = [
     },
 ];
 
+/// The operation, if there are others behind the products.
+fn fused(op: &Op) -> Option<&FusedExpertLinear> {
+    match op {
+        Op::FusedExpertLinear(op) => Some(op),
+        _ => None,
+    }
+}
+
+/// Number of products, and the operand of the ids.
+fn products(op: &Op) -> (usize, usize) {
+    fused(op).map_or((1, 2), |op| (op.products(), op.ids()))
+}
+
+/// Is the result made of two products?
+fn is_gate(op: &Op) -> bool {
+    products(op).0 == 2
+}
+
+/// The rows, the weights, of which all have one type, and the ids.
+fn factors<'a>(s: &Signature<'a>) -> [&'a TensorType; 3] {
+    let (_, ids) = products(s.op);
+    [0, 1, ids].map(|i| s.inputs[i])
+}
+
+/// Can each row of a few be multiplied by itself?
+fn are_few_choices(s: &Signature) -> bool {
+    matvec_experts::accepts(factors(s), slots(s))
+}
+
+/// The slots that are summed up; 0 if there is no sum.
+fn slots(s: &Signature) -> usize {
+    let sums = fused(s.op).is_some_and(|op| op.slot_weights().is_some());
+    if sums { factors(s)[2].shape[1] } else { 0 }
+}
+
+/// Can rows be sorted, and be multiplied on tensor cores?
+fn are_tiled(s: &Signature) -> bool {
+    let [x, w, ids] = factors(s);
+    !are_few(ids, w) && matmul::accepts_experts(x, w)
+}
+
 /// Rows for each expert up to which reading its weights for each is sooner done than sorting rows.
 const FEW: usize = 2;
 
@@ -53,7 +112,7 @@ fn are_few(ids: &TensorType, w: &TensorType) -> bool {
 #[derive(Clone, Copy)]
 pub(crate) struct Experts<'a> {
     /// One for each row.
-    ids: &'a Place,
+    pub(crate) ids: &'a Place,
     count: usize,
     /// Rows of the result.
     pub(crate) rows: usize,
@@ -76,7 +135,8 @@ pub(crate) struct Sorted {
 
 impl<'a> Experts<'a> {
     fn new(step: &'a Step, emitter: &mut Emitter) -> Self {
-        let [x, w, ids] = [0, 1, 2].map(|i| &step.inputs[i]);
+        let (_, ids) = products(&step.last().op);
+        let [x, w, ids] = [0, 1, ids].map(|i| &step.inputs[i]);
         let (count, rows) = (w.ty.shape[0], ids.ty.shape.elements());
         let range = format!("{count} experts");
         Self {
@@ -151,28 +211,127 @@ pub(crate) fn text(kernel: &str) -> String {
     format!("{}\n{kernel}", include_str!("../../kernels/experts.h"))
 }
 
+/// Operations behind products, in single precision.
+pub(crate) struct Behind<'a> {
+    /// Tables, of which each row of a product has that of its expert.
+    pub(crate) tables: Vec<&'a Place>,
+    /// The function `after` of both products and of rows of the tables, as text.
+    pub(crate) gate: Option<String>,
+    /// Weights of a sum's slots, and their number.
+    sum: Option<(&'a Place, usize)>,
+    /// What is added to the sum.
+    pub(crate) other: Option<&'a Place>,
+}
+
+impl<'a> Behind<'a> {
+    /// Tables that kernels have room for.
+    const TABLES: usize = 2;
+
+    /// Can kernels do the operations?
+    fn fits(s: &Signature) -> bool {
+        fused(s.op).is_some_and(|op| {
+            let is_known = match &op.epilogue {
+                ExpertEpilogue::Gate(body) => after(body).is_some(),
+                ExpertEpilogue::Sum { .. } => true,
+            };
+            s.output().dtype == DType::F32 && op.tables <= Self::TABLES && is_known
+        })
+    }
+
+    fn new(op: &FusedExpertLinear, step: &'a Step) -> Self {
+        let operand = |i: usize| &step.inputs[i];
+        Self {
+            tables: (0..op.tables).map(|i| operand(op.table(i))).collect(),
+            gate: match &op.epilogue {
+                ExpertEpilogue::Gate(body) => after(body),
+                ExpertEpilogue::Sum { .. } => None,
+            },
+            sum: (op.slot_weights()).map(|i| (operand(i), operand(op.ids()).ty.shape[1])),
+            other: op.other().map(operand),
+        }
+    }
+
+    /// Slots of a sum; 0 if there is none.
+    pub(crate) fn slots(&self) -> usize {
+        self.sum.map_or(0, |(_, slots)| slots)
+    }
+
+    /// A kernel's text behind the function `after`.
+    pub(crate) fn with_gate(&self, text: &str) -> String {
+        match &self.gate {
+            Some(gate) => special::with_definitions(format!("{gate}{text}")),
+            None => text.to_owned(),
+        }
+    }
+
+    /// Lets a kernel do them.
+    pub(crate) fn pass(&self, kernel: &mut Kernel) {
+        for (i, table) in self.tables.iter().enumerate() {
+            kernel.read(&format!("table{i}"), table);
+        }
+        if let Some((weights, _)) = self.sum {
+            kernel.read("slot_weights", weights);
+        }
+        if self.gate.is_some() {
+            let rows = (0..self.tables.len()).map(|i| format!(", (rows)[{i}]"));
+            let rows: String = rows.collect();
+            kernel.define("AFTER(a, b, rows)", format!("after(a, b{rows})"));
+        }
+    }
+}
+
+/// The text of the function `after` that does the elementwise operations of a graph in single precision; `None` if it
+/// has others.
+fn after(body: &Graph) -> Option<String> {
+    let inputs = 0..body.inputs().len();
+    let mut values: Vec<String> = inputs.map(|i| format!("v{i}")).collect();
+    let parameters: Vec<String> = values.iter().map(|v| format!("float {v}")).collect();
+    let mut text = format!("FUNCTION float after({}) {{\n", parameters.join(", "));
+    for (at, node) in body.nodes().iter().enumerate() {
+        let dtype = node.output().dtype;
+        let names: Vec<&str> = (node.inputs.iter())
+            .map(|value| values[value.index()].as_str())
+            .collect();
+        let value = match (&node.op, dtype) {
+            (Op::Full(full), DType::F32) => {
+                let bits = (full.value.as_f64() as f32).to_bits();
+                format!("F32_OF_BITS({bits}u)")
+            }
+            (op, DType::F32 | DType::Bool) => {
+                let from = body.ty(*node.inputs.last()?).dtype;
+                expression(op, from, dtype, &names)?
+            }
+            _ => return None,
+        };
+        let _ = writeln!(text, "    const compute_{} t{at} = {value};", name(dtype));
+        values.push(format!("t{at}"));
+    }
+    let result = body.outputs().first()?.index();
+    let _ = writeln!(text, "    return {};\n}}", values[result]);
+    Some(text)
+}
+
+/// The operands that have the weights of products.
+fn weights(step: &Step) -> &[Place] {
+    let (products, _) = products(&step.last().op);
+    &step.inputs[1..=products]
+}
+
 /// Appends the launch of CUDA's kernel for few rows.
 fn emit_few(step: &Step, emitter: &mut Emitter) {
-    let linears = Linears {
-        x: &step.inputs[0],
-        norm: None,
-        each: smallvec![Linear {
-            w: &step.inputs[1],
-            bias: None,
-            y: Some(step.output()),
-        }],
-        other: None,
-        gate: None,
-        experts: Some(Experts::new(step, emitter)),
-    };
-    matvec::emit(&linears, emitter);
+    let experts = Experts::new(step, emitter);
+    let behind = fused(&step.last().op).map(|op| Behind::new(op, step));
+    let operands = (&step.inputs[0], weights(step), step.output());
+    matvec_experts::emit(operands, &experts, behind.as_ref(), emitter);
 }
 
 /// Appends the launches of CUDA's kernels for many.
 fn emit_many(step: &Step, emitter: &mut Emitter) {
     let experts = Experts::new(step, emitter);
-    let operands = [&step.inputs[0], &step.inputs[1], step.output()];
-    matmul::emit_experts(operands, &experts, emitter);
+    let behind = fused(&step.last().op).map(|op| Behind::new(op, step));
+    let weights = weights(step);
+    let operands = (&step.inputs[0], weights, step.output());
+    matmul::emit_experts(operands, &experts, behind.as_ref(), emitter);
 }
 
 fn emit(step: &Step, emitter: &mut Emitter) {

@@ -8,7 +8,6 @@ use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 use smallvec::SmallVec;
 
 use super::cuda::{self, matmul, matvec};
-use super::expert_linear::Experts;
 use super::functions::activated;
 use super::linear;
 use crate::emit::{Emitter, GpuKernel};
@@ -120,8 +119,6 @@ pub(crate) struct Linears<'a> {
     pub(crate) other: Option<&'a Place>,
     /// The result of two is this of the first times the second.
     pub(crate) gate: Option<ActivationKind>,
-    /// The experts that the rows of the one product chose.
-    pub(crate) experts: Option<Experts<'a>>,
 }
 
 /// The root-mean-square norm of rows.
@@ -171,7 +168,6 @@ impl<'a> Linears<'a> {
                 Some(Epilogue::Gate(kind)) => Some(kind),
                 Some(Epilogue::Add) | None => None,
             },
-            experts: None,
         }
     }
 

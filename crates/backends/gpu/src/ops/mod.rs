@@ -98,7 +98,6 @@ pub(crate) fn table() -> KernelTable<GpuKernel> {
         rope::KERNEL,
         scatter::KERNEL,
         softmax::KERNEL,
-        top_k::KERNEL,
         triangle::KERNEL,
         within::KERNEL,
         update_slice::KERNEL,
@@ -116,5 +115,6 @@ pub(crate) fn table() -> KernelTable<GpuKernel> {
     kernels.extend(linear::KERNELS);
     kernels.extend(matmul::KERNELS);
     kernels.extend(pointwise::KERNELS);
+    kernels.extend(top_k::KERNELS);
     KernelTable::new(kernels)
 }

@@ -5,17 +5,22 @@ use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
 use super::arg_reduce::better;
+use super::cuda::top_k::few;
 use super::views::{Memory, for_each, nearest, split, walk};
 use crate::driver::Limits;
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::Kernel;
 
-pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
-    kind: OpKind::TopK,
-    accepts,
-    layouts: Layouts::Any,
-    launch: GpuKernel::everywhere(emit),
-};
+pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 3] = [
+    few(OpKind::TopKSoftmax),
+    few(OpKind::TopK),
+    KernelEntry {
+        kind: OpKind::TopK,
+        accepts,
+        layouts: Layouts::Any,
+        launch: GpuKernel::everywhere(emit),
+    },
+];
 
 /// Bytes of the keys that a group sorts.
 const KEY_BYTES: usize = 16 << 10;

@@ -160,6 +160,7 @@ impl Convolution<'_> {
             is_wide: numbers.terms == 1 && has_pieces(y),
             given: (numbers.terms > 1).then(|| [*w, x].map(|place| (place, strides(place)))),
             experts: None,
+            behind: None,
             words: vec![
                 ("channels", vec![x.ty.shape[1]]),
                 ("term_pieces", vec![term_pieces]),

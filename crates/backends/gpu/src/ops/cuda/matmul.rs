@@ -9,7 +9,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::emit::Emitter;
 use crate::kernel::{Kernel, Scratch};
 use crate::ops::blocks;
-use crate::ops::expert_linear::{Experts, Sorted};
+use crate::ops::expert_linear::{Behind, Experts, Sorted};
 use crate::ops::fused_linear::{Linear, Linears, Norm, with_gate};
 use crate::ops::product::{Factor, Product};
 
@@ -71,6 +71,8 @@ pub(super) struct Launch<'a> {
     pub(super) given: Option<[(&'a Place, Vec<usize>); 2]>,
     /// The tiles of the rows of x, and a tile's rows, if w has those of several experts.
     pub(super) experts: Option<(&'a Sorted, usize)>,
+    /// Operations on results of experts.
+    pub(super) behind: Option<&'a Behind<'a>>,
     /// Further parameters of a kind.
     pub(super) words: Vec<(&'static str, Vec<usize>)>,
 }
@@ -141,6 +143,7 @@ pub(crate) fn emit(linears: &Linears, emitter: &mut Emitter) {
             is_wide: false,
             given: None,
             experts: None,
+            behind: None,
             words: Vec::new(),
         };
         launch.emit(emitter);
@@ -172,8 +175,14 @@ pub(crate) fn accepts_experts(x: &TensorType, w: &TensorType) -> bool {
         && (w.dtype.is_block() || w.shape[2].is_multiple_of(8))
 }
 
-/// Appends the launches of one of those.
-pub(crate) fn emit_experts([x, w, y]: [&Place; 3], experts: &Experts, emitter: &mut Emitter) {
+/// Appends the launches of one of those, or of two that make one result.
+pub(crate) fn emit_experts(
+    (x, weights, y): (&Place, &[Place], &Place),
+    experts: &Experts,
+    behind: Option<&Behind>,
+    emitter: &mut Emitter,
+) {
+    let w = &weights[0];
     let [n, k] = [1, 2].map(|d| w.ty.shape[d]);
     let columns = COLUMNS[usize::from(experts.rows_of_each() > COLUMNS[0])];
     let sorted = experts.sort(columns, emitter);
@@ -187,17 +196,20 @@ pub(crate) fn emit_experts([x, w, y]: [&Place; 3], experts: &Experts, emitter: &
         x: panels,
         kind,
         w_stride: k,
-        weights: smallvec![Weights {
-            w: Memory::Place(w),
-            n,
-            bias: None,
-        }],
+        weights: (weights.iter())
+            .map(|w| Weights {
+                w: Memory::Place(w),
+                n,
+                bias: None,
+            })
+            .collect(),
         results: smallvec![y],
         other: None,
         gate: None,
         is_wide: false,
         given: None,
         experts: Some((&sorted, columns)),
+        behind,
         words: Vec::new(),
     };
     launch.emit(emitter);
@@ -259,6 +271,7 @@ pub(crate) fn emit_dense<'a>(product: &Product<'a>, emitter: &mut Emitter) {
         is_wide: false,
         given: (numbers.terms > 1).then(|| [given(&product.a), given(&product.b)]),
         experts: None,
+        behind: None,
         words: Vec::new(),
     };
     launch.emit(emitter);
@@ -393,15 +406,20 @@ impl Panels {
 
 impl Launch<'_> {
     pub(super) fn emit(self, emitter: &mut Emitter) {
-        let is_gated = self.gate.is_some();
+        let is_gated = self.weights.len() > self.results.len();
         let Numbers { dtype, terms } = self.x.numbers;
-        let form = Form::new(self.kind, [self.m, self.k], terms);
+        let form = match self.experts {
+            Some((_, columns)) => Form::of_experts(self.kind, columns),
+            None => Form::new(self.kind, [self.m, self.k], terms),
+        };
         let tile_rows = if is_gated { form.rows / 2 } else { form.rows };
         let sets = &self.weights[..self.results.len()];
         let row_tiles = sets.iter().map(|set| set.n.div_ceil(tile_rows)).sum();
         let units = emitter.limits.compute_units;
         let tiling = match self.experts {
-            Some((sorted, columns)) => Tiling::of_experts(row_tiles * sorted.count, columns, units),
+            Some((sorted, columns)) => {
+                Tiling::of_experts(row_tiles * sorted.count, columns, units * form.resident)
+            }
             None => Tiling::new(row_tiles, [self.m, self.k], self.kind, terms, form, units),
         };
         let local_bytes = emitter.limits.local_bytes;
@@ -409,6 +427,10 @@ impl Launch<'_> {
 
         let text = include_str!("../../../kernels/cuda/gemm.cu");
         let text = with_gate(text, GATE, self.gate);
+        let text = match self.behind {
+            Some(behind) => behind.with_gate(&text).into(),
+            None => text,
+        };
         let group = form.group() as u32;
         let (mut kernel, name) = match self.kind {
             Kind::Blocks(format) => {
@@ -423,6 +445,7 @@ impl Launch<'_> {
         };
         kernel.define("W_KIND", name);
         kernel.residence(group, form.resident as u32);
+        kernel.define("RESIDENT", form.resident);
         kernel.define("ROWS", form.rows);
         kernel.define("COLUMNS", tiling.columns);
         kernel.define("STAGES", local.stages);
@@ -435,6 +458,13 @@ impl Launch<'_> {
         kernel.define("BY_EXPERT", u8::from(self.experts.is_some()));
         if let Some((sorted, _)) = self.experts {
             sorted.pass(&mut kernel, false);
+        }
+        kernel.define(
+            "TABLES",
+            self.behind.map_or(0, |behind| behind.tables.len()),
+        );
+        if let Some(behind) = self.behind {
+            behind.pass(&mut kernel);
         }
         kernel.define_dtype("OPERAND", dtype);
         kernel.define("TERMS", terms);
@@ -516,6 +546,18 @@ impl Form {
         rows: ROWS,
         resident: 1,
     };
+
+    /// The form for rows of experts, in tiles of so many: unpacking blocks for few rows takes longer than multiplying them,
+    /// and is done by more warps.
+    fn of_experts(kind: Kind, columns: usize) -> Self {
+        match matches!(kind, Kind::Blocks(_)) && columns == COLUMNS[0] {
+            true => Self {
+                rows: ROWS,
+                resident: 2,
+            },
+            false => Self::ALONE,
+        }
+    }
 
     /// The form for products of `m` rows along `k` numbers.
     fn new(kind: Kind, [m, k]: [usize; 2], terms: usize) -> Self {

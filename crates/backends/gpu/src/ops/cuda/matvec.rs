@@ -6,7 +6,6 @@ use super::HOPPER;
 use crate::emit::{Device, Emitter, SIMD_WIDTH};
 use crate::kernel::{Kernel, name};
 use crate::ops::blocks;
-use crate::ops::expert_linear;
 use crate::ops::fused_linear::{Linear, Linears, factors, with_gate};
 
 /// The most rows of activations.
@@ -15,33 +14,30 @@ pub(super) const FEW: usize = 8;
 /// The gate in the kernel's text, and its argument.
 const GATE: [&str; 2] = ["gate * (1 / (1 + exp(-gate)))", "gate"];
 
-/// The most rows of results that choose experts.
-const CHOICES: usize = 64;
-
 /// The most matrices of a launch.
 const MATRICES: usize = 3;
 
 /// Bytes of local memory in front of the rings: HEAD_BYTES of the kernel.
-const HEAD: usize = 2048;
+pub(super) const HEAD: usize = 2048;
 
 /// Bytes of local memory of the rings through which the weights stream. This one holds if there is
 /// room for two launches at a time.
-const RINGS: usize = 72 << 10;
+pub(super) const RINGS: usize = 72 << 10;
 const RINGS_OF_BLOCKS: usize = 56 << 10;
 const RINGS_OF_FLOATS: usize = 48 << 10;
 
 /// Local memory of each of two launches that are on one compute unit.
-const SHARED: usize = 110 << 10;
+pub(super) const SHARED: usize = 110 << 10;
 
 /// The shape of a product.
-struct Shape {
-    m: usize,
-    k: usize,
+pub(super) struct Shape {
+    pub(super) m: usize,
+    pub(super) k: usize,
     weights: DType,
 }
 
 impl Shape {
-    fn of(x: &TensorType, w: &TensorType) -> Self {
+    pub(super) fn of(x: &TensorType, w: &TensorType) -> Self {
         let k = w.shape.last().copied().unwrap_or(0);
         Self {
             m: x.shape.elements().checked_div(k).unwrap_or(0),
@@ -57,7 +53,7 @@ impl Shape {
 
     /// Bytes of local memory for one of them: codes, sums and scales of whole steps of the
     /// longest, or numbers in single precision.
-    fn row_bytes(&self) -> usize {
+    pub(super) fn row_bytes(&self) -> usize {
         match self.weights {
             DType::Block(_) => self.k.next_multiple_of(2048) / 8 * 11,
             _ => self.k.next_multiple_of(256) * 4,
@@ -88,20 +84,9 @@ pub(crate) fn accepts(x: &TensorType, w: &TensorType) -> bool {
     (1..=FEW).contains(&shape.m) && shape.k > 0 && is_float(x.dtype) && is_aligned
 }
 
-/// Is it one of the same, whose weights each row chooses?
-pub(crate) fn accepts_experts(s: &Signature) -> bool {
-    let [x, w, ids] = [0, 1, 2].map(|i| s.inputs[i]);
-    accepts(x, w) && w.shape.elements() > 0 && (1..=CHOICES).contains(&ids.shape.elements())
-}
-
 /// Has the device the copy engine, and local memory for products that are all accepted?
 pub(crate) fn suits(device: &Device, s: &Signature) -> bool {
     factors(s).is_some_and(|(x, weights)| weights.iter().all(|w| has_room(device, x, w)))
-}
-
-/// The same for an accepted product of experts.
-pub(crate) fn suits_experts(device: &Device, s: &Signature) -> bool {
-    has_room(device, s.inputs[0], s.inputs[1])
 }
 
 fn has_room(device: &Device, x: &TensorType, w: &TensorType) -> bool {
@@ -130,9 +115,7 @@ fn kernel(linears: &Linears, each: &[Linear], emitter: &Emitter) -> Kernel {
     let (x, weights) = (linears.x, each[0].w.ty.dtype);
     let shape = Shape::of(&x.ty, &each[0].w.ty);
     let [rings, local_bytes] = shape.local_bytes();
-    let experts = linears.experts.as_ref();
-    // Rows of activations that weights meet.
-    let m = experts.map_or(shape.rows(), |_| 1);
+    let m = shape.rows();
     // With few rows it takes many warps to hide latencies, with many it takes registers.
     let warps = if m == 1 { 16 } else { 8 };
     let group = (warps * SIMD_WIDTH) as u32;
@@ -159,13 +142,6 @@ fn kernel(linears: &Linears, each: &[Linear], emitter: &Emitter) -> Kernel {
     kernel.define("MATRICES", each.len());
     kernel.define("FIRST_MATRICES", first.len());
     kernel.define("M", m);
-    kernel.define("BY_EXPERT", u8::from(experts.is_some()));
-    if let Some(experts) = experts {
-        kernel.define("CHOICES", CHOICES);
-        experts.define(&mut kernel);
-        kernel.define("EXPERT_ROWS", "p.n0");
-        kernel.word("rows", experts.rows);
-    }
     kernel.define("RING_BYTES", rings);
     kernel.define_dtype("X", x.ty.dtype);
     kernel.read("x", x);
@@ -197,7 +173,6 @@ fn kernel(linears: &Linears, each: &[Linear], emitter: &Emitter) -> Kernel {
     kernel.word("k", shape.k);
     kernel.word("x_bytes", shape.row_bytes());
     let rows: usize = each.iter().map(Linear::rows).sum();
-    let rows = rows * experts.map_or(1, |experts| experts.rows);
     let groups = rows.min(emitter.limits.compute_units);
     kernel.word("first_groups", split(groups, first, second));
     kernel.word("groups", groups);
@@ -223,14 +198,19 @@ macro_rules! texts {
 
 /// The kernel's text for weights of these dtypes, one or two.
 fn text(dtypes: &[DType]) -> String {
+    let kernel = texts!("matvec.cu");
+    format!("{}{kernel}", common_text(dtypes))
+}
+
+/// What kernels for weights of these dtypes have in common.
+pub(super) fn common_text(dtypes: &[DType]) -> String {
     let activations = match dtypes[0] {
         DType::Block(_) => texts!("rounded.h" "units/words.h" "units/packed_pair.h"),
         _ => texts!("exact.h"),
     };
     let units: String = dtypes.iter().zip(["first", "second"]).map(unit).collect();
-    let common = expert_linear::text(texts!("async.h" "activations.h"));
-    let kernel = texts!("matvec.cu");
-    format!("{common}{activations}{units}{kernel}")
+    let common = texts!("async.h" "activations.h");
+    format!("{common}{activations}{units}")
 }
 
 /// Text about weights of a dtype for the kernel, in a namespace.

@@ -7,7 +7,9 @@ pub(crate) mod conv_transpose2d;
 pub(crate) mod cross_entropy;
 pub(crate) mod matmul;
 pub(crate) mod matvec;
+pub(crate) mod matvec_experts;
 pub(crate) mod norm_backward;
+pub(crate) mod top_k;
 
 use rustorch_ir::Signature;
 
