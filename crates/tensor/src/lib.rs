@@ -34,6 +34,7 @@
 //! | `names.rs` | candle's names of methods |
 //! | `devices.rs`, `manager.rs`, `hybrid.rs` | the devices, the current one, choosing one |
 //! | `gpu/` | operations that prefer a GPU |
+//! | `distributed/` | collectives of ranks |
 //! | `custom.rs` | operations, kernels and functions of others |
 //! | `profiler.rs` | what runs when, and for how long (feature `profile`) |
 //! | `preferences.rs` | what Cargo features ask for |
@@ -56,6 +57,7 @@ mod devices;
 mod diagonals;
 mod dims;
 mod display;
+pub mod distributed;
 mod eager;
 mod element;
 mod elementwise;
