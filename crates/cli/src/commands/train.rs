@@ -19,6 +19,7 @@ use rustorch_llm::spec::ModelSpec;
 use rustorch_llm::{
     Event, GenerateOptions, Model, Session, SessionOptions, generate, hugging_face,
 };
+use rustorch_tensor::distributed::CommunicationGroup;
 use rustorch_tensor::{RusTorchResult, Tensor, with_runtime};
 use rustorch_train::{
     Checkpoints, Conversations, Corpus, Decoder, ModelSize, Precision, Prepared, Samples, Settings,
@@ -28,6 +29,7 @@ use serde_json::json;
 
 use super::chat;
 use super::generate::interrupts;
+use super::ranks::{RankArgs, any};
 use crate::args::{ByteCount, DeviceArgs, Format, KeyArgs};
 use crate::devices::Devices;
 use crate::failure::{INTERRUPTED, Usage};
@@ -47,7 +49,10 @@ optimizer is AdamW (betas 0.9 and 0.95, weight decay on matrices only). The lear
 Every --every steps and at the end, the program measures the validation loss, writes a checkpoint and prints \
 a sample text. After an interruption, the same command with --resume continues from the last checkpoint. On \
 the same device, the losses and the file equal those of an uninterrupted run. Ctrl-C ends the run after the \
-current step and writes a checkpoint.";
+current step and writes a checkpoint.
+
+--gpus and --ranks divide each batch among ranks. The losses stay those of one rank, up to rounding. A checkpoint \
+resumes with any number of ranks.";
 
 /// The dtype of computations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -102,6 +107,9 @@ pub(crate) struct Options {
 
     #[command(flatten)]
     run: RunArgs,
+
+    #[command(flatten)]
+    ranks: RankArgs,
 
     /// Checkpoint directory; the last two checkpoints are kept [default: the output file's name with
     /// .checkpoint, removed after a finished run]
@@ -205,15 +213,6 @@ fn batch(text: &str) -> Result<Batch, String> {
     }
 }
 
-fn gpus(text: &str) -> Result<u32, String> {
-    match text.parse() {
-        Ok(1) => Ok(1),
-        Ok(0) => Err("-b cpu trains without a GPU".to_owned()),
-        Ok(_) => Err("a run uses one GPU; start one run per GPU, or omit --gpus".to_owned()),
-        Err(_) => Err("expected a number of GPUs".to_owned()),
-    }
-}
-
 /// Options of a training run.
 #[derive(Clone, Copy, Debug, Args)]
 #[command(next_help_heading = "Training")]
@@ -231,10 +230,6 @@ struct RunArgs {
     /// offloaded
     #[arg(long)]
     offload_activations: bool,
-
-    /// Number of GPUs; only 1 is supported
-    #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true, value_parser = gpus)]
-    gpus: u32,
 
     /// Number of training steps
     #[arg(long, value_name = "N", conflicts_with = "epochs")]
@@ -274,14 +269,29 @@ struct RunArgs {
 }
 
 pub(super) fn run(options: &Options) -> Result<ExitCode> {
-    let devices = Devices::open(&options.devices)?;
+    let check = |ranks| options.check_ranks(ranks);
+    let run = |devices: &DeviceArgs, group: &CommunicationGroup| run_rank(options, devices, group);
+    options.ranks.run(&options.devices, check, run)
+}
+
+fn run_rank(
+    options: &Options,
+    devices: &DeviceArgs,
+    group: &CommunicationGroup,
+) -> Result<ExitCode> {
+    let devices = Devices::open(devices)?;
     let interrupted = interrupts()?;
     with_runtime(&devices.runtime, devices.routing, || {
-        train(options, &devices, &interrupted)
+        train(options, &devices, group, &interrupted)
     })
 }
 
-fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Result<ExitCode> {
+fn train(
+    options: &Options,
+    devices: &Devices,
+    group: &CommunicationGroup,
+    interrupted: &AtomicBool,
+) -> Result<ExitCode> {
     // Settings that make no sense are told before texts are read.
     let asked = options.context.unwrap_or(CONTEXT);
     let batch = match options.run.batch {
@@ -313,6 +323,10 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
         .checkpoint
         .clone()
         .unwrap_or_else(|| options.out.with_extension("checkpoint"));
+    // Rank 0 writes the tokens, which others then find.
+    if group.rank() > 0 {
+        group.barrier()?;
+    }
     let checkpoints = Checkpoints::new(&folder)?;
     if let Some((step, _)) = checkpoints.list()?.first().filter(|_| !options.resume) {
         let folder = folder.display();
@@ -327,6 +341,9 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
         validation,
         metadata,
     } = options.learnt(&prepared, base.as_ref(), &folder, context)?;
+    if group.rank() == 0 {
+        group.barrier()?;
+    }
     let batch = match options.run.batch {
         Batch::Auto if options.resume => Training::saved_batch(&checkpoints)?,
         Batch::Auto => None,
@@ -360,7 +377,7 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
             samples,
             Some(validation),
         );
-        let mut training = begun.map_err(told)?;
+        let mut training = begun.map_err(told)?.data_parallel(group).map_err(told)?;
         if options.run.offload_activations {
             training = training.offload_activations();
         }
@@ -396,6 +413,7 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
     let mut run = Run {
         options,
         devices,
+        group,
         training,
         metadata,
         checkpoints,
@@ -410,18 +428,21 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
     while run.training.steps() < settings.steps {
         if let Err(error) = run.step(&settings) {
             match error.downcast::<TrainError>() {
-                Ok(lost) if lost.is_data_lost() => {
+                Ok(lost) if lost.is_data_lost() && group.size() == 1 => {
                     run.recover(lost, || begun(settings.clone()))?;
                 }
                 Ok(error) => return Err(error.into()),
                 Err(error) => return Err(error),
             }
         }
-        if interrupted.load(Ordering::Relaxed) && run.training.begun() < settings.steps {
+        let is_interrupted = any(group, interrupted.load(Ordering::Relaxed))?;
+        if is_interrupted && run.training.begun() < settings.steps {
             if let Some(step) = run.training.finish()? {
                 run.tell(step, None)?;
             }
-            run.training.save(&run.checkpoints)?;
+            if group.rank() == 0 {
+                run.training.save(&run.checkpoints)?;
+            }
             run.bar.finish_and_clear();
             note(format_args!(
                 "stopped after step {} of {}; add --resume to continue",
@@ -431,7 +452,9 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
             return Ok(ExitCode::from(INTERRUPTED));
         }
     }
-    run.end()?;
+    if group.rank() == 0 {
+        run.end()?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -492,6 +515,20 @@ struct Learnt {
 }
 
 impl Options {
+    /// Fails for a batch that these ranks cannot divide.
+    fn check_ranks(&self, ranks: usize) -> Result<()> {
+        let problem = match self.run.batch {
+            Batch::Auto if ranks > 1 => {
+                format!("--batch auto is for one rank; give a number of at least {ranks}")
+            }
+            Batch::Of(batch) if batch < ranks => {
+                format!("--batch {batch}: {ranks} ranks cannot divide it; give at least {ranks}")
+            }
+            Batch::Auto | Batch::Of(_) => return Ok(()),
+        };
+        Err(Usage(problem).into())
+    }
+
     /// The tokens of a sample.
     fn context(&self, base: Option<&Model>) -> Result<usize> {
         let longest = base.map_or(usize::MAX, |model| model.spec().context);
@@ -679,6 +716,8 @@ impl SizeArgs {
 struct Run<'a> {
     options: &'a Options,
     devices: &'a Devices,
+    /// The ranks of the run. Rank 0 writes files.
+    group: &'a CommunicationGroup,
     training: Training,
     /// The keys of the model's file.
     metadata: Metadata,
@@ -710,8 +749,12 @@ impl Run<'_> {
             0 => String::new(),
             first => format!(", from step {first} on"),
         };
+        let ranks = match self.group.size() {
+            1 => String::new(),
+            ranks => format!(", {ranks} ranks"),
+        };
         note(format_args!(
-            "{} parameters, {} steps of {per_step} tokens ({epochs:.1} epochs) on {}{from}; a step takes {}",
+            "{} parameters, {} steps of {per_step} tokens ({epochs:.1} epochs) on {}{ranks}{from}; a step takes {}",
             count(parameters as u64),
             self.total,
             self.devices.name,
@@ -775,6 +818,9 @@ impl Run<'_> {
 
     /// Shows a step.
     fn tell(&mut self, step: Step, validated: Option<f64>) -> Result<()> {
+        if self.group.rank() > 0 {
+            return Ok(());
+        }
         let Step { step, loss, lr } = step;
         let made = (step - self.first) * self.training.tokens_per_step();
         let rate = made as f64 / self.begin.elapsed().as_secs_f64();
@@ -862,6 +908,9 @@ impl Run<'_> {
 
     /// Writes a checkpoint. If that fails, the run continues: the checkpoint before is still there.
     fn keep(&self) {
+        if self.group.rank() > 0 {
+            return;
+        }
         let saved = self
             .training
             .save(&self.checkpoints)
