@@ -143,6 +143,11 @@ struct GradientsGuide;
 #[doc = include_str!("../docs/data.md")]
 struct DataGuide;
 
+/// The examples of the guide to several devices.
+#[cfg(all(doctest, feature = "nn"))]
+#[doc = include_str!("../docs/distributed.md")]
+struct DistributedGuide;
+
 /// The examples of the book.
 #[cfg(doctest)]
 mod book {

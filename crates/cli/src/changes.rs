@@ -69,6 +69,7 @@ impl ChangeArgs {
                 Some(&[first, last]) => Some((first, last)),
                 _ => None,
             },
+            row_split: None,
         })
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::panic;
 use std::process::{self, ExitCode};
 
-use crate::output::note;
+use crate::output::failure;
 
 /// Bad usage.
 const USAGE: u8 = 2;
@@ -43,7 +43,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     } else {
         ""
     };
-    note(format_args!("error: {place}{}", told(error)));
+    failure(format_args!("error: {place}{}", told(error)));
     match error.downcast_ref() {
         Some(Usage(_)) => ExitCode::from(USAGE),
         None => ExitCode::FAILURE,
@@ -68,7 +68,7 @@ pub(crate) fn report_arguments(error: &clap::Error) -> ExitCode {
     let told = (text.split("\n\n").map(one_line))
         .filter(|part| !part.starts_with("Usage:") && !part.starts_with("For more information"));
     let told: Vec<String> = told.collect();
-    note(format_args!(
+    failure(format_args!(
         "{} (--help explains the options)",
         told.join("; ")
     ));
@@ -83,7 +83,7 @@ pub(crate) fn install_panic_hook() {
             .location()
             .map(|at| format!(" at {at}"))
             .unwrap_or_default();
-        note(format_args!(
+        failure(format_args!(
             "error: a bug in rustorch-cli: {message}{place}; please report it, with the command \
              that led to it"
         ));

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
 use rustorch_gguf::Gguf;
-use rustorch_llm::{LlmError, Model, Selection, Session, hugging_face, load_tokenizer};
+use rustorch_llm::{LlmError, Model, RowSplit, Selection, Session, hugging_face, load_tokenizer};
+use rustorch_tensor::distributed::CommunicationGroup;
 use rustorch_tokenizer::Tokenizer;
 
 use crate::args::{ChangeArgs, FileArgs, ModelArgs};
@@ -21,6 +22,8 @@ const LARGE: u64 = 64 << 20;
 pub(crate) struct Source {
     file: FileArgs,
     changes: ChangeArgs,
+    /// The ranks that the weights are divided among.
+    ranks: Option<CommunicationGroup>,
 }
 
 impl From<&ModelArgs> for Source {
@@ -28,6 +31,7 @@ impl From<&ModelArgs> for Source {
         Self {
             file: args.file.clone(),
             changes: args.changes.clone(),
+            ranks: None,
         }
     }
 }
@@ -50,6 +54,15 @@ impl Source {
                 ..FileArgs::default()
             },
             ..Self::default()
+        }
+    }
+
+    /// The same with weights divided among ranks, if there are several.
+    pub(crate) fn divided(&self, ranks: &CommunicationGroup) -> Self {
+        Self {
+            file: self.file.clone(),
+            changes: self.changes.clone(),
+            ranks: (ranks.size() > 1).then(|| ranks.clone()),
         }
     }
 
@@ -80,7 +93,8 @@ impl Source {
     /// The same errors as [`Self::open`]. Also fails if the model is unsupported or damaged. Also
     /// fails if an adapter cannot be read or is for another model.
     pub(crate) fn load(&self) -> Result<Model> {
-        let (gguf, options) = (self.open()?, self.changes.options()?);
+        let (gguf, mut options) = (self.open()?, self.changes.options()?);
+        options.row_split = self.ranks.as_ref().map(RowSplit::new);
         Model::load_with(gguf, &options).map_err(|e| self.told(e))
     }
 

@@ -10,6 +10,9 @@ use serde::Serialize;
 /// Is the last line of streamed text unfinished?
 static IN_LINE: AtomicBool = AtomicBool::new(false);
 
+/// Does another rank of this program make the remarks?
+static ARE_REMARKS_LEFT: AtomicBool = AtomicBool::new(false);
+
 /// Writes text to standard output as it comes.
 pub(crate) fn stream(out: &mut impl Write, text: &str) -> io::Result<()> {
     out.write_all(text.as_bytes())?;
@@ -70,8 +73,20 @@ fn outputs_are_one() -> bool {
     io::stdout().is_terminal() && io::stderr().is_terminal()
 }
 
-/// A remark, on its own line. A closed standard error is no failure.
+/// Leaves remarks to another rank of this program.
+pub(crate) fn leave_remarks() {
+    ARE_REMARKS_LEFT.store(true, Ordering::Relaxed);
+}
+
+/// A remark, on its own line.
 pub(crate) fn note(text: impl Display) {
+    if !ARE_REMARKS_LEFT.load(Ordering::Relaxed) {
+        failure(text);
+    }
+}
+
+/// The reason why the program ends, on its own line. A closed standard error is no failure.
+pub(crate) fn failure(text: impl Display) {
     let _ = writeln!(io::stderr(), "{}{text}", line_break());
 }
 

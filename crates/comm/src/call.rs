@@ -29,11 +29,28 @@ pub struct Call<'a> {
     pub(crate) op: Option<ReduceOp>,
     /// The root, or the other rank.
     pub(crate) peer: Option<usize>,
+    pub(crate) tag: Option<Tag>,
     pub(crate) memory: Memory<'a>,
 }
 
+/// The place of a call in a program. It is the same on all ranks, or their calls are different ones.
+///
+/// A recorded program may run a second time after a failure of one rank's device. Its calls would then meet those of
+/// other ranks' next run, with the same shapes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tag {
+    /// The number of the call in the program.
+    pub number: i64,
+    /// The number of the program's run.
+    pub pass: i64,
+}
+
 impl<'a> Call<'a> {
-    pub(crate) fn all_reduce(data: BufferMut<'a>, op: ReduceOp) -> Result<Self, CommError> {
+    /// A reduction of `data` over all ranks, in place.
+    ///
+    /// # Errors
+    /// The dtype does not have the reduction.
+    pub fn all_reduce(data: BufferMut<'a>, op: ReduceOp) -> Result<Self, CommError> {
         let BufferMut {
             dtype,
             shape,
@@ -43,7 +60,11 @@ impl<'a> Call<'a> {
         call.reducing(op)
     }
 
-    pub(crate) fn all_gather(
+    /// A collection of the `input` of `ranks` ranks in `output`.
+    ///
+    /// # Errors
+    /// The output has the wrong size.
+    pub fn all_gather(
         ranks: usize,
         input: Buffer<'a>,
         output: BufferMut<'a>,
@@ -52,7 +73,11 @@ impl<'a> Call<'a> {
         Self::copying(Collective::AllGather, ranks, input, output, expected)
     }
 
-    pub(crate) fn reduce_scatter(
+    /// A reduction of `input`, of which each of `ranks` ranks gets its part.
+    ///
+    /// # Errors
+    /// The sizes do not fit, or the dtype does not have the reduction.
+    pub fn reduce_scatter(
         ranks: usize,
         input: Buffer<'a>,
         output: BufferMut<'a>,
@@ -63,7 +88,11 @@ impl<'a> Call<'a> {
         Self::copying(collective, ranks, input, output, part)?.reducing(op)
     }
 
-    pub(crate) fn all_to_all(
+    /// An exchange of the parts of `input` between `ranks` ranks.
+    ///
+    /// # Errors
+    /// The sizes do not fit.
+    pub fn all_to_all(
         ranks: usize,
         input: Buffer<'a>,
         output: BufferMut<'a>,
@@ -74,11 +103,11 @@ impl<'a> Call<'a> {
         Self::copying(collective, ranks, input, output, expected)
     }
 
-    pub(crate) fn broadcast(
-        ranks: usize,
-        data: BufferMut<'a>,
-        root: usize,
-    ) -> Result<Self, CommError> {
+    /// A copy of `data` of the rank `root` to `ranks` ranks.
+    ///
+    /// # Errors
+    /// There is no such rank.
+    pub fn broadcast(ranks: usize, data: BufferMut<'a>, root: usize) -> Result<Self, CommError> {
         let collective = Collective::Broadcast;
         check_rank(collective, ranks, root)?;
         let BufferMut {
@@ -119,7 +148,8 @@ impl<'a> Call<'a> {
         Ok(Self::new(Collective::Recv, dtype, shape, Memory::Write(bytes)).with(from))
     }
 
-    pub(crate) fn barrier() -> Self {
+    /// A wait for all ranks.
+    pub fn barrier() -> Self {
         Self::new(Collective::Barrier, DType::U8, Shape::Flat(0), Memory::None)
     }
 
@@ -130,7 +160,17 @@ impl<'a> Call<'a> {
             shape,
             op: None,
             peer: None,
+            tag: None,
             memory,
+        }
+    }
+
+    /// The same call at a place in a program.
+    #[must_use]
+    pub fn at(self, tag: Tag) -> Self {
+        Self {
+            tag: Some(tag),
+            ..self
         }
     }
 
@@ -230,6 +270,7 @@ pub(crate) struct Signature {
     shape: Vec<usize>,
     pub(crate) op: Option<ReduceOp>,
     peer: Option<usize>,
+    tag: Option<Tag>,
 }
 
 impl Signature {
@@ -241,6 +282,7 @@ impl Signature {
             shape: call.shape.dimensions().to_vec(),
             op: call.op,
             peer: call.peer,
+            tag: call.tag,
         }
     }
 
@@ -255,6 +297,7 @@ impl Signature {
             (mine, other) => mine == other,
         };
         let same_place = self.sequence == sent.sequence && self.peer == sent.peer;
+        let same_place = same_place && self.tag == sent.tag;
         self.collective == sent.collective && same_data && same_op && same_place
     }
 
@@ -276,9 +319,13 @@ impl fmt::Display for Signature {
             write!(f, " of {} {:?}", self.dtype, self.shape)?;
         }
         match (self.collective, self.peer) {
-            (Collective::Send, Some(peer)) => write!(f, " to rank {peer}"),
-            (_, Some(peer)) => write!(f, " from rank {peer}"),
-            _ => Ok(()),
+            (Collective::Send, Some(peer)) => write!(f, " to rank {peer}")?,
+            (_, Some(peer)) => write!(f, " from rank {peer}")?,
+            _ => {}
+        }
+        match self.tag {
+            Some(Tag { number, pass }) => write!(f, ", number {number} of run {pass}"),
+            None => Ok(()),
         }
     }
 }

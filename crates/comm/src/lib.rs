@@ -34,8 +34,9 @@ mod error;
 mod group;
 mod link;
 mod mesh;
-#[cfg(unix)]
+#[cfg(all(unix, feature = "mpi"))]
 mod mpi;
+#[cfg(feature = "nccl")]
 mod nccl;
 mod options;
 mod reduce;
@@ -45,14 +46,15 @@ mod thread;
 mod wire;
 
 pub use buffer::{Buffer, BufferMut};
-pub use call::Call;
+pub use call::{Call, Tag};
 pub use collective::Collective;
 pub use dtype::{DType, Element};
 pub use environment::{Identity, Meeting};
 pub use error::{Cause, CommError, Failure};
 pub use group::{Group, Solo};
-#[cfg(unix)]
+#[cfg(all(unix, feature = "mpi"))]
 pub use mpi::MpiGroup;
+#[cfg(feature = "nccl")]
 pub use nccl::{DeviceCall, Nccl, NcclGroup, Stream, Work};
 pub use options::Options;
 pub use reduce::ReduceOp;

@@ -61,6 +61,7 @@ mod preset;
 pub mod quantize;
 mod recorder;
 mod rotary;
+mod row_split;
 pub mod sampler;
 mod selection;
 mod session;
@@ -85,6 +86,7 @@ pub use perplexity::{Perplexity, perplexity};
 pub use placement::{GpuLayers, Placement, PlacementOptions, TensorRule};
 pub use preset::{Preset, UnknownPreset, described};
 pub use rotary::{RopeKind, RopeOptions};
+pub use row_split::RowSplit;
 pub use selection::{Scores, Selection};
 pub use session::{Session, SessionOptions, tokens_processed};
 pub use speculation::{

@@ -9,6 +9,7 @@ use crate::arch;
 use crate::decoder::Decoder;
 use crate::keys::Keys;
 use crate::rotary::RopeOptions;
+use crate::row_split::{Parts, RowSplit};
 use crate::spec::{ModelSpec, TensorSpec};
 use crate::weights::{Loader, Shapes, Weights};
 
@@ -24,6 +25,8 @@ pub struct ModelOptions {
     /// The layers that control vectors are added after; by default all that they have directions
     /// for.
     pub control_layers: Option<ControlLayers>,
+    /// The ranks that the weights are divided among.
+    pub row_split: Option<RowSplit>,
 }
 
 /// A language model for a [`Session`](crate::Session).
@@ -66,8 +69,29 @@ impl Model {
             true => Adapters::default(),
             false => Adapters::load(&keys, loras, vectors, options.control_layers)?,
         };
-        let weights = Weights::new(gguf.clone());
-        let decoder = Decoder::load(Loader::new(&weights, &adapters).after(&keys), spec)?;
+        let ranks = options.row_split.as_ref();
+        let ranks = ranks.filter(|split| split.group().size() > 1 && !keys.has_problems());
+        let decoder = match ranks {
+            Some(_) if !loras.is_empty() || !vectors.is_empty() => {
+                return Err(LlmError::Input(
+                    "--split-mode row: adapters have no division; merge them into the model"
+                        .to_owned(),
+                ));
+            }
+            Some(split) => {
+                let parts = Parts {
+                    gguf: &gguf,
+                    whole: &spec,
+                    split,
+                };
+                let loader = Loader::new(&parts, &adapters).divided(split.group());
+                Decoder::load(loader, split.part(&spec)?)?
+            }
+            None => {
+                let weights = Weights::new(gguf.clone());
+                Decoder::load(Loader::new(&weights, &adapters).after(&keys), spec)?
+            }
+        };
         let tokenizer = load_tokenizer(&gguf)?;
         let vocab = decoder.spec().vocab;
         match &tokenizer {

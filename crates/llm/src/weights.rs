@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use rustorch_gguf::Gguf;
 use rustorch_ir::DType;
 use rustorch_tensor::Tensor;
+use rustorch_tensor::distributed::CommunicationGroup;
 
 use crate::LlmError;
 use crate::adapters::{Adapters, LowRank};
 use crate::file_tensor::file_tensor;
 use crate::keys::{Keys, UNKNOWN};
-use crate::spec::{TensorSpec, layer_of};
+use crate::spec::{Role, TensorSpec, layer_of};
 
 /// A place that weights come from.
 pub(crate) trait Source {
@@ -104,7 +105,7 @@ impl Source for Shapes<'_> {
     }
 }
 
-fn wrong_shape(name: &str, expected: &[usize], found: &[usize]) -> LlmError {
+pub(crate) fn wrong_shape(name: &str, expected: &[usize], found: &[usize]) -> LlmError {
     LlmError::weight(name, format!("expected shape {expected:?}, got {found:?}"))
 }
 
@@ -135,6 +136,8 @@ pub(crate) struct Loader<'a> {
     problems: RefCell<Vec<LlmError>>,
     /// Are there sizes that are not known?
     is_unsure: bool,
+    /// The ranks that have parts of the weights.
+    ranks: Option<&'a CommunicationGroup>,
 }
 
 impl<'a> Loader<'a> {
@@ -147,7 +150,20 @@ impl<'a> Loader<'a> {
             found: RefCell::default(),
             problems: RefCell::default(),
             is_unsure: false,
+            ranks: None,
         }
+    }
+
+    /// The same for weights that are divided among ranks.
+    pub(crate) fn divided(self, ranks: &'a CommunicationGroup) -> Self {
+        let ranks = Some(ranks);
+        Self { ranks, ..self }
+    }
+
+    /// The ranks whose products with the weight `name` add up to the whole one.
+    pub(crate) fn adding_ranks(&self, name: &str) -> Option<CommunicationGroup> {
+        let is_last = matches!(Role::of(name), Some(Role::AttentionOutput | Role::Down));
+        self.ranks.filter(|_| is_last).cloned()
     }
 
     /// The same after mistakes in the keys.

@@ -42,7 +42,7 @@ type Map<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
 
 pub use averages::{KeyAverage, KeyAverages, Kind};
 pub use limits::Limit;
-pub use metrics::{GpuBenchmarkMetrics, GpuMonitor};
+pub use metrics::{GpuBenchmarkMetrics, GpuLink, GpuMonitor, GpuPath};
 pub use multi_gpu::{GpuSample, MultiGpuProfiler};
 pub use nvtx::Nvtx;
 pub use process::{finish_trace, set_trace_path, trace_runtime};

@@ -82,6 +82,48 @@ impl fmt::Display for GpuBenchmarkMetrics {
     }
 }
 
+/// The connection of two GPUs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GpuLink {
+    /// Their addresses on the bus.
+    pub pci: [String; 2],
+    /// The fastest way between them.
+    pub path: GpuPath,
+}
+
+/// A way between two GPUs, the fastest first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum GpuPath {
+    /// NVLink, directly or through a switch.
+    NvLink {
+        /// Active links of the first GPU.
+        links: usize,
+    },
+    /// One board.
+    Board,
+    /// Switches of PCI Express.
+    PciSwitch,
+    /// A host bridge.
+    HostBridge,
+    /// The bridges of one NUMA node.
+    NumaNode,
+    /// The connection between NUMA nodes.
+    System,
+}
+
+impl fmt::Display for GpuPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NvLink { links } => write!(f, "NVLink, {links} links"),
+            Self::Board => f.write_str("one board"),
+            Self::PciSwitch => f.write_str("PCI Express switch"),
+            Self::HostBridge => f.write_str("host bridge"),
+            Self::NumaNode => f.write_str("NUMA node"),
+            Self::System => f.write_str("between NUMA nodes"),
+        }
+    }
+}
+
 /// The drivers that report on GPUs, opened once.
 pub struct GpuMonitor {
     /// Or why there is none.
@@ -99,6 +141,11 @@ impl GpuMonitor {
     /// The reason why NVIDIA's driver reports nothing, if so.
     pub fn nvml_absent(&self) -> Option<&str> {
         self.nvml.as_ref().err().map(String::as_str)
+    }
+
+    /// The connections between GPUs whose drivers report them: NVIDIA's.
+    pub fn links(&self) -> Vec<GpuLink> {
+        (self.nvml.as_ref()).map_or(Vec::new(), nvml::Driver::links)
     }
 
     /// The current state of all GPUs whose drivers report.

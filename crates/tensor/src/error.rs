@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use rustorch_comm::CommError;
 use rustorch_ir::{FLOAT8_ADVICE, OpError, TensorType};
 use rustorch_runtime::{Absent, Call, DeviceError, DeviceType, FailureClass, RunError};
 
@@ -71,6 +72,14 @@ pub enum RusTorchError {
         /// Why it failed.
         error: Box<Self>,
     },
+    /// Ranks could not finish a call.
+    #[error("{}{error}", .call.map(|call| format!("{call}: ")).unwrap_or_default())]
+    Collective {
+        /// The reason, on which ranks agree.
+        error: CommError,
+        /// The user's call, if it was one of a tensor's or module's methods.
+        call: Option<Call>,
+    },
     /// The host has too little memory for a tensor's elements.
     #[error("{op}: the host cannot allocate {bytes} bytes; free memory or compute on less data")]
     OutOfMemory {
@@ -95,7 +104,7 @@ impl RusTorchError {
         match self {
             Self::Op { .. } => false,
             Self::Device(e) | Self::Run(RunError::Device(e)) => e.class != FailureClass::Caller,
-            Self::Run(RunError::Op(_)) => false,
+            Self::Run(RunError::Op(_)) | Self::Collective { .. } => false,
             Self::Run(_) => true,
             Self::DataLost { .. } | Self::UpdateLost { .. } => true,
             Self::UnsupportedDevice { .. } | Self::OutOfMemory { .. } => true,
@@ -136,6 +145,13 @@ impl From<RunError> for RusTorchError {
             RunError::Device(e) => Self::Device(e),
             other => Self::Run(other),
         }
+    }
+}
+
+impl From<CommError> for RusTorchError {
+    fn from(error: CommError) -> Self {
+        let call = call::entered();
+        Self::Collective { error, call }
     }
 }
 

@@ -16,6 +16,7 @@
 //! | `api/random/` | generators and distributions |
 //! | `args/` | types of arguments |
 //! | `device/` | the devices, the current one, what Cargo features ask for |
+//! | `distributed/` | collectives of ranks |
 //! | `compat/` | hybrids, operations that prefer a GPU, tensors of the f32 hybrid, candle's names |
 //! | `precision.rs`, `thread_state.rs` | the dtype of products; state of a thread that is another one during a call |
 //! | `error.rs`, `warnings.rs` | errors and warnings |
@@ -27,6 +28,7 @@ pub mod autograd;
 pub mod call;
 mod compat;
 mod device;
+pub mod distributed;
 mod error;
 mod lazy;
 mod precision;

@@ -297,7 +297,7 @@ impl Tensor {
             Self::of(value.clone(), track)
         };
         let results: Vec<Self> = values.iter().map(result).collect();
-        if pending.extent.is_too_long() {
+        if is_due(&pending) {
             eval_all(&results.iter().collect::<Vec<_>>())?;
         }
         Ok(results)
@@ -318,7 +318,7 @@ impl Tensor {
         pending: Arc<Pending>,
         tracks: Option<Tracks>,
     ) -> RusTorchResult<Self> {
-        let (is_too_long, pin) = (pending.extent.is_too_long(), pending.pin);
+        let (is_due, pin) = (is_due(&pending), pending.pin);
         let value = |pending| Value::new(ty, pin, State::Pending(pending));
         let tensor = match tracks {
             None => Self::of(value(pending), None),
@@ -328,7 +328,7 @@ impl Tensor {
                 Self::of(value, Some(track))
             }
         };
-        if is_too_long {
+        if is_due {
             tensor.eval()?;
         }
         Ok(tensor)
@@ -620,6 +620,13 @@ fn singles(name: &str, op: &Op, inputs: &[&Tensor]) -> RusTorchResult<Option<Vec
 #[inline]
 pub(crate) fn settle(inputs: &[&Tensor]) -> RusTorchResult<()> {
     inputs.iter().try_for_each(|input| input.settle())
+}
+
+/// Is an operation computed when it is recorded? One behind a long history is. So is a call in which other ranks take
+/// part: the calls of all ranks are then in the order of the program.
+fn is_due(pending: &Pending) -> bool {
+    let is_alone = !pending.extent.is_traced && !recording::is_recording();
+    pending.extent.is_too_long() || is_alone && pending.op.is_collective()
 }
 
 /// An operation on tensors; `name` is the name in errors if the user called no method.

@@ -9,6 +9,7 @@ use rustorch::train::{StepMemory, TrainStep};
 use rustorch_data::{DataLoader, Dataset, LoaderOptions, LoaderState};
 use rustorch_files::Tensors;
 use rustorch_ir::{DType, DeviceType};
+use rustorch_tensor::distributed::{CommunicationGroup, ReduceOp};
 use rustorch_tensor::{FetchedItem, Tensor, no_grad};
 use serde_json::json;
 
@@ -64,6 +65,8 @@ pub struct Training {
     history: History,
     /// Learning rate and loss of a step that was begun and not reported.
     ahead: Option<(f64, FetchedItem)>,
+    /// The ranks that share each batch.
+    group: CommunicationGroup,
 }
 
 impl Training {
@@ -110,9 +113,27 @@ impl Training {
             validation: validation.filter(|samples| !samples.is_empty()),
             history: History::default(),
             ahead: None,
+            group: CommunicationGroup::solo(),
             settings,
             subject,
         })
+    }
+
+    /// Divides each batch among the ranks of a group, which have the same settings and samples. They begin with the
+    /// weights of rank 0. Losses are those of the whole batch.
+    ///
+    /// # Errors
+    /// Fails if a batch has fewer samples than there are ranks, or if the ranks cannot finish.
+    pub fn data_parallel(mut self, group: &CommunicationGroup) -> Result<Self, TrainError> {
+        let (batch, ranks) = (self.settings.batch, group.size());
+        if batch < ranks {
+            return Err(TrainError::Setting(format!(
+                "--batch {batch}: {ranks} ranks cannot divide it; give at least {ranks}"
+            )));
+        }
+        self.train = self.train.data_parallel(group)?;
+        self.group = group.clone();
+        Ok(self)
     }
 
     /// The largest batch, a power of two up to `most`, whose step fits into the free memory.
@@ -160,7 +181,7 @@ impl Training {
     /// # Errors
     /// Fails if the step does not fit into memory, or cannot be planned.
     pub fn memory(&mut self) -> Result<StepMemory, TrainError> {
-        let [tokens, targets] = self.zeros(self.settings.batch)?;
+        let [tokens, targets] = self.zeros(self.settings.batch.div_ceil(self.group.size()))?;
         Ok(self.train.memory(&[&tokens, &targets])?)
     }
 
@@ -238,7 +259,8 @@ impl Training {
         for group in self.train.optimizer_mut().param_groups_mut() {
             group.options.lr = lr;
         }
-        let loss = self.train.step(&[&batch[0], &batch[1]])?;
+        let ([tokens, targets], share) = self.part(&batch)?;
+        let loss = self.train.step_part(&[&tokens, &targets], share)?;
         let is_done = loss.device() == Some(DeviceType::Cpu);
         // Sent at once: behind the next step it would be late.
         let loss = loss.fetch_item()?;
@@ -249,6 +271,27 @@ impl Training {
             done.extend(self.finish()?);
         }
         Ok(done)
+    }
+
+    /// This rank's samples of a batch, and their share of the tokens that count for the loss.
+    fn part(&self, batch: &[Tensor]) -> Result<([Tensor; 2], f64), TrainError> {
+        let (rank, ranks, rows) = (self.group.rank(), self.group.size(), batch[0].size(0)?);
+        let start = |rank: usize| rows * rank / ranks;
+        let part = |tensor: &Tensor| {
+            let own = start(rank + 1) - start(rank);
+            tensor.narrow(0, start(rank), own)
+        };
+        let (tokens, targets) = (part(&batch[0])?, part(&batch[1])?);
+        if ranks == 1 {
+            return Ok(([tokens, targets], 1.0));
+        }
+        let (own, all) = (counted(&targets)?, counted(&batch[1])?);
+        // The mean of no tokens is NaN: others are taken, which count for nothing.
+        let targets = match own > 0.0 {
+            true => targets,
+            false => targets.zeros_like()?,
+        };
+        Ok(([tokens, targets], if all > 0.0 { own / all } else { 0.0 }))
     }
 
     /// Waits for the started step, if it is not reported yet.
@@ -307,10 +350,11 @@ impl Training {
             false => batch,
         };
         let batches = indices.chunks_exact(batch).take(VALIDATION_BATCHES);
-        for indices in batches.flat_map(|indices| indices.chunks(part)) {
+        let (rank, ranks) = (self.group.rank(), self.group.size());
+        let own = batches.flat_map(|indices| indices.chunks(part));
+        for indices in own.skip(rank).step_by(ranks) {
             let batch = samples.get_batch(indices)?;
-            let targets: Vec<i64> = batch[1].flatten(0, -1)?.to_vec()?;
-            let counted = targets.iter().filter(|target| **target >= 0).count() as f64;
+            let counted = counted(&batch[1])?;
             if counted > 0.0 {
                 let precision = self.settings.precision;
                 let loss = || self.decoder().loss(&batch[0], &batch[1], precision)?.item();
@@ -318,7 +362,12 @@ impl Training {
                 count += counted;
             }
         }
-        let loss = sum / count;
+        let sums = Tensor::from_vec(vec![sum, count], 2)?;
+        let sums = self
+            .group
+            .all_reduce(&sums, ReduceOp::Sum)?
+            .to_vec::<f64>()?;
+        let loss = sums[0] / sums[1];
         self.history.validation.push((self.steps(), loss));
         Ok(Some(loss))
     }
@@ -397,7 +446,24 @@ impl Training {
             self.load(&tensors)?;
             break;
         }
+        self.agree_on_steps(checkpoints)?;
         Ok(damaged)
+    }
+
+    /// Fails if ranks found other checkpoints.
+    fn agree_on_steps(&self, checkpoints: &Checkpoints) -> Result<(), TrainError> {
+        let own = Tensor::from_vec(vec![self.steps() as i64], 1)?;
+        let all = self.group.all_gather(&own)?.to_vec::<i64>()?;
+        let Some(rank) = all.iter().position(|&steps| steps != all[0]) else {
+            return Ok(());
+        };
+        Err(TrainError::Checkpoint {
+            path: checkpoints.folder().to_owned(),
+            problem: format!(
+                "rank 0 resumes after step {}, but rank {rank} after step {}; give a folder that all ranks reach",
+                all[0], all[rank]
+            ),
+        })
     }
 
     fn load(&mut self, tensors: &Tensors) -> Result<(), TrainError> {
@@ -441,6 +507,12 @@ impl Training {
     fn run(&self) -> serde_json::Value {
         json!({ "settings": self.settings, "subject": self.subject })
     }
+}
+
+/// The number of targets that count.
+fn counted(targets: &Tensor) -> Result<f64, TrainError> {
+    let targets: Vec<i64> = targets.flatten(0, -1)?.to_vec()?;
+    Ok(targets.iter().filter(|target| **target >= 0).count() as f64)
 }
 
 /// Batches of samples, shuffled.

@@ -5,21 +5,23 @@ use std::ops::ControlFlow;
 use std::process::{self, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use rustorch_llm::{
     Event, GenerateOptions, Generated, LayerBackend, Model, Selection, Session, Speed, Stop,
     generate_with,
 };
 use rustorch_runtime::{Fallback, Rules};
+use rustorch_tensor::distributed::CommunicationGroup;
 use rustorch_tensor::{Activity, with_runtime};
 use rustorch_tokenizer::{EncodeOptions, StreamDecoder, Tokenizer};
 use serde_json::json;
 
 use super::chat;
+use super::ranks::{RankArgs, any};
 use crate::args::{
     ChatArgs, ContextArgs, DeviceArgs, Format, LengthArgs, ModelArgs, SamplingArgs,
     SpeculationArgs, TextArgs,
@@ -87,8 +89,30 @@ pub(crate) struct Options {
     #[command(flatten)]
     context: ContextArgs,
 
+    /// Division of a model: layer leaves whole layers to devices; row divides heads and features among --ranks or
+    /// --gpus
+    #[arg(
+        long,
+        value_enum,
+        value_name = "MODE",
+        default_value_t,
+        help_heading = "Ranks"
+    )]
+    split_mode: SplitMode,
+
+    #[command(flatten)]
+    ranks: RankArgs,
+
     #[command(flatten)]
     devices: DeviceArgs,
+}
+
+/// The division of a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum SplitMode {
+    #[default]
+    Layer,
+    Row,
 }
 
 /// A prompt as text and as tokens.
@@ -102,13 +126,31 @@ pub(crate) fn run(options: &Options, start: Instant) -> Result<ExitCode> {
         return chat::run(&options.conversation()?);
     }
     options.sampling.check()?;
-    let (devices, source) = (options.devices()?, options.source());
+    let run =
+        |devices: &DeviceArgs, group: &CommunicationGroup| run_rank(options, devices, group, start);
+    options
+        .ranks
+        .run(&options.devices, |ranks| options.check_ranks(ranks), run)
+}
+
+fn run_rank(
+    options: &Options,
+    devices: &DeviceArgs,
+    group: &CommunicationGroup,
+    start: Instant,
+) -> Result<ExitCode> {
+    let (devices, source) = (Devices::open(devices)?, options.source());
     // What loading converts counts too.
-    let model = with_runtime(&devices.runtime, devices.routing, || source.load())?;
+    let load = || source.divided(group).load();
+    let model = with_runtime(&devices.runtime, devices.routing, load)?;
     let guesses = options.speculation.open(&devices)?;
     let tokenizer = model.tokenizer().with_context(|| source.to_string())?;
     let prompt = options.prompt(&source, tokenizer)?;
-    let mut sampler = options.sampling.chain(&Words::of(Some(tokenizer)))?;
+    let mut sampling = options.sampling.clone();
+    if group.size() > 1 && sampling.seed < 0 {
+        sampling.seed = common_seed(group)?;
+    }
+    let mut sampler = sampling.chain(&Words::of(Some(tokenizer)))?;
     let settings = options.settings(&model, &devices)?;
     let mut session = Session::new(&model, &devices.runtime, settings.session)?;
     let interrupted = interrupts()?;
@@ -125,11 +167,14 @@ pub(crate) fn run(options: &Options, start: Instant) -> Result<ExitCode> {
     let load = start.elapsed();
 
     tracing::info!("generating, after {} tokens of prompt", prompt.ids.len());
+    let is_first = group.rank() == 0;
     let mut writer = Writer::new(options, tokenizer, &prompt, fed.len());
+    writer.is_silent |= !is_first;
     let speculation = speculation.as_mut();
     let on_event = |event| {
         writer.hear(event)?;
-        Ok::<_, anyhow::Error>(match interrupted.load(Ordering::Relaxed) {
+        let is_interrupted = any(group, interrupted.load(Ordering::Relaxed))?;
+        Ok::<_, anyhow::Error>(match is_interrupted {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         })
@@ -144,7 +189,7 @@ pub(crate) fn run(options: &Options, start: Instant) -> Result<ExitCode> {
     );
     let text = writer.end()?;
     let generated = generated?;
-    if let Some(path) = cache {
+    if let Some(path) = cache.filter(|_| is_first) {
         session.save(path)?;
     }
     let outcome = Outcome {
@@ -160,6 +205,7 @@ pub(crate) fn run(options: &Options, start: Instant) -> Result<ExitCode> {
     };
     match options.format {
         Format::Text => outcome.summary(),
+        Format::Json if !is_first => {}
         Format::Json => json_line(&mut io::stdout().lock(), &outcome.json())?,
     }
     Ok(match outcome.generated.stop {
@@ -168,7 +214,29 @@ pub(crate) fn run(options: &Options, start: Instant) -> Result<ExitCode> {
     })
 }
 
+/// The seed of rank 0, by which all ranks choose the same tokens.
+fn common_seed(group: &CommunicationGroup) -> Result<i64> {
+    let seed = SystemTime::now().duration_since(UNIX_EPOCH)?.subsec_nanos();
+    let mut seed = [seed];
+    let data = seed[..].as_mut().into();
+    group.group().broadcast(data, 0)?;
+    Ok(seed[0].into())
+}
+
 impl Options {
+    /// Fails if several ranks have nothing to divide.
+    fn check_ranks(&self, ranks: usize) -> Result<()> {
+        let problem = match (self.split_mode, ranks) {
+            (SplitMode::Layer, 2..) => "several ranks divide a model with --split-mode row",
+            (SplitMode::Row, 1) => "--split-mode row needs --ranks or --gpus, or a launcher",
+            (SplitMode::Row, _) if self.chat.prompt_cache.is_some() => {
+                "--prompt-cache: a rank has its own heads alone; omit it with --split-mode row"
+            }
+            _ => return Ok(()),
+        };
+        Err(Usage(problem.to_owned()).into())
+    }
+
     /// The same as options of `chat`.
     fn conversation(&self) -> Result<chat::Options> {
         if self.format == Format::Json {
@@ -261,6 +329,8 @@ struct Writer<'a> {
     out: StdoutLock<'a>,
     /// The generated text.
     text: String,
+    /// Is no text shown?
+    is_silent: bool,
 }
 
 impl<'a> Writer<'a> {
@@ -274,6 +344,7 @@ impl<'a> Writer<'a> {
             decoder: tokenizer.decoder(),
             out: io::stdout().lock(),
             text: String::new(),
+            is_silent: options.format == Format::Json,
         }
     }
 
@@ -320,7 +391,7 @@ impl<'a> Writer<'a> {
     }
 
     fn show(&mut self, text: &str) -> io::Result<()> {
-        if self.options.format == Format::Json || text.is_empty() {
+        if self.is_silent || text.is_empty() {
             return Ok(());
         }
         stream(&mut self.out, text)

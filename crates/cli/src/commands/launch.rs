@@ -1,5 +1,6 @@
 //! `launch`: a program as several ranks.
 
+use std::env;
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Args;
 
+use crate::failure::INTERRUPTED;
 use crate::output::note;
 
 const EXAMPLES: &str = "\
@@ -42,6 +44,10 @@ pub(crate) struct Options {
     /// Program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
+
+    /// Is rank 0's output that of this program?
+    #[arg(skip)]
+    is_own: bool,
 }
 
 /// The time between a request to end and the end by force.
@@ -71,12 +77,33 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
     let first = first.or_else(|| ranks.failure());
     ranks.finish(&signalled);
     Ok(first.map_or(ExitCode::SUCCESS, |(rank, status)| {
-        note(format_args!(
-            "error: rank {rank} ended with {}",
-            describe(status)
-        ));
-        ExitCode::from(code(status))
+        let code = code(status);
+        // Ranks of this program have said so when they were interrupted.
+        if !options.is_own || code != INTERRUPTED {
+            note(format_args!(
+                "error: rank {rank} ended with {}",
+                describe(status)
+            ));
+        }
+        ExitCode::from(code)
     }))
+}
+
+/// Runs this command again, as several ranks. Rank 0 writes as this program does.
+pub(super) fn again(ranks: u16) -> Result<ExitCode> {
+    let mut program = vec![
+        env::current_exe()
+            .context("this program's file is gone")?
+            .into(),
+    ];
+    program.extend(env::args_os().skip(1));
+    run(&Options {
+        ranks: Some(ranks),
+        gpus: None,
+        port: None,
+        program,
+        is_own: true,
+    })
 }
 
 fn free_port() -> Result<u16> {
@@ -121,12 +148,14 @@ impl Ranks {
                 .with_context(|| format!("cannot start {}", options.program[0].display()));
             match child {
                 Ok(mut child) => {
-                    ranks
-                        .threads
-                        .extend(child.stdout.take().map(|s| copy(rank, s, io::stdout)));
-                    ranks
-                        .threads
-                        .extend(child.stderr.take().map(|s| copy(rank, s, io::stderr)));
+                    let prefix = match (options.is_own, rank) {
+                        (true, 0) => String::new(),
+                        _ => format!("[{rank}] "),
+                    };
+                    let (out, errors) = (child.stdout.take(), child.stderr.take());
+                    let threads = &mut ranks.threads;
+                    threads.extend(out.map(|s| copy(prefix.clone(), s, io::stdout)));
+                    threads.extend(errors.map(|s| copy(prefix, s, io::stderr)));
                     ranks.processes.push(Process {
                         child,
                         status: None,
@@ -223,9 +252,9 @@ fn command(options: &Options, rank: u16, size: u16, port: u16) -> Command {
     command
 }
 
-/// Copies lines, with the rank's number before each.
+/// Copies lines, with a prefix before each.
 fn copy<W: Write>(
-    rank: u16,
+    prefix: String,
     from: impl Read + Send + 'static,
     to: impl Fn() -> W + Send + 'static,
 ) -> JoinHandle<()> {
@@ -239,7 +268,7 @@ fn copy<W: Write>(
             if !line.ends_with(b"\n") {
                 line.push(b'\n');
             }
-            let whole = [format!("[{rank}] ").as_bytes(), &line].concat();
+            let whole = [prefix.as_bytes(), &line].concat();
             let mut to = to();
             // If nobody reads it, the ranks go on.
             let _ = to.write_all(&whole).and_then(|()| to.flush());

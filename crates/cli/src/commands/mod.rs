@@ -17,6 +17,7 @@ mod logits;
 mod man;
 mod perplexity;
 mod quantize;
+mod ranks;
 mod report;
 mod rerank;
 mod run;

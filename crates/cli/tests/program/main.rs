@@ -14,6 +14,7 @@ mod hybrid_f32;
 mod installing;
 mod onnx;
 mod opencl;
+mod ranks;
 mod report;
 mod speculation;
 mod support;
@@ -215,6 +216,12 @@ fn main() -> ExitCode {
         launch::a_signal_ends_all,
         launch::a_rank_that_does_not_end_is_killed,
         launch::a_program_that_does_not_exist,
+        ranks::losses_are_those_of_one_rank,
+        ranks::a_stopped_run_goes_on_with_other_ranks,
+        ranks::a_killed_rank_ends_all_with_the_cause,
+        ranks::a_stopped_process_ends_all_with_the_cause,
+        ranks::ranks_write_the_text_of_one,
+        ranks::what_ranks_cannot_do_is_told,
         signals::ctrl_c_ends_the_text_cleanly,
         signals::ctrl_c_leaves_no_part_of_a_model,
         signals::ctrl_c_leaves_a_whole_json_object,

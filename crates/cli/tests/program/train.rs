@@ -19,10 +19,10 @@ const TINY: &str = "--vocab 300 --layers 1 --width 32 --heads 2 --kv-heads 1 --f
                     --steps 24 --every 5 --seed 3 -b cpu -t 1";
 
 /// A folder with a text, in which models are trained.
-struct Folder(tempfile::TempDir);
+pub(crate) struct Folder(tempfile::TempDir);
 
 impl Folder {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = Self(tempfile::tempdir().unwrap());
         let text = fs::read(model("classics-eval.txt")).unwrap();
         fs::write(folder.path("text.txt"), &text[..20_000]).unwrap();
@@ -34,7 +34,7 @@ impl Folder {
     }
 
     /// The arguments for training a tiny model there, and these.
-    fn args(&self, more: &str) -> Vec<String> {
+    pub(crate) fn args(&self, more: &str) -> Vec<String> {
         let paths = [
             "--text",
             &arg(&self.path("text.txt")),
@@ -56,7 +56,7 @@ impl Folder {
             .collect()
     }
 
-    fn train(&self, more: &str) -> Run {
+    pub(crate) fn train(&self, more: &str) -> Run {
         run(self.args(more))
     }
 
@@ -763,7 +763,18 @@ pub(crate) fn what_cannot_be_trained_is_told() {
     refused("--context 0", 2, &["--context 0"]);
     refused("--batch 0", 2, &["--batch 0"]);
     refused("--batch many", 2, &["many", "or auto"]);
-    refused("--gpus 2", 2, &["--gpus", "one GPU"]);
+    refused("--gpus 2", 2, &["-b", "--gpus", "omit -b"]);
+    refused("--gpus 0", 2, &["--gpus", "without a GPU"]);
+    refused(
+        "--ranks 5",
+        2,
+        &["--batch 4: 5 ranks cannot divide it; give at least 5"],
+    );
+    refused(
+        "--ranks 2 --batch auto",
+        2,
+        &["--batch auto is for one rank"],
+    );
     refused("--lr=-1", 2, &["--lr -1"]);
     refused("--min-lr 1", 2, &["--min-lr 1", "--lr 0.001"]);
     refused("--vocab 100", 1, &["vocabulary of 100", "258"]);

@@ -188,14 +188,17 @@ fn open() -> Result<Library, String> {
         })
 }
 
-/// Folders of Python's package.
+/// Folders of Python's package: of the current environment, of the user, and of the Pythons in `PATH`.
 fn packages() -> Vec<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let programs = env::split_paths(&path).filter_map(|folder| Some(folder.parent()?.to_owned()));
     let home = env::var_os("HOME").map(|home| PathBuf::from(home).join(".local"));
     let prefixes = ["VIRTUAL_ENV", "CONDA_PREFIX"].map(|name| env::var_os(name).map(PathBuf::from));
     let prefixes = prefixes
         .into_iter()
         .chain([home, Some("/usr/local".into())])
-        .flatten();
+        .flatten()
+        .chain(programs);
     let pythons = prefixes
         .filter_map(|prefix| fs::read_dir(prefix.join("lib")).ok())
         .flatten();

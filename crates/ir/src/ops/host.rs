@@ -8,10 +8,11 @@ use bytemuck::{AnyBitPattern, NoUninit};
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::{Case, Operand};
-use crate::{Graph, Named, OpDef, OpType, ResultTypes};
+use crate::{Graph, Named, Op, OpDef, OpType, ResultTypes};
 
 /// A user-defined function on the host, on elements in its memory: a type of its parameters, plain
-/// data. It must return the same for the same operands, at every call.
+/// data. It must return the same for the same operands, at every call, unless it is
+/// [collective](Self::is_collective).
 ///
 /// The CPU runs it; on other devices it falls back to the CPU. A function that can be composed of
 /// operations is better a [`Composite`], which runs everywhere.
@@ -31,6 +32,21 @@ pub trait HostFunction: Parameters + fmt::Debug + Send + Sync {
     /// Fails for a mistake of the caller that shows only in the elements. The error gives its
     /// place.
     fn call(&self, inputs: &[HostArray], outputs: &mut [HostArrayMut]) -> Result<(), String>;
+
+    /// Do other processes or threads take part in each call? Such a function may return other results for the same
+    /// operands. Tensors compute it when it is recorded, and never again.
+    fn is_collective(&self) -> bool {
+        false
+    }
+
+    /// Appends the gradients of the operands, see [`OpDef::vjp`].
+    ///
+    /// # Errors
+    /// By default, a function has no gradient.
+    fn vjp(&self, _: &mut Graph, _: &Differentiated) -> Result<Cotangents, OpError> {
+        let reason = "a function of the host's (what is made of operations has one: Composite)";
+        Err(not_differentiable(self.name(), reason))
+    }
 }
 
 /// Elements of an operand, row-major without gaps.
@@ -100,6 +116,13 @@ impl Host {
     }
 }
 
+impl Op {
+    /// Do other processes or threads take part in it? Then it is computed once, in the order of the program.
+    pub fn is_collective(&self) -> bool {
+        matches!(self, Op::Host(function) if function.0.is_collective())
+    }
+}
+
 impl PartialEq for Host {
     fn eq(&self, other: &Self) -> bool {
         let any: &dyn Any = &*other.0;
@@ -143,9 +166,8 @@ impl OpDef for Host {
         Ok(results)
     }
 
-    fn vjp(&self, _: &mut Graph, _: &Differentiated) -> Result<Cotangents, OpError> {
-        let reason = "a function of the host's (what is made of operations has one: Composite)";
-        Err(not_differentiable(self.name(), reason))
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        self.0.vjp(g, node)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Products with weights, and embedding tables.
 
 use rustorch_ir::DType;
+use rustorch_tensor::distributed::CommunicationGroup;
 use rustorch_tensor::{RusTorchResult, Tensor, with_device};
 
 use super::pass::Pass;
@@ -28,6 +29,8 @@ pub(crate) struct Linear {
     bias: Option<Tensor>,
     scale: Option<(Tensor, Scaled)>,
     adapters: Vec<LowRank>,
+    /// The ranks whose products are added up.
+    ranks: Option<CommunicationGroup>,
 }
 
 impl Linear {
@@ -49,6 +52,7 @@ impl Linear {
             bias: w.opt_f32(&format!("{name}.bias"), &[outputs])?,
             scale: scale.map(|scale| (scale, scaled)),
             adapters: w.low_rank(&weight),
+            ranks: w.adding_ranks(&weight),
             name: weight,
         })
     }
@@ -68,6 +72,7 @@ impl Linear {
             bias,
             scale: None,
             adapters: Vec::new(),
+            ranks: None,
         }
     }
 
@@ -84,10 +89,24 @@ impl Linear {
     /// `x` `[…, inputs]` to `[…, outputs]`.
     pub(crate) fn forward(&self, x: &Tensor, pass: &Pass) -> RusTorchResult<Tensor> {
         let x = &pass.moved(x, &self.name)?;
-        let Some((scale, place)) = &self.scale else {
+        if let Some(ranks) = &self.ranks {
+            let sum = pass.sum(&x.linear(&self.weight, None)?, ranks)?;
+            return self.finished(sum);
+        }
+        if self.scale.is_none() {
             return self.adapted(x, x.linear(&self.weight, self.bias.as_ref())?);
+        }
+        self.finished(self.adapted(x, x.linear(&self.weight, None)?)?)
+    }
+
+    /// The product with its scale and bias.
+    fn finished(&self, y: Tensor) -> RusTorchResult<Tensor> {
+        let Some((scale, place)) = &self.scale else {
+            return match &self.bias {
+                Some(bias) => y.add(bias),
+                None => Ok(y),
+            };
         };
-        let y = self.adapted(x, x.linear(&self.weight, None)?)?;
         match (place, &self.bias) {
             (_, None) => y.mul(scale),
             (Scaled::AfterBias, Some(bias)) => y.add(bias)?.mul(scale),

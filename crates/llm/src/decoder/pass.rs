@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use rustorch_ir::DType;
 use rustorch_runtime::DeviceType;
+use rustorch_tensor::distributed::{CommunicationGroup, ReduceOp};
 use rustorch_tensor::{RusTorchResult, Tensor, with_device};
 
 use crate::placement::Placement;
@@ -81,6 +82,12 @@ impl<'a> Pass<'a> {
             sequences: Some(sequences),
             ..Self::new(positions, placement)?
         })
+    }
+
+    /// The sum over ranks of a product. The position of the first token is the number of the pass. Ranks compare it.
+    pub(crate) fn sum(&self, x: &Tensor, ranks: &CommunicationGroup) -> RusTorchResult<Tensor> {
+        let pass = self.past.to_dtype(DType::I64)?;
+        ranks.in_pass(&pass)?.all_reduce(x, ReduceOp::Sum)
     }
 
     /// Tokens of a sequence.

@@ -118,9 +118,11 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
     /// # Errors
     /// The same errors as [`TrainStep::step`].
     pub fn memory(&mut self, batch: &[&Tensor]) -> RusTorchResult<StepMemory> {
+        let numbers = self.numbers(1.0)?;
+        let batch: Vec<&Tensor> = batch.iter().copied().chain(&numbers).collect();
         let storages = batch.iter().map(|tensor| tensor.storage());
         let storages: Vec<Storage> = storages.collect::<RusTorchResult<_>>()?;
-        let (program, _) = self.program(batch, &storages)?;
+        let (program, _) = self.program(&batch, &storages)?;
         Ok(StepMemory {
             working: self.programs[program].working_memory(),
             ..self.kept_memory()
@@ -144,9 +146,11 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
     /// # Errors
     /// The same errors as [`TrainStep::step`], except those of memory.
     pub fn fits(&mut self, batch: &[&Tensor]) -> RusTorchResult<bool> {
+        let numbers = self.numbers(1.0)?;
+        let batch: Vec<&Tensor> = batch.iter().copied().chain(&numbers).collect();
         let storages = batch.iter().map(|tensor| tensor.storage());
         let storages: Vec<Storage> = storages.collect::<RusTorchResult<_>>()?;
-        let mut program = self.new_program(self.kind(batch))?;
+        let mut program = self.new_program(self.kind(&batch))?;
         let over = self.over_budget(&mut program, &storages)?;
         Ok(over.is_none() && self.lack(&program, &storages)?.is_none())
     }

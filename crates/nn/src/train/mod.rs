@@ -6,15 +6,19 @@
 //! | `program.rs` | such a program, with what is another one in each run |
 //! | `memory.rs` | how much memory a step takes, and what would fit |
 //! | `anomaly.rs` | where numbers stop being finite |
+//! | `ranks.rs`, `data_parallel.rs` | batches divided among ranks; a trainer of them |
 //! | `state.rs`, `checkpoints.rs` | what training goes on from; files of it, and training that goes on by itself |
 
 mod anomaly;
 mod checkpoints;
+mod data_parallel;
 mod memory;
 mod program;
+mod ranks;
 mod state;
 mod step;
 
 pub use checkpoints::{CheckpointError, Checkpoints, Progress, Resumed};
+pub use data_parallel::DataParallelTrainer;
 pub use memory::StepMemory;
 pub use step::TrainStep;

@@ -2,15 +2,17 @@
 
 use std::collections::HashMap;
 
-use rustorch_ir::Scalar;
+use rustorch_ir::{DType, Scalar};
 use rustorch_macros::track_calls;
 use rustorch_runtime::{Storage, WorkingMemory};
 use rustorch_tensor::autograd::grad_with;
+use rustorch_tensor::distributed::CommunicationGroup;
 use rustorch_tensor::replay::{RandomKeys, record_keys};
 use rustorch_tensor::{GradOptions, RusTorchError, RusTorchResult, Tensor, no_grad};
 
 use super::anomaly::Suspect;
 use super::program::{Kind, Program, Ran, Recorded, placeholder};
+use super::ranks::Ranks;
 use crate::amp::{GradScaler, non_finite};
 use crate::call;
 use crate::error::require;
@@ -85,6 +87,8 @@ pub struct TrainStep<M, R: Rule> {
     /// The working memory of programs so far: the next one may have the same memory.
     pub(super) worked_in: Vec<WorkingMemory>,
     norm: Option<Tensor>,
+    /// The ranks that share a batch, if there are several.
+    ranks: Option<Ranks>,
 }
 
 #[track_calls(TrainStep)]
@@ -114,7 +118,24 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
             programs: Vec::new(),
             worked_in: Vec::new(),
             norm: None,
+            ranks: None,
         }
+    }
+
+    /// Divides each batch among the ranks of a group: the gradients of all ranks' parts are added up before clipping
+    /// and the update. All ranks get the parameters and buffers of rank 0.
+    /// [`DataParallelTrainer`](super::DataParallelTrainer) divides batches.
+    ///
+    /// # Errors
+    /// The ranks have other modules, or cannot finish.
+    pub fn data_parallel(mut self, group: &CommunicationGroup) -> RusTorchResult<Self> {
+        if group.size() > 1 {
+            let ranks = Ranks::new(group);
+            ranks.share(&self.module)?;
+            self.forget_programs();
+            self.ranks = Some(ranks);
+        }
+        Ok(self)
     }
 
     /// Clips gradients as [`clip_grad_norm_`](crate::nn::clip_grad_norm_), without waiting for the
@@ -241,6 +262,34 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
     /// [`is_data_lost`](rustorch_tensor::RusTorchError::is_data_lost) is true, load parameters and
     /// states again from a checkpoint.
     pub fn step(&mut self, batch: &[&Tensor]) -> RusTorchResult<Tensor> {
+        let ranks = self.ranks.as_ref().map_or(1, |ranks| ranks.group().size());
+        self.step_part(batch, 1.0 / ranks as f64)
+    }
+
+    /// Makes a step with this rank's part of a batch ([`TrainStep::data_parallel`]), and returns the loss of the
+    /// whole batch. The mean loss of the part counts as `share` of it: the shares of all ranks add up to 1.
+    ///
+    /// # Errors
+    /// The errors of [`TrainStep::step`]. A rank is missing, or makes another step.
+    pub fn step_part(&mut self, part: &[&Tensor], share: f64) -> RusTorchResult<Tensor> {
+        let numbers = self.numbers(share)?;
+        let batch: Vec<&Tensor> = part.iter().copied().chain(&numbers).collect();
+        let loss = self.step_with(&batch);
+        match &self.ranks {
+            Some(ranks) => loss.map_err(|error| ranks.group().explain(error)),
+            None => loss,
+        }
+    }
+
+    /// The operands of a step besides the batch.
+    pub(super) fn numbers(&self, share: f64) -> RusTorchResult<Vec<Tensor>> {
+        match &self.ranks {
+            Some(_) => Ok(Ranks::numbers(share, self.steps)?.into()),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn step_with(&mut self, batch: &[&Tensor]) -> RusTorchResult<Tensor> {
         let storages = batch.iter().map(|tensor| tensor.storage());
         let storages: Vec<Storage> = storages.collect::<RusTorchResult<_>>()?;
         let (program, numbers) = self.program(batch, &storages)?;
@@ -388,6 +437,10 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         batch: &[Tensor],
         wanted: &[Tensor],
     ) -> RusTorchResult<(Tensor, Vec<Option<Tensor>>)> {
+        let (batch, share) = match (&self.ranks, batch) {
+            (Some(_), [batch @ .., share, _]) => (batch, Some(share)),
+            _ => (batch, None),
+        };
         let loss = call::user(|| (self.loss)(&self.module, batch))?;
         let fits = loss.numel() == 1 && loss.dtype().is_float() && loss.requires_grad();
         let expected = "a loss of one real number that follows from parameters";
@@ -396,6 +449,10 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         let seed = Tensor::full(loss.shape(), 1.0 / self.every as f64, loss.dtype())?;
         let seed = match &self.scaler {
             Some(scaler) => scaler.scale(&seed)?,
+            None => seed,
+        };
+        let seed = match share {
+            Some(share) => seed.mul(&share.to_dtype(seed.dtype())?)?,
             None => seed,
         };
         let options = GradOptions::default().gradient(&seed).allow_unused(true);
@@ -446,7 +503,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         }
         let ((mut recorded, changed), keys) = self.recorded(|this| {
             let (loss, gradients) = this.differentiated(batch, &wanted)?;
-            no_grad(|| this.update(loss.detach(), &wanted, gradients, updates))
+            no_grad(|| this.update(batch, loss.detach(), &wanted, gradients, updates))
         })?;
         recorded.written.extend(changed);
         Ok((recorded, keys))
@@ -455,6 +512,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
     /// Records what follows from the gradients of parameters.
     fn update(
         &self,
+        batch: &[Tensor],
         loss: Tensor,
         wanted: &[Tensor],
         gradients: Vec<Option<Tensor>>,
@@ -475,7 +533,15 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         if self.detects_anomaly && self.scaler.is_none() {
             let found = found.iter().map(|(_, _, gradient)| gradient.clone());
             let loss = recorded.loss.reshape([0usize; 0])?;
-            recorded.skips = Some(non_finite(&found.chain([loss]).collect::<Vec<_>>())?);
+            let skips = non_finite(&found.chain([loss]).collect::<Vec<_>>())?;
+            // All ranks skip the update, or none.
+            recorded.skips = Some(match (&self.ranks, batch) {
+                (Some(ranks), [.., step]) => {
+                    let skips = skips.to_dtype(DType::F32)?;
+                    ranks.sums(&[skips], step)?.swap_remove(0).gt(0.0)?
+                }
+                _ => skips,
+            });
         }
         if self.every > 1 {
             for (i, _, gradient) in &mut found {
@@ -492,6 +558,19 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
                     None => next,
                 })?;
                 recorded.written.push(written);
+                *gradient = sum;
+            }
+        }
+        if let (Some(ranks), [.., share, step]) = (&self.ranks, batch) {
+            let loss = recorded.loss.mul(&share.to_dtype(recorded.loss.dtype())?)?;
+            let gradients = found.iter().filter(|_| updates);
+            let gradients = gradients.map(|(_, _, gradient)| gradient.clone());
+            let own: Vec<Tensor> = [loss].into_iter().chain(gradients).collect();
+            let mut sums = ranks.sums(&own, step)?.into_iter();
+            if let Some(loss) = sums.next() {
+                recorded.loss = loss;
+            }
+            for ((_, _, gradient), sum) in found.iter_mut().zip(sums) {
                 *gradient = sum;
             }
         }

@@ -1,11 +1,16 @@
 //! NVIDIA's management library, which comes with the driver and is loaded at run time.
 
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
-use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
+use nvml_wrapper::enum_wrappers::device::{
+    Clock, P2pCapabilitiesIndex, P2pStatus, TemperatureSensor,
+};
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 
-use super::GpuBenchmarkMetrics;
+use super::{GpuBenchmarkMetrics, GpuLink, GpuPath};
+
+/// The largest number of NVLink's links that a GPU has.
+const NV_LINKS: u32 = 18;
 
 /// Reasons of low clocks, by NVML's names. Idleness is none of them.
 const REASONS: [(ThrottleReasons, &str); 8] = [
@@ -47,6 +52,67 @@ impl Driver {
     }
 }
 
+impl Driver {
+    /// The connections of all pairs of GPUs, as far as the library knows them.
+    pub(super) fn links(&self) -> Vec<GpuLink> {
+        let count = self.0.device_count().unwrap_or(0);
+        let devices = (0..count).filter_map(|index| self.0.device_by_index(index).ok());
+        let devices: Vec<Device<'_>> = devices.collect();
+        let mut links = Vec::new();
+        for (i, first) in devices.iter().enumerate() {
+            for second in &devices[..i] {
+                let ends = [second, first].map(address);
+                if let ([Some(a), Some(b)], Some(path)) = (ends, path(first, second)) {
+                    let pci = [a, b];
+                    links.push(GpuLink { pci, path });
+                }
+            }
+        }
+        links
+    }
+}
+
+/// The way from a GPU to another one.
+fn path(first: &Device<'_>, second: &Device<'_>) -> Option<GpuPath> {
+    let by_nvlink = first.p2p_status(second, P2pCapabilitiesIndex::NvLink);
+    if by_nvlink.is_ok_and(|status| status == P2pStatus::Ok) {
+        let is_active = |&link: &u32| first.link_wrapper_for(link).is_active().unwrap_or(false);
+        let links = (0..NV_LINKS).filter(is_active).count();
+        return Some(GpuPath::NvLink { links });
+    }
+    common_ancestor(first, second)
+}
+
+#[cfg(target_os = "linux")]
+fn common_ancestor(first: &Device<'_>, second: &Device<'_>) -> Option<GpuPath> {
+    use nvml_wrapper::enum_wrappers::device::TopologyLevel;
+
+    let other = first
+        .nvml()
+        .device_by_pci_bus_id(second.pci_info().ok()?.bus_id);
+    Some(match first.topology_common_ancestor(other.ok()?).ok()? {
+        TopologyLevel::Internal => GpuPath::Board,
+        TopologyLevel::Single | TopologyLevel::Multiple => GpuPath::PciSwitch,
+        TopologyLevel::HostBridge => GpuPath::HostBridge,
+        TopologyLevel::Node => GpuPath::NumaNode,
+        TopologyLevel::System => GpuPath::System,
+    })
+}
+
+/// Other systems' library does not say it.
+#[cfg(not(target_os = "linux"))]
+fn common_ancestor(_: &Device<'_>, _: &Device<'_>) -> Option<GpuPath> {
+    None
+}
+
+/// The address on the bus, as devices of the runtime have it.
+fn address(device: &Device<'_>) -> Option<String> {
+    device.pci_info().ok().map(|pci| {
+        let (domain, bus, device) = (pci.domain, pci.bus, pci.device);
+        format!("{domain:04x}:{bus:02x}:{device:02x}")
+    })
+}
+
 /// The figures of a GPU. Functions that a version of the library, or a GPU, lacks give no figure.
 fn of(device: &Device<'_>) -> GpuBenchmarkMetrics {
     let utilization = device.utilization_rates().ok();
@@ -54,10 +120,7 @@ fn of(device: &Device<'_>) -> GpuBenchmarkMetrics {
     let number = |figure: Result<u32, NvmlError>| figure.ok().map(f64::from);
     GpuBenchmarkMetrics {
         name: device.name().unwrap_or_else(|_| "NVIDIA GPU".to_owned()),
-        pci: device.pci_info().ok().map(|pci| {
-            let (domain, bus, device) = (pci.domain, pci.bus, pci.device);
-            format!("{domain:04x}:{bus:02x}:{device:02x}")
-        }),
+        pci: address(device),
         source: "NVML",
         gpu_utilization_percent: utilization.map(|rates| f64::from(rates.gpu)),
         gpu_memory_used_bytes: memory.as_ref().map(|memory| memory.used),

@@ -55,7 +55,7 @@ pub(crate) enum From {
 }
 
 impl Made {
-    /// An operation; `None` if there are too many behind it.
+    /// An operation; `None` if there are too many behind it, or if other ranks took part in it.
     pub(crate) fn new(
         op: Op,
         call: Call,
@@ -67,7 +67,7 @@ impl Made {
             From::Memory(_) | From::Number(_) => 0,
         });
         let depth = depths.max().unwrap_or(0) + 1;
-        (depth <= MAX_DEPTH).then(|| {
+        (depth <= MAX_DEPTH && !op.is_collective()).then(|| {
             Arc::new(Self {
                 op,
                 call,

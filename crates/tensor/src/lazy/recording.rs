@@ -1,5 +1,5 @@
 //! A thread's recording of a computation that runs many times. Its numbers and random keys change
-//! in each run. [`replay`](crate::replay) is the public interface.
+//! in each run. [`replay`](crate::api::replay) is the public interface.
 
 use std::cell::RefCell;
 

@@ -8,6 +8,7 @@ mod custom;
 mod data;
 mod devices;
 mod display;
+mod distributed;
 mod dtypes;
 mod eager;
 mod edges;

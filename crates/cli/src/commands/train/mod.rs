@@ -9,12 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::Result;
+use rustorch_tensor::distributed::CommunicationGroup;
 use rustorch_tensor::with_runtime;
 use rustorch_train::{Checkpoints, Text, TrainError, Training, TrainingSettings};
 use serde_json::json;
 
 use super::generate::interrupts;
-use crate::args::ByteCount;
+use super::ranks::any;
+use crate::args::{ByteCount, DeviceArgs};
 use crate::devices::Devices;
 use crate::failure::{INTERRUPTED, Usage};
 use crate::model::Source;
@@ -27,14 +29,29 @@ use samples::{Learnt, merged};
 use shown::{Run, limit};
 
 pub(super) fn run(options: &Options) -> Result<ExitCode> {
-    let devices = Devices::open(&options.devices)?;
+    let check = |ranks| options.check_ranks(ranks);
+    let run = |devices: &DeviceArgs, group: &CommunicationGroup| run_rank(options, devices, group);
+    options.ranks.run(&options.devices, check, run)
+}
+
+fn run_rank(
+    options: &Options,
+    devices: &DeviceArgs,
+    group: &CommunicationGroup,
+) -> Result<ExitCode> {
+    let devices = Devices::open(devices)?;
     let interrupted = interrupts()?;
     with_runtime(&devices.runtime, devices.routing, || {
-        train(options, &devices, &interrupted)
+        train(options, &devices, group, &interrupted)
     })
 }
 
-fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Result<ExitCode> {
+fn train(
+    options: &Options,
+    devices: &Devices,
+    group: &CommunicationGroup,
+    interrupted: &AtomicBool,
+) -> Result<ExitCode> {
     // Settings that make no sense are told before texts are read.
     let asked = options.context.unwrap_or(CONTEXT);
     let batch = match options.run.batch {
@@ -66,6 +83,10 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
         .checkpoint
         .clone()
         .unwrap_or_else(|| options.out.with_extension("checkpoint"));
+    // Rank 0 writes the tokens, which others then find.
+    if group.rank() > 0 {
+        group.barrier()?;
+    }
     let checkpoints = Checkpoints::new(&folder)?;
     if let Some((step, _)) = checkpoints.list()?.first().filter(|_| !options.resume) {
         let folder = folder.display();
@@ -80,6 +101,9 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
         validation,
         metadata,
     } = options.learnt(&prepared, base.as_ref(), &folder, context)?;
+    if group.rank() == 0 {
+        group.barrier()?;
+    }
     let batch = match options.run.batch {
         Batch::Auto if options.resume => Training::saved_batch(&checkpoints)?,
         Batch::Auto => None,
@@ -113,7 +137,7 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
             samples,
             Some(validation),
         );
-        let mut training = begun.map_err(told)?;
+        let mut training = begun.map_err(told)?.data_parallel(group).map_err(told)?;
         if options.run.offload_activations {
             training = training.offload_activations();
         }
@@ -149,6 +173,7 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
     let mut run = Run {
         options,
         devices,
+        group,
         training,
         metadata,
         checkpoints,
@@ -163,18 +188,21 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
     while run.training.steps() < settings.steps {
         if let Err(error) = run.step(&settings) {
             match error.downcast::<TrainError>() {
-                Ok(lost) if lost.is_data_lost() => {
+                Ok(lost) if lost.is_data_lost() && group.size() == 1 => {
                     run.recover(lost, || begun(settings.clone()))?;
                 }
                 Ok(error) => return Err(error.into()),
                 Err(error) => return Err(error),
             }
         }
-        if interrupted.load(Ordering::Relaxed) && run.training.begun() < settings.steps {
+        let is_interrupted = any(group, interrupted.load(Ordering::Relaxed))?;
+        if is_interrupted && run.training.begun() < settings.steps {
             if let Some(step) = run.training.finish()? {
                 run.tell(step, None)?;
             }
-            run.training.save(&run.checkpoints)?;
+            if group.rank() == 0 {
+                run.training.save(&run.checkpoints)?;
+            }
             run.bar.finish_and_clear();
             note(format_args!(
                 "stopped after step {} of {}; add --resume to continue",
@@ -184,7 +212,9 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
             return Ok(ExitCode::from(INTERRUPTED));
         }
     }
-    run.end()?;
+    if group.rank() == 0 {
+        run.end()?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -11,6 +11,7 @@ use rustorch_llm::spec::ModelSpec;
 use rustorch_train::{Decoder, ModelSize, Precision, TrainingSettings};
 use serde_json::json;
 
+use super::super::ranks::RankArgs;
 use super::told;
 use crate::args::{ByteCount, DeviceArgs, Format, KeyArgs};
 use crate::failure::Usage;
@@ -27,7 +28,10 @@ optimizer is AdamW (betas 0.9 and 0.95, weight decay on matrices only). The lear
 Every --every steps and at the end, the program measures the validation loss, writes a checkpoint and prints \
 a sample text. After an interruption, the same command with --resume continues from the last checkpoint. On \
 the same device, the losses and the file equal those of an uninterrupted run. Ctrl-C ends the run after the \
-current step and writes a checkpoint.";
+current step and writes a checkpoint.
+
+--gpus and --ranks divide each batch among ranks. The losses stay those of one rank, up to rounding. A checkpoint \
+resumes with any number of ranks.";
 
 /// The dtype of computations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -82,6 +86,9 @@ pub(crate) struct Options {
 
     #[command(flatten)]
     pub(super) run: RunArgs,
+
+    #[command(flatten)]
+    pub(super) ranks: RankArgs,
 
     /// Checkpoint directory; the last two checkpoints are kept [default: the output file's name with
     /// .checkpoint, removed after a finished run]
@@ -185,15 +192,6 @@ fn batch(text: &str) -> Result<Batch, String> {
     }
 }
 
-fn gpus(text: &str) -> Result<u32, String> {
-    match text.parse() {
-        Ok(1) => Ok(1),
-        Ok(0) => Err("-b cpu trains without a GPU".to_owned()),
-        Ok(_) => Err("a run uses one GPU; start one run per GPU, or omit --gpus".to_owned()),
-        Err(_) => Err("expected a number of GPUs".to_owned()),
-    }
-}
-
 /// Options of a training run.
 #[derive(Clone, Copy, Debug, Args)]
 #[command(next_help_heading = "Training")]
@@ -211,10 +209,6 @@ pub(super) struct RunArgs {
     /// offloaded
     #[arg(long)]
     pub(super) offload_activations: bool,
-
-    /// Number of GPUs; only 1 is supported
-    #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true, value_parser = gpus)]
-    pub(super) gpus: u32,
 
     /// Number of training steps
     #[arg(long, value_name = "N", conflicts_with = "epochs")]
@@ -257,6 +251,20 @@ pub(super) struct RunArgs {
 pub(super) const CONTEXT: usize = 512;
 
 impl Options {
+    /// Fails for a batch that these ranks cannot divide.
+    pub(super) fn check_ranks(&self, ranks: usize) -> Result<()> {
+        let problem = match self.run.batch {
+            Batch::Auto if ranks > 1 => {
+                format!("--batch auto is for one rank; give a number of at least {ranks}")
+            }
+            Batch::Of(batch) if batch < ranks => {
+                format!("--batch {batch}: {ranks} ranks cannot divide it; give at least {ranks}")
+            }
+            Batch::Auto | Batch::Of(_) => return Ok(()),
+        };
+        Err(Usage(problem).into())
+    }
+
     /// The tokens of a sample.
     pub(super) fn context(&self, base: Option<&Model>) -> Result<usize> {
         let longest = base.map_or(usize::MAX, |model| model.spec().context);

@@ -10,6 +10,7 @@ use rustorch_gguf::Metadata;
 use rustorch_ir::DType;
 use rustorch_llm::sampler::{SamplerChain, SamplerConfig};
 use rustorch_llm::{Event, GenerateOptions, Model, Session, SessionOptions, generate};
+use rustorch_tensor::distributed::CommunicationGroup;
 use rustorch_tensor::{RusTorchResult, Tensor};
 use rustorch_train::{
     Checkpoints, Precision, StepMetrics, TrainError, Training, TrainingSettings, loss_curve,
@@ -25,6 +26,8 @@ use crate::output::{bytes, count, json_line, note};
 pub(super) struct Run<'a> {
     pub(super) options: &'a Options,
     pub(super) devices: &'a Devices,
+    /// The ranks of the run. Rank 0 writes files.
+    pub(super) group: &'a CommunicationGroup,
     pub(super) training: Training,
     /// The keys of the model's file.
     pub(super) metadata: Metadata,
@@ -56,8 +59,12 @@ impl Run<'_> {
             0 => String::new(),
             first => format!(", from step {first} on"),
         };
+        let ranks = match self.group.size() {
+            1 => String::new(),
+            ranks => format!(", {ranks} ranks"),
+        };
         note(format_args!(
-            "{} parameters, {} steps of {per_step} tokens ({epochs:.1} epochs) on {}{from}; a step takes {}",
+            "{} parameters, {} steps of {per_step} tokens ({epochs:.1} epochs) on {}{ranks}{from}; a step takes {}",
             count(parameters as u64),
             self.total,
             self.devices.name,
@@ -125,6 +132,9 @@ impl Run<'_> {
 
     /// Shows a step.
     pub(super) fn tell(&mut self, step: StepMetrics, validated: Option<f64>) -> Result<()> {
+        if self.group.rank() > 0 {
+            return Ok(());
+        }
         let StepMetrics { step, loss, lr } = step;
         let made = (step - self.first) * self.training.tokens_per_step();
         let rate = made as f64 / self.begin.elapsed().as_secs_f64();
@@ -212,6 +222,9 @@ impl Run<'_> {
 
     /// Writes a checkpoint. If that fails, the run continues: the checkpoint before is still there.
     fn keep(&self) {
+        if self.group.rank() > 0 {
+            return;
+        }
         let saved = self
             .training
             .save(&self.checkpoints)
