@@ -100,6 +100,6 @@ pub use lazy::eval::eval_all;
 pub use lazy::trace::Trace;
 /// Complex numbers as tensor elements.
 pub use num_complex;
-pub use rustorch_ir::passes::recomputation::Saving;
+pub use rustorch_ir::passes::Saving;
 pub use rustorch_ir::{F8E4M3, F8E5M2};
 pub use tensor::Tensor;

@@ -1,9 +1,24 @@
 //! State that is another one during a call.
 
-/// A state that a call has changed, and that is as before when the call ends, also by a panic.
-struct ThreadState<T, S: Fn(T)> {
+use std::marker::PhantomData;
+
+/// A state that was changed, and is as before when this is dropped, also by a panic.
+pub(crate) struct ThreadState<T, S: Fn(T) = fn(T)> {
     before: Option<T>,
     set: S,
+    /// The state is a thread's own.
+    thread: PhantomData<*const ()>,
+}
+
+impl<T, S: Fn(T)> ThreadState<T, S> {
+    /// Calls `set` with the state `before` in the end.
+    pub(crate) fn restoring(before: T, set: S) -> Self {
+        Self {
+            before: Some(before),
+            set,
+            thread: PhantomData,
+        }
+    }
 }
 
 impl<T, S: Fn(T)> Drop for ThreadState<T, S> {
@@ -16,10 +31,7 @@ impl<T, S: Fn(T)> Drop for ThreadState<T, S> {
 
 /// Calls `f`, and then `set` with the state `before`, also after a panic.
 pub(crate) fn restoring<T, R>(before: T, set: impl Fn(T), f: impl FnOnce() -> R) -> R {
-    let _state = ThreadState {
-        before: Some(before),
-        set,
-    };
+    let _state = ThreadState::restoring(before, set);
     f()
 }
 

@@ -11,7 +11,7 @@ use rustorch_runtime::{
 use crate::call;
 use crate::device::devices::{absent, runtime};
 use crate::error::RusTorchResult;
-use crate::thread_state::restoring;
+use crate::thread_state::{ThreadState, restoring};
 
 thread_local! {
     static CURRENT: Cell<DeviceType> = const { Cell::new(DeviceType::Auto) };
@@ -127,10 +127,8 @@ fn is_available(is_kind: impl Fn(DeviceType) -> bool) -> bool {
 /// The same errors as [`set_device`].
 #[track_calls]
 pub fn with_device<R>(device: impl IntoDevice, f: impl FnOnce() -> R) -> RusTorchResult<R> {
-    let (device, before) = (device.into_device("with_device")?, current_device());
-    set_device(device)?;
-    let set = |before| CURRENT.set(before);
-    Ok(restoring(before, set, || call::user(f)))
+    let _current = enter(device.into_device("with_device")?)?;
+    Ok(call::user(f))
 }
 
 /// Calls `f` with the best GPU as this thread's current device, unless one was set.
@@ -142,6 +140,14 @@ pub(crate) fn prefer_gpu<R>(f: impl FnOnce() -> R) -> R {
     let runtime = runtime();
     let gpu = first_gpu(&runtime).map_or(before, |gpu| gpu.device);
     restoring(CURRENT.replace(gpu), |before| CURRENT.set(before), f)
+}
+
+/// Makes `device` the current one until the result is dropped.
+fn enter(device: DeviceType) -> RusTorchResult<ThreadState<DeviceType>> {
+    let before = current_device();
+    set_device(device)?;
+    let set: fn(DeviceType) = |before| CURRENT.set(before);
+    Ok(ThreadState::restoring(before, set))
 }
 
 /// The best graphics processor that was not lost.
@@ -242,7 +248,7 @@ impl Default for DeviceManager {
 /// A GPU as the current device of this thread, until it is dropped.
 pub struct GpuContext {
     info: DeviceInfo,
-    _current: Current,
+    _current: ThreadState<DeviceType>,
 }
 
 impl GpuContext {
@@ -254,7 +260,7 @@ impl GpuContext {
         let (manager, device) = (DeviceManager::new(), DeviceType::from(gpu));
         let info = manager.find(device)?.cloned();
         let info = info.ok_or_else(|| manager.why_not(device))?;
-        let _current = Current::enter(device)?;
+        let _current = enter(device)?;
         Ok(Self { info, _current })
     }
 
@@ -264,7 +270,7 @@ impl GpuContext {
     /// Fails if there is none.
     pub fn best() -> RusTorchResult<Self> {
         let info = DeviceManager::new().best_gpu()?;
-        let _current = Current::enter(info.device)?;
+        let _current = enter(info.device)?;
         Ok(Self { info, _current })
     }
 

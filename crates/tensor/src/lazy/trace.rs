@@ -5,7 +5,7 @@ use rustorch_ir::passes::{
     Changes, Chunks, Conversion, OneDevice, Origins, Pass, RECORDED, Recomputation, Rewritten,
     Saving, Stages, peak,
 };
-use rustorch_ir::{DType, Graph, OpError, TensorType};
+use rustorch_ir::{DType, OpError, TensorType};
 use rustorch_macros::track_calls;
 use rustorch_runtime::{Call, Executable, Loaded, Moment, RunError, Storage, WorkingMemory};
 
