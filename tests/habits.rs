@@ -1,6 +1,8 @@
 //! Lines of PyTorch's tutorials, as its users write them in Rust: they compile as they stand, and give what PyTorch
 //! gives.
 
+#![cfg(feature = "nn")]
+
 use std::env::temp_dir;
 use std::error::Error;
 use std::{fs, process};
