@@ -304,7 +304,10 @@ fn of_mixture(cuda_capability: u32, t: usize, weights: BlockFormat) -> String {
 #[test]
 fn a_mixture_of_experts_is_few_launches_on_hopper() {
     for weights in [BlockFormat::Q4K, BlockFormat::Q6K, BlockFormat::Mxfp4] {
-        assert_eq!(of_mixture(90, 1, weights), "matvec top_k_few matvec_experts matvec_experts");
+        assert_eq!(
+            of_mixture(90, 1, weights),
+            "matvec top_k_few matvec_experts matvec_experts"
+        );
     }
     // Rows of a prompt are sorted, and both products of a gate are one launch.
     assert_eq!(
