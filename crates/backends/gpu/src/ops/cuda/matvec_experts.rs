@@ -34,8 +34,8 @@ pub(crate) fn suits(device: &Device, [x, w, _]: [&TensorType; 3], slots: usize) 
     device.limits.cuda_capability >= HOPPER && bytes <= device.limits.local_bytes
 }
 
-/// Bytes of local memory of the rings, and in all. The rings have a chunk of each of a sum's rows. Those of a gate
-/// have two of each row, if two launches then fit on a compute unit.
+/// Bytes of local memory of the rings, and in all. The rings have a chunk of each of a sum's rows. A gate has two of
+/// each row, if two launches then fit on a compute unit.
 fn local_bytes([x, w]: [&TensorType; 2], slots: usize, is_gate: bool) -> [usize; 2] {
     let shape = Shape::of(x, w);
     let row = w.bytes() / (w.shape[0] * w.shape[1]);
