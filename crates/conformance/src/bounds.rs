@@ -83,8 +83,8 @@ struct Step<'a> {
     inputs: &'a [Bounded],
 }
 
-/// The squares of the errors of a weight that is made in bf16, in half units in the last place: the roundings of its scale
-/// and of the result. A minimum is rounded, too, and the scaled code before it is up to twice as large.
+/// The squares of the errors of a weight that is made in bf16, in half units in the last place. Its scale and the
+/// result are rounded. A minimum is rounded, too, and the scaled code before it is up to twice as large.
 fn of_weights(composite: Composite) -> f64 {
     match composite.has_minima {
         true => 4.0 + 1.0 + 1.0,
@@ -620,8 +620,8 @@ impl Step<'_> {
     }
 
     /// The loss of a factor's elements as kernels of composites read them: in the digits of the narrowest operand.
-    /// Beside quantised weights they keep 8 bits of their row's largest element. Quantised weights themselves are exact,
-    /// or are rounded to bf16 as their column's largest element is. Then the others are rounded to bf16, too.
+    /// Beside quantised weights they keep 8 bits of their row's largest element. Quantised weights themselves are
+    /// exact, or are rounded to bf16 as their column's largest element is. Then the others are rounded to bf16, too.
     fn lost_by_reading(&self, i: usize, composite: Composite) -> Bound {
         let x = moduli(&self.inputs[i].values);
         let mut lost = vec![0.0; x.len()];

@@ -130,7 +130,7 @@ pub(crate) struct Emitter<'a> {
     step: usize,
     mistakes: Vec<Mistake>,
     counters: usize,
-    /// Where ids are that the last launch has waited for before it lets the next one begin.
+    /// Position of ids that the last launch waits for before it lets the next one begin.
     known: Option<(Buffer, usize)>,
     /// Bytes of scratch memory of this step so far, and of the step that has most.
     scratch: usize,

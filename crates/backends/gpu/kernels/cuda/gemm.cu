@@ -493,7 +493,8 @@ KERNEL_BEGIN
             const uchar* lines[ROWS / ROWS_COPIED];
             UNROLL for (uint j = 0; j < ROWS / ROWS_COPIED; j++) {
                 const uint row = j * ROWS_COPIED + lane / ROW_COPIERS;
-                lines[j] = W_OF(row) + (ulong)(FIRST_W + min(work.row + ROW_OF(row), work.n - 1)) * row_bytes;
+                const uint in_w = FIRST_W + min(work.row + ROW_OF(row), work.n - 1);
+                lines[j] = W_OF(row) + (ulong)in_w * row_bytes;
             }
 #endif
             for (uint unit = work.first; unit < work.first + work.count; unit++) {

@@ -1,12 +1,13 @@
-// Products of few rows of activations with rows of weights of the experts that they chose, at the memory's speed: a warp
-// takes rows of weights through a ring in local memory, as in matvec.cu. There are p.rows choices, at most CHOICES, of
-// p.n rows of weights each, see experts.h; those of K values begin at w0 and, if IS_GATED, at w1.
+// Products of few rows of activations with rows of weights of the experts that they chose, at the memory's
+// speed: a warp takes rows of weights through a ring in local memory, as in matvec.cu. There are p.rows
+// choices, at most CHOICES, of p.n rows of weights each, see experts.h; those of K values begin at w0 and, if
+// IS_GATED, at w1.
 //
-// X: dtype of activations and results. TABLES: tables of p.n numbers for each expert. If IS_GATED, a result is `after` of
-// both products and of numbers of the tables. With SLOTS more than 0 a result is a sum of so many choices: each has
-// its number of the table, if there is one, added, and is multiplied by its weight. HAS_RESIDUAL: is anything added to
-// the sum? KNOWS_IDS: were the ids there before the launch ahead went on, so that they are read before it has
-// ended? RING_BYTES: of all rings. p.x_bytes: for each row of activations.
+// X: dtype of activations and results. TABLES: tables of p.n numbers for each expert. If IS_GATED, a result is
+// `after` of both products and of numbers of the tables. With SLOTS more than 0 a result is a sum of so many
+// choices: each has its number of the table, if there is one, added, and is multiplied by its weight.
+// HAS_RESIDUAL: is anything added to the sum? KNOWS_IDS: were the ids there before the launch ahead went on, so
+// that they are read before it has ended? RING_BYTES: of all rings. p.x_bytes: for each row of activations.
 
 // Bytes in front of the rings: for their barriers.
 #define HEAD_BYTES 2048

@@ -219,7 +219,7 @@ pub(crate) struct Behind<'a> {
     pub(crate) gate: Option<String>,
     /// Weights of a sum's slots, and their number.
     sum: Option<(&'a Place, usize)>,
-    /// What is added to the sum.
+    /// Another term of the sum.
     pub(crate) other: Option<&'a Place>,
 }
 

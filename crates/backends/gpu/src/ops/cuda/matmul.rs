@@ -547,8 +547,8 @@ impl Form {
         resident: 1,
     };
 
-    /// The form for rows of experts, in tiles of so many: unpacking blocks for few rows takes longer than multiplying them,
-    /// and is done by more warps.
+    /// The form for rows of experts, in tiles of so many. Unpacking blocks for few rows takes longer than multiplying
+    /// them, and is done by more warps.
     fn of_experts(kind: Kind, columns: usize) -> Self {
         match matches!(kind, Kind::Blocks(_)) && columns == COLUMNS[0] {
             true => Self {

@@ -202,7 +202,7 @@ fn text(dtypes: &[DType]) -> String {
     format!("{}{kernel}", common_text(dtypes))
 }
 
-/// What kernels for weights of these dtypes have in common.
+/// Text that kernels for weights of these dtypes have in common.
 pub(super) fn common_text(dtypes: &[DType]) -> String {
     let activations = match dtypes[0] {
         DType::Block(_) => texts!("rounded.h" "units/words.h" "units/packed_pair.h"),

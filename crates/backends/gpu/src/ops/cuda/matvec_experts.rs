@@ -34,8 +34,8 @@ pub(crate) fn suits(device: &Device, [x, w, _]: [&TensorType; 3], slots: usize) 
     device.limits.cuda_capability >= HOPPER && bytes <= device.limits.local_bytes
 }
 
-/// Bytes of local memory of the rings, and in all. The rings have a chunk of each of a sum's rows, or two of
-/// each row of a gate where two launches then fit on a compute unit.
+/// Bytes of local memory of the rings, and in all. The rings have a chunk of each of a sum's rows. A gate has two of
+/// each row, if two launches then fit on a compute unit.
 fn local_bytes([x, w]: [&TensorType; 2], slots: usize, is_gate: bool) -> [usize; 2] {
     let shape = Shape::of(x, w);
     let row = w.bytes() / (w.shape[0] * w.shape[1]);
@@ -48,7 +48,7 @@ fn local_bytes([x, w]: [&TensorType; 2], slots: usize, is_gate: bool) -> [usize;
     [rings, rest + rings]
 }
 
-/// Appends the launch for a row `x` for each choice, or for several, weights of one product or of two, and `y`.
+/// Appends the launch. Each choice has a row of `x`, or several share one. The weights are of one product, or of two.
 pub(crate) fn emit(
     (x, weights, y): (&Place, &[Place], &Place),
     experts: &Experts,
