@@ -90,8 +90,8 @@ pub(crate) struct SamplingArgs {
     #[serde(serialize_with = "names")]
     pub(crate) samplers: Vec<SamplerKind>,
 
-    /// Samplers as letters, in the order in which they apply: edskypmxt by default, i is infill, a is
-    /// adaptive_p
+    /// Samplers as letters, in the order in which they apply [default: edskypmxt]. Letters are e penalties, d dry,
+    /// s top_n_sigma, k top_k, y typ_p, p top_p, m min_p. Others are x xtc, t temperature, i infill, a adaptive_p
     #[arg(long, visible_alias = "sampling-seq", value_name = "LETTERS")]
     #[arg(conflicts_with = "samplers")]
     pub(crate) sampler_seq: Option<SamplerSequence>,
@@ -143,7 +143,7 @@ pub(crate) struct SamplingArgs {
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     pub(crate) dynatemp_exp: f32,
 
-    /// Mirostat version, 1 or 2, which replaces all samplers but temperature; 0 disables it
+    /// Mirostat: version 1 or 2, in place of all samplers but temperature; 0 disables it
     #[arg(long, value_name = "VERSION", default_value_t = 0)]
     #[arg(value_parser = RangedU64ValueParser::<u8>::new().range(..=2))]
     pub(crate) mirostat: u8,
