@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
 use rustorch_ir::ops::BinaryOp;
 
 use crate::element::Element;
-use crate::simd::from_fn;
+use crate::simd::{from_fn, map};
 
 /// Functions of elementwise operations.
 pub(crate) enum Function {
@@ -60,7 +60,7 @@ impl Loop {
         f: impl Fn([&[X]; N], &mut [Y]) + Send + Sync + 'static,
     ) -> Self {
         Self::of_bytes(work, move |operands: [&[u8]; N], y| {
-            f(operands.map(cast_slice), cast_slice_mut(y));
+            f(map(operands, cast_slice), cast_slice_mut(y));
         })
     }
 
@@ -165,7 +165,7 @@ impl Function {
             let chunk = chunk::<X, X>();
             for (at, y) in y.chunks_mut(chunk).enumerate() {
                 let start = at * chunk.min(CHUNK);
-                let [a, b, c] = operands.map(|x| &x[start..start + y.len()]);
+                let [a, b, c] = map(operands, |x| &x[start..start + y.len()]);
                 let [wide_a, wide_b, wide_c] = &mut wide;
                 let (a, b) = (X::widen(a, wide_a), X::widen(b, wide_b));
                 let c = X::widen(c, wide_c);

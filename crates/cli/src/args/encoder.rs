@@ -11,7 +11,7 @@ pub(crate) struct EncoderArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
 
-    /// Tokens beyond which a text is cut; 0 for the model's own number
+    /// Maximum tokens of a text, the rest is cut off; 0 for the model's own maximum
     #[arg(
         short,
         long,
@@ -25,7 +25,7 @@ pub(crate) struct EncoderArgs {
     pub(crate) devices: DeviceArgs,
 }
 
-/// Way from tokens to a text's vector.
+/// Method that makes a text's vector of its tokens' vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PoolingArg {
     /// A vector for each token

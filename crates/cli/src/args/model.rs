@@ -97,28 +97,28 @@ pub(crate) struct RopeArgs {
     #[arg(long, value_name = "N", value_parser = positive, allow_negative_numbers = true)]
     pub(crate) rope_freq_base: Option<f32>,
 
-    /// RoPE frequency scaling factor, 1 / --rope-scale; the later of the two options counts [default: the
-    /// model's]
+    /// RoPE frequency scaling factor, which is 1 / --rope-scale. If both are given, the last one counts
+    /// [default: the model's]
     #[arg(long, value_name = "N", value_parser = positive, allow_negative_numbers = true, overrides_with = "rope_scale")]
     pub(crate) rope_freq_scale: Option<f32>,
 
-    /// YaRN: context size of the original model [default: the model's]
+    /// YaRN: context size in training [default: the model's]
     #[arg(long, value_name = "N")]
     pub(crate) yarn_orig_ctx: Option<usize>,
 
-    /// YaRN: extrapolation mix factor; 0 is full interpolation [default: 1 with yarn, else 0]
+    /// YaRN: weight of unscaled frequencies in the mix; 0 scales all fully [default: 1 with yarn, else 0]
     #[arg(long, value_name = "N", value_parser = finite, allow_negative_numbers = true)]
     pub(crate) yarn_ext_factor: Option<f32>,
 
-    /// YaRN: attention magnitude, used only if --yarn-ext-factor is 0 [default: 1]
+    /// YaRN: factor of rotated queries and keys, used only if --yarn-ext-factor is 0 [default: 1]
     #[arg(long, value_name = "N", value_parser = finite, allow_negative_numbers = true)]
     pub(crate) yarn_attn_factor: Option<f32>,
 
-    /// YaRN: low correction dimension (beta slow), in turns over the original context [default: 1]
+    /// YaRN: frequencies with fewer than N turns in the original context are fully scaled [default: 1]
     #[arg(long, value_name = "N", value_parser = finite, allow_negative_numbers = true)]
     pub(crate) yarn_beta_slow: Option<f32>,
 
-    /// YaRN: high correction dimension (beta fast), in turns over the original context [default: 32]
+    /// YaRN: frequencies with more than N turns in the original context stay as they are [default: 32]
     #[arg(long, value_name = "N", value_parser = finite, allow_negative_numbers = true)]
     pub(crate) yarn_beta_fast: Option<f32>,
 }

@@ -109,8 +109,8 @@ pub(crate) struct GpuArgs {
     #[arg(long)]
     pub(crate) cpu_moe: bool,
 
-    /// Keep the weights of the experts of the first N layers on the CPU (-ncmoe) [default: of as many layers as
-    /// GPUs have no room for]
+    /// Keep the experts' weights of the first N layers on the CPU (-ncmoe) [default: as many layers as GPUs have
+    /// no room for]
     #[arg(long, value_name = "N")]
     pub(crate) n_cpu_moe: Option<usize>,
 }
@@ -238,7 +238,7 @@ pub(crate) struct ContextArgs {
     #[arg(long, value_name = "TYPE")]
     pub(crate) cache_type_k: Option<CacheType>,
 
-    /// KV cache type of values (-ctv); the same as -ctk
+    /// KV cache type of values (-ctv), with the same types and default
     #[arg(long, value_name = "TYPE")]
     pub(crate) cache_type_v: Option<CacheType>,
 }
@@ -275,7 +275,7 @@ impl LengthArgs {
 #[derive(Clone, Debug, Default, Args)]
 #[group(multiple = false)]
 pub(crate) struct TextArgs {
-    /// Text; without -p and -f it is read from a pipe
+    /// Text. Without -p and -f the program reads it from a pipe
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) prompt: Option<String>,
 
@@ -283,7 +283,7 @@ pub(crate) struct TextArgs {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 
-    /// File of the text, used as it is, with the line break at its end (-bf)
+    /// File of the text, whose last line break is kept (-bf)
     #[arg(long, value_name = "FILE")]
     pub(crate) binary_file: Option<PathBuf>,
 }

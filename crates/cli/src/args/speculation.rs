@@ -50,11 +50,11 @@ pub(crate) struct SpeculationArgs {
     )]
     pub(crate) spec_draft_p_min: f32,
 
-    /// Device of the draft model (-devd) [default: as with -b]
+    /// Device of the draft model (-devd) [default: the device of -b]
     #[arg(long, visible_alias = "device-draft", value_name = "DEVICE")]
     pub(crate) spec_draft_device: Option<DeviceType>,
 
-    /// ngram-simple: number of last tokens to look up
+    /// ngram-simple: number of last tokens to find in earlier text
     #[arg(long, value_name = "N", default_value_t = 12)]
     #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024))]
     pub(crate) spec_ngram_simple_size_n: usize,

@@ -15,7 +15,7 @@ use crate::kernel::{Args, Misuse};
 use crate::launch::Launch;
 use crate::math::Real;
 use crate::reader::Reader;
-use crate::simd::{Level, all, apply2, apply2_at, apply2_broadcast};
+use crate::simd::{Level, all, apply2, apply2_at, apply2_broadcast, each2};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Binary,
@@ -123,8 +123,8 @@ fn real<T: Real>(op: BinaryOp) -> Option<Loop2<T>> {
         BinaryOp::Sub => |a, b, out| apply2(a, b, out, |a, b| a - b),
         BinaryOp::Mul => |a, b, out| apply2(a, b, out, |a, b| a * b),
         BinaryOp::Div => |a, b, out| apply2(a, b, out, |a, b| a / b),
-        BinaryOp::FloorDivide => |a, b, out| apply2(a, b, out, floor_divide),
-        BinaryOp::Remainder => |a, b, out| apply2(a, b, out, remainder),
+        BinaryOp::FloorDivide => |a, b, out| each2(a, b, out, floor_divide),
+        BinaryOp::Remainder => |a, b, out| each2(a, b, out, remainder),
         BinaryOp::Pow => power,
         BinaryOp::Maximum => |a, b, out| {
             apply2(a, b, out, |a, b| if a > b || a.is_nan() { a } else { b });
@@ -133,6 +133,7 @@ fn real<T: Real>(op: BinaryOp) -> Option<Loop2<T>> {
             apply2(a, b, out, |a, b| if a < b || a.is_nan() { a } else { b });
         },
         BinaryOp::NextAfter => |a, b, out| apply2(a, b, out, T::next_after),
+        BinaryOp::CopySign => |a, b, out| apply2(a, b, out, T::copysign),
         _ => return defined(op),
     })
 }
@@ -156,7 +157,7 @@ macro_rules! definitions {
             let function: Loop2<T> = match op {
                 $(BinaryOp::$name => |a, b, out| {
                     if let Some((definition, _)) = BinaryOp::$name.defined() {
-                        apply2(a, b, out, |a: T, b: T| T::constant(definition(a.as_(), b.as_())));
+                        by_definition(a, b, out, definition);
                     }
                 },)+
                 _ => return None,
@@ -166,6 +167,12 @@ macro_rules! definitions {
     };
 }
 rustorch_ir::for_each_binary_function!(definitions);
+
+/// Not inlined: one loop serves all functions.
+#[inline(never)]
+fn by_definition<T: Real>(a: &[T], b: &[T], out: &mut [T], definition: fn(f64, f64) -> f64) {
+    each2(a, b, out, |a, b| T::constant(definition(a.as_(), b.as_())));
+}
 
 /// The exact remainder, with the sign of the divisor.
 fn remainder<T: Real>(a: T, b: T) -> T {
@@ -204,9 +211,9 @@ fn int<T: Int>(op: BinaryOp) -> Option<Loop2<T>> {
         BinaryOp::Add => |a, b, out| apply2(a, b, out, |a, b| a.wrapping_add(&b)),
         BinaryOp::Sub => |a, b, out| apply2(a, b, out, |a, b| a.wrapping_sub(&b)),
         BinaryOp::Mul => |a, b, out| apply2(a, b, out, |a, b| a.wrapping_mul(&b)),
-        BinaryOp::FloorDivide => |a, b, out| apply2(a, b, out, int_floor_divide),
-        BinaryOp::Remainder => |a, b, out| apply2(a, b, out, int_remainder),
-        BinaryOp::Pow => |a, b, out| apply2(a, b, out, int_pow),
+        BinaryOp::FloorDivide => |a, b, out| each2(a, b, out, int_floor_divide),
+        BinaryOp::Remainder => |a, b, out| each2(a, b, out, int_remainder),
+        BinaryOp::Pow => |a, b, out| each2(a, b, out, int_pow),
         BinaryOp::Maximum => |a, b, out| apply2(a, b, out, T::max),
         BinaryOp::Minimum => |a, b, out| apply2(a, b, out, T::min),
         BinaryOp::And => |a, b, out| apply2(a, b, out, |a, b| a & b),
@@ -225,7 +232,7 @@ fn int<T: Int>(op: BinaryOp) -> Option<Loop2<T>> {
                 None => T::zero(),
             });
         },
-        BinaryOp::Gcd => |a, b, out| apply2(a, b, out, gcd),
+        BinaryOp::Gcd => |a, b, out| each2(a, b, out, gcd),
         _ => return None,
     })
 }

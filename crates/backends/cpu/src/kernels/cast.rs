@@ -42,32 +42,60 @@ fn function(signature: &Signature) -> Result<Function, Misuse> {
     let single = halves || from.is_float8();
     match to {
         DType::Bool => with_type!(from, scalars X => {
-            Ok(Function::unary::<X, u8>(1, |x, y| apply(x, y, |x| x.is_something().into())))
+            Ok(Function::unary::<X, u8>(1, truth))
         }),
         DType::F16 if !single => with_type!(from, numbers X => {
-            Ok(Function::unary::<X, f16>(SLOW, |x, y| apply(x, y, |x| to_odd(x.real().as_()))))
+            Ok(Function::unary::<X, f16>(SLOW, narrow))
         }),
         DType::BF16 if !single => with_type!(from, numbers X => {
-            Ok(Function::unary::<X, bf16>(SLOW, |x, y| apply(x, y, |x| to_odd(x.real().as_()))))
+            Ok(Function::unary::<X, bf16>(SLOW, narrow))
         }),
         DType::F8E4M3 if !single => with_type!(from, numbers X => {
-            Ok(Function::unary::<X, F8E4M3>(SLOW, |x, y| apply(x, y, |x| to_odd(x.real().as_()))))
+            Ok(Function::unary::<X, F8E4M3>(SLOW, narrow))
         }),
         DType::F8E5M2 if !single => with_type!(from, numbers X => {
-            Ok(Function::unary::<X, F8E5M2>(SLOW, |x, y| apply(x, y, |x| to_odd(x.real().as_()))))
+            Ok(Function::unary::<X, F8E5M2>(SLOW, narrow))
         }),
         _ if to.is_complex() => with_type!(to, complex Y => with_type!(from, scalars X => {
-            Ok(Function::unary::<X, Y>(1, |x, y| {
-                apply(x, y, |x| Y::new(x.real().as_(), x.imaginary().as_()));
-            }))
+            Ok(Function::unary::<X, Y>(1, complex))
         })),
         _ if to.is_float8() => with_type!(to, floats8 Y => with_type!(from, scalars X => {
-            Ok(Function::unary::<X, Y>(1, |x, y| apply(x, y, |x| x.real().as_())))
+            Ok(Function::unary::<X, Y>(1, real))
         })),
         _ => with_type!(to, reals Y => with_type!(from, scalars X => {
-            Ok(Function::unary::<X, Y>(1, |x, y| apply(x, y, |x| x.real().as_())))
+            Ok(Function::unary::<X, Y>(1, real))
         })),
     }
+}
+
+// The loops are functions of the types that are computed in, so dtypes share them.
+
+/// Is it not zero?
+fn truth<X: Number>(x: &[X], y: &mut [u8]) {
+    apply(x, y, |x| x.is_something().into());
+}
+
+/// To single precision, from which rounding to fewer bits gives the nearest number.
+fn narrow<X: Number<Part: AsPrimitive<f64>>>(x: &[X], y: &mut [f32]) {
+    apply(x, y, |x| to_odd(x.real().as_()));
+}
+
+/// To complex numbers.
+fn complex<X, Y>(x: &[X], y: &mut [Complex<Y>])
+where
+    X: Number<Part: AsPrimitive<Y>>,
+    Y: Copy + 'static,
+{
+    apply(x, y, |x| Complex::new(x.real().as_(), x.imaginary().as_()));
+}
+
+/// To real numbers.
+fn real<X, Y>(x: &[X], y: &mut [Y])
+where
+    X: Number<Part: AsPrimitive<Y>>,
+    Y: Copy + 'static,
+{
+    apply(x, y, |x| x.real().as_());
 }
 
 /// A number as its parts.

@@ -45,12 +45,20 @@ fn function(signature: &Signature) -> Result<Function, Misuse> {
             },
         )),
         (TernaryOp::Clamp, _) => with_type!(dtype, reals T => {
-            Ok(Function::ternary::<T>(2, |x, low, high, y| apply3(x, low, high, y, clamped)))
+            Ok(Function::ternary::<T>(2, clamp))
         }),
         (TernaryOp::Lerp, _) => with_type!(dtype, floats T => {
-            Ok(Function::ternary::<T>(4, |a, b, weight, y| apply3(a, b, weight, y, between)))
+            Ok(Function::ternary::<T>(4, lerp))
         }),
     }
+}
+
+fn clamp<T: Ordered>(x: &[T], low: &[T], high: &[T], y: &mut [T]) {
+    apply3(x, low, high, y, clamped);
+}
+
+fn lerp<T: Real>(a: &[T], b: &[T], weight: &[T], y: &mut [T]) {
+    apply3(a, b, weight, y, between);
 }
 
 #[inline(always)]

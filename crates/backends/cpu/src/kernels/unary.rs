@@ -38,8 +38,7 @@ fn function(signature: &Signature) -> Result<Function, Misuse> {
     let (op, dtype) = (op.op, signature.inputs[0].dtype);
     let function = match dtype {
         d if d.is_float() && op == UnaryOp::IsNan => with_type!(d, floats T => {
-            let f: Loop1<<T as Element>::Compute, u8> = |x, y| apply(x, y, |x| x.is_nan().into());
-            Ok(Some(Function::unary::<T, u8>(1, f)))
+            Ok(Some(Function::unary::<T, u8>(1, is_nan)))
         })?,
         d if d.is_float() => with_type!(d, floats T => Ok(same::<T>(op, real(op))))?,
         DType::Complex64 => of_complex::<f32>(op),
@@ -48,6 +47,10 @@ fn function(signature: &Signature) -> Result<Function, Misuse> {
         d => with_type!(d, ints T => Ok(same::<T>(op, int(op))))?,
     };
     function.ok_or_else(|| unknown(dtype))
+}
+
+fn is_nan<T: Real>(x: &[T], y: &mut [u8]) {
+    apply(x, y, |x| x.is_nan().into());
 }
 
 /// A function whose results are of its operand's type.
@@ -118,7 +121,7 @@ macro_rules! definitions {
             let function: Loop1<T> = match op {
                 $(UnaryOp::$name => |x, y| {
                     if let Some((definition, _)) = UnaryOp::$name.defined() {
-                        apply(x, y, |x: T| T::constant(definition(x.as_())));
+                        by_definition(x, y, definition);
                     }
                 },)+
                 _ => return None,
@@ -128,6 +131,14 @@ macro_rules! definitions {
     };
 }
 rustorch_ir::for_each_function!(definitions);
+
+/// Calls leave nothing to vector instructions. Not inlined: one loop serves all functions.
+#[inline(never)]
+fn by_definition<T: Real>(x: &[T], y: &mut [T], definition: fn(f64) -> f64) {
+    for (&x, y) in x.iter().zip(y) {
+        *y = T::constant(definition(x.as_()));
+    }
+}
 
 /// 0 for NaN.
 #[inline(always)]

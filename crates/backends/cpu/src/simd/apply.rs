@@ -62,6 +62,13 @@ pub(crate) fn apply2<A: Copy, B: Copy, Y>(a: &[A], b: &[B], y: &mut [Y], f: impl
     apply2_at(Level::current(), a, b, y, |_, a, b| f(a, b));
 }
 
+/// `y[i] = f(a[i], b[i])` of a function without vector instructions. So it is not compiled for each level.
+pub(crate) fn each2<A: Copy, B: Copy, Y>(a: &[A], b: &[B], y: &mut [Y], f: impl Fn(A, B) -> Y) {
+    for ((&a, &b), y) in a.iter().zip(b).zip(y) {
+        *y = f(a, b);
+    }
+}
+
 /// [`apply2`] where `a` or `b` may be one element, which stands for all.
 pub(crate) fn apply2_broadcast<T: Copy>(a: &[T], b: &[T], y: &mut [T], f: impl Fn(T, T) -> T) {
     match (a, b) {

@@ -30,7 +30,7 @@ pub use level::Level;
 
 pub(crate) use apply::{
     Arithmetic, Strided, all, apply, apply_function, apply2, apply2_at, apply2_broadcast,
-    apply2_rows, apply3, apply3_broadcast, apply4_broadcast,
+    apply2_rows, apply3, apply3_broadcast, apply4_broadcast, each2,
 };
 pub(crate) use plain::Plain;
 
