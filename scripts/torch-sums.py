@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""How far PyTorch's sums on the CPU are from double precision: the figures that `sums` compares with.
+"""How far PyTorch's sums are from double precision. Those on the CPU are the figures that `sums` compares with.
 
-scripts/torch-sums.py [--most K] > crates/conformance/src/bin/sums.json
+scripts/torch-sums.py > crates/conformance/src/bin/sums.json
+scripts/torch-sums.py --device cuda --case attention --most 1000
 (pip install torch numpy)
 
-Elements and computations are those of crates/conformance/src/bin/sums.rs.
+Elements and computations are those of crates/conformance/src/bin/sums.rs. A GPU computes without TF32.
 """
 
 import argparse
@@ -50,8 +51,8 @@ def attend(x):
 
 
 def added(x):
-    index = torch.arange(x[0].shape[0]) % 4
-    return torch.zeros(4, x[0].shape[1], dtype=x[0].dtype).index_add(0, index, x[0])
+    index = torch.arange(x[0].shape[0], device=x[0].device) % 4
+    return x[0].new_zeros(4, x[0].shape[1]).index_add(0, index, x[0])
 
 
 def normed(x):
@@ -108,16 +109,22 @@ def error_and_bias(found, truth):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--most", type=int, default=1_000_000, metavar="K", help="the most addends")
-    most = parser.parse_args().most
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--case", default="", help="cases whose names have this in them")
+    options = parser.parse_args()
+    most = options.most
     torch.set_num_threads(1)
+    torch.backends.cudnn.allow_tf32 = False
     found = {}
     for name, (shapes, run) in CASES.items():
+        if options.case not in name:
+            continue
         found[name] = {}
         for k in (10**n for n in range(1, 7) if 10**n <= most):
             print(name, k, file=sys.stderr, flush=True)
             signs = []
             for is_positive in (True, False):
-                x = [elements(shape, i, is_positive) for i, shape in enumerate(shapes(k))]
+                x = [elements(shape, i, is_positive).to(options.device) for i, shape in enumerate(shapes(k))]
                 signs.append(error_and_bias(run(x), run([x.double() for x in x])))
             found[name][k] = signs
     text = json.dumps({"torch": torch.__version__, "cases": found}, indent=1)

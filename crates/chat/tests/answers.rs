@@ -310,6 +310,10 @@ fn reasoning_goes_where_the_format_says() {
             "{name}"
         );
         assert_eq!(streamed(syntax, &of(name), &[input]).0, stream, "{name}");
+        // In the middle of an answer the markers are text.
+        let text = "A <think> begins it, and a </think> ends it.";
+        let expected = answer("", text);
+        assert_eq!(AnswerParser::parse(syntax, &of(name), text), expected);
     }
     let error = "sometimes"
         .parse::<ReasoningFormat>()

@@ -387,6 +387,14 @@ fn every_family_is_read_whole_and_in_parts() {
         let text = format!("{says}{SAID}{said}");
         check(&text, &meaning("", SAID, &[]));
         check(&format!("{thinking}{text}"), &meaning(thought, SAID, &[]));
+        // In the middle of an answer the markers of reasoning are text.
+        if reasons && form.says == ["", ""] {
+            let said = format!(
+                "It begins with {} and ends with {}.",
+                form.thinks[0], form.thinks[1]
+            );
+            check(&said, &meaning("", &said, &[]));
+        }
 
         let one = [("f", odd())];
         let text = format!("{thinking}{}", calls(&one));

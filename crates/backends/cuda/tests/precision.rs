@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use common::{Gpus, run};
-use rustorch_ir::ops::{Attention, Conv2d};
-use rustorch_ir::{DType, Graph, Op, TensorType};
+use rustorch_ir::ops::{Attention, AttentionBackward, Conv2d, Matmul, ReduceOp};
+use rustorch_ir::{DType, Graph, Op, OpError, TensorType, ValueId};
 use rustorch_runtime::{Backend, HostBuffer, Routing, Runtime, Storage};
 use rustorch_testing::tests;
 
@@ -34,6 +34,17 @@ fn numbers(count: usize, seed: u64, are_positive: bool) -> Vec<f32> {
 
 /// Computes an operation on a GPU.
 fn compute(gpu: &Arc<dyn Backend>, op: Op, operands: &[(&[usize], &[f32])]) -> Vec<f32> {
+    compute_all(gpu, operands, |graph, inputs| {
+        graph.push(op.clone(), inputs)
+    })
+}
+
+/// Computes operations on a GPU, of which one is the result.
+fn compute_all(
+    gpu: &Arc<dyn Backend>,
+    operands: &[(&[usize], &[f32])],
+    record: impl Fn(&mut Graph, &[ValueId]) -> Result<ValueId, OpError>,
+) -> Vec<f32> {
     let mut graph = Graph::new();
     let mut storages = Vec::new();
     let mut inputs = Vec::new();
@@ -43,7 +54,7 @@ fn compute(gpu: &Arc<dyn Backend>, op: Op, operands: &[(&[usize], &[f32])]) -> V
         let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_ne_bytes()).collect();
         storages.push(Storage::from_host(HostBuffer::copy_of(&bytes).unwrap()));
     }
-    let y = graph.push(op, &inputs).unwrap();
+    let y = record(&mut graph, &inputs).unwrap();
     graph.output(y);
     // Without a compiler of kernels, what does not come compiled goes to the processor.
     let routing = Routing {
@@ -115,8 +126,7 @@ fn products_are_those_of_single_precision(gpus: &Gpus) {
                 .map(|(i, j)| dot(a[i * k..][..k].iter().zip(&b[j * k..][..k])))
                 .collect();
             for gpu in gpus {
-                let op = rustorch_ir::ops::Matmul.into();
-                let y = compute(gpu, op, &[(&[M, k], &a), (&[k, N], &columns)]);
+                let y = compute(gpu, Matmul.into(), &[(&[M, k], &a), (&[k, N], &columns)]);
                 let rows = y.chunks_exact(N).step_by(STEP).flatten().copied();
                 let what = format!("product, k {k}, positive: {are_positive}");
                 check(
@@ -185,40 +195,130 @@ fn attention([q, k, v]: [&[f32]; 3], d: usize, scale: f64) -> Vec<f64> {
     right
 }
 
+fn plain(d: usize) -> Attention {
+    Attention {
+        scale: (1.0 / (d as f64).sqrt()).into(),
+        causal: false,
+        soft_cap: None,
+        mask: false,
+        past: false,
+        window: None,
+        log_sum_exp: false,
+    }
+}
+
 fn attention_is_that_of_single_precision(gpus: &Gpus) {
-    /// Rows of queries: so many that tensor cores make it.
-    const ROWS: usize = 200;
-    /// PyTorch's error.
-    const OF_TORCH: f64 = 6.5e-7;
-    for (s, d, are_positive) in [
-        (100, 64, false),
-        (1000, 64, false),
-        (1000, 128, false),
-        (2048, 128, false),
-        (8192, 64, true),
-        (8192, 128, true),
+    // Rows of queries are so many that tensor cores make it. The last number is PyTorch's error.
+    for (rows, s, d, are_positive, of_torch) in [
+        (200, 100, 64, false, 6.5e-7),
+        (200, 1000, 64, false, 6.5e-7),
+        (200, 1000, 128, false, 6.5e-7),
+        (200, 2048, 128, false, 6.5e-7),
+        (200, 8192, 64, true, 6.5e-7),
+        (200, 8192, 128, true, 6.5e-7),
+        (20, 200_000, 64, true, 2.0e-7),
+        (20, 200_000, 128, true, 2.0e-7),
     ] {
-        let q = numbers(ROWS * d, 5, false);
+        let q = numbers(rows * d, 5, false);
         let k = numbers(s * d, 6, false);
         let v = numbers(s * d, 7, are_positive);
-        let scale = 1.0 / (d as f64).sqrt();
-        let right = attention([&q, &k, &v], d, scale);
-        let op = Attention {
-            scale: scale.into(),
-            causal: false,
-            soft_cap: None,
-            mask: false,
-            past: false,
-            window: None,
-            log_sum_exp: false,
-        };
+        let op = plain(d);
+        let right = attention([&q, &k, &v], d, op.scale.0);
         for gpu in gpus {
             let operands: [(&[usize], &[f32]); 3] =
-                [(&[1, ROWS, d], &q), (&[1, s, d], &k), (&[1, s, d], &v)];
+                [(&[1, rows, d], &q), (&[1, s, d], &k), (&[1, s, d], &v)];
             let y = compute(gpu, op.clone().into(), &operands);
             let what = format!("attention, {s} keys of {d}, positive: {are_positive}");
             let pairs = y.into_iter().zip(right.iter().copied());
-            check(&what, error_and_bias(pairs), OF_TORCH);
+            check(&what, error_and_bias(pairs), of_torch);
+        }
+    }
+}
+
+/// The gradient of keys, of the sum of an attention's results times `d_y`.
+fn gradient_of_keys([q, k, v, d_y]: [&[f32]; 4], d: usize, scale: f64) -> Vec<f64> {
+    let y = attention([q, k, v], d, scale);
+    let mut right = vec![0.0; k.len()];
+    let rows = q
+        .chunks_exact(d)
+        .zip(d_y.chunks_exact(d))
+        .zip(y.chunks_exact(d));
+    for ((query, d_y), y) in rows {
+        let delta: f64 = d_y.iter().zip(y).map(|(&a, b)| f64::from(a) * b).sum();
+        let scores = k
+            .chunks_exact(d)
+            .map(|key| scale * dot(query.iter().zip(key)));
+        let weights: Vec<f64> = scores.map(f64::exp).collect();
+        let total: f64 = weights.iter().sum();
+        for (j, (weight, value)) in weights.iter().zip(v.chunks_exact(d)).enumerate() {
+            let change = scale * weight / total * (dot(d_y.iter().zip(value)) - delta);
+            for (sum, &x) in right[j * d..][..d].iter_mut().zip(query) {
+                *sum += change * f64::from(x);
+            }
+        }
+    }
+    right
+}
+
+/// The gradient is a difference of numbers that are about equal. So errors of results on one side are large in it.
+fn gradients_of_attention_are_those_of_single_precision(gpus: &Gpus) {
+    const KEYS: usize = 64;
+    const D: usize = 64;
+    for (rows, of_torch) in [(100, 2.3e-7), (2000, 1.2e-7)] {
+        let [q, d_y] = [8, 9].map(|seed| numbers(rows * D, seed, true));
+        let [k, v] = [10, 11].map(|seed| numbers(KEYS * D, seed, true));
+        let op = Attention {
+            log_sum_exp: true,
+            ..plain(D)
+        };
+        let right = gradient_of_keys([&q, &k, &v, &d_y], D, op.scale.0);
+        for gpu in gpus {
+            let operands: [(&[usize], &[f32]); 4] = [
+                (&[1, rows, D], &q),
+                (&[1, KEYS, D], &k),
+                (&[1, KEYS, D], &v),
+                (&[1, rows, D], &d_y),
+            ];
+            let found = compute_all(gpu, &operands, |g, inputs| {
+                let &[q, k, v, d_y] = inputs else {
+                    unreachable!("four operands")
+                };
+                let y = g.push(op.clone(), &[q, k, v])?;
+                let totals = g.results(y)[1];
+                let product = g.mul(y, d_y)?;
+                let delta = g.reduce(ReduceOp::Sum, product, 2)?;
+                let delta = g.reshape(delta, [1, rows])?;
+                let backward = AttentionBackward {
+                    attention: op.clone(),
+                };
+                let d_q = g.push(backward, &[q, k, v, totals, d_y, delta])?;
+                Ok(g.results(d_q)[1])
+            });
+            let what = format!("gradient of keys, {rows} queries");
+            let pairs = found.into_iter().zip(right.iter().copied());
+            check(&what, error_and_bias(pairs), of_torch);
+        }
+    }
+}
+
+/// Long columns are cut into segments, which lanes add in turns.
+fn sums_of_columns_are_those_of_single_precision(gpus: &Gpus) {
+    const ROWS: usize = 1 << 20;
+    for (columns, are_positive) in [(16, false), (16, true)] {
+        let x = numbers(ROWS * columns, 12, are_positive);
+        let mut right = vec![0.0; columns];
+        for row in x.chunks_exact(columns) {
+            right
+                .iter_mut()
+                .zip(row)
+                .for_each(|(sum, &x)| *sum += f64::from(x));
+        }
+        for gpu in gpus {
+            let operand: (&[usize], &[f32]) = (&[ROWS, columns], &x);
+            let y = compute_all(gpu, &[operand], |g, x| g.reduce(ReduceOp::Sum, x[0], 0));
+            let what = format!("sums of {columns} columns, positive: {are_positive}");
+            let pairs = y.into_iter().zip(right.iter().copied());
+            check(&what, error_and_bias(pairs), 2.4e-7);
         }
     }
 }
@@ -228,5 +328,7 @@ fn main() -> ExitCode {
         products_are_those_of_single_precision,
         convolutions_are_those_of_single_precision,
         attention_is_that_of_single_precision,
+        gradients_of_attention_are_those_of_single_precision,
+        sums_of_columns_are_those_of_single_precision,
     ])
 }

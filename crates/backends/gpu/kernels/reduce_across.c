@@ -21,15 +21,18 @@ KERNEL_BEGIN
             const uint at = min((uint)(j + k * TEAM), (uint)(end - 1));
             LOAD_4_WORDS(words + 4 * k, x, (at * p.step + own) / VECTOR)
         }
+        // First with each other: a chain of all elements would lose digits.
         UNROLL
-        for (uint k = 0; k < EACH; k++) {
-            if (j + k * TEAM < end) {
-                UNROLL
-                for (uint e = 0; e < VECTOR; e++) {
+        for (uint e = 0; e < VECTOR; e++) {
+            COMPUTE(A) few = START;
+            UNROLL
+            for (uint k = 0; k < EACH; k++) {
+                if (j + k * TEAM < end) {
                     const COMPUTE(A) element = PART(X, words + 4 * k, e);
-                    values[e] = COMBINE(values[e], element);
+                    few = COMBINE(few, element);
                 }
             }
+            values[e] = COMBINE(values[e], few);
         }
     }
     UNROLL

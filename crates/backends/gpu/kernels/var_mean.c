@@ -14,7 +14,7 @@
 #define UNIT_OF(distance) ((distance) > EDGE ? FAR : (distance) * EDGE < 1 ? NEAR : (ACCUMULATOR)1)
 #define LARGER(a, b) ((a) > (b) ? (a) : (b))
 
-#define DIFFERENCE(k, i) MULTIPLY_ADD(PART(X, words + 4 * (k), i), SMALLER, from)
+#define DIFFERENCE(k, i) MULTIPLY_ADD((ACCUMULATOR)PART(X, words + 4 * (k), i), SMALLER, from)
 
 // Around what adds to `s` the squares of `part` times the distances of `n` elements from their mean `m`, of which `largest` is
 // the largest: adds the elements to what a lane has seen (Chan, Golub and LeVeque 1979, Stanford STAN-CS-79-773).
@@ -53,7 +53,7 @@ KERNEL_BEGIN
         uint at = x_start;
         ADD_OFFSET(at, j, ALONG_RANK, p.along_shape, p.along_strides);
         const ACCUMULATOR n = min(p.part, p.whole - j * p.part);
-        const ACCUMULATOR m = MULTIPLY_ADD(LOAD(X, means, at), SMALLER, from);
+        const ACCUMULATOR m = MULTIPLY_ADD((ACCUMULATOR)LOAD(X, means, at), SMALLER, from);
         const ACCUMULATOR length = LOAD(X, x, at) * SMALLER;
         START_PART(n, m, length)
         s += length * part * (length * part) * n;
@@ -107,7 +107,7 @@ KERNEL_BEGIN
             if (j + k * p.team < end) {
                 uint at = x_start;
                 ADD_OFFSET(at, j + k * p.team, ALONG_RANK, p.along_shape, p.along_strides);
-                values[k] = MULTIPLY_ADD(LOAD(X, x, at), SMALLER, from);
+                values[k] = MULTIPLY_ADD((ACCUMULATOR)LOAD(X, x, at), SMALLER, from);
                 sum += values[k];
                 n += 1;
             }

@@ -7,12 +7,23 @@ use rustorch_runtime::{Routing, Runtime};
 use rustorch_tensor::nn::{
     AvgPoolOptions, ConvOptions, ConvTransposeOptions, MaxPoolOptions, Reduction,
 };
-use rustorch_tensor::{RusTorchResult, ScatterReduce, Tensor, backends, tensor, with_runtime};
+use rustorch_tensor::{
+    Interpolation, RusTorchResult, ScatterReduce, Tensor, backends, tensor, with_runtime,
+};
 
 use crate::{Outcome, error};
 
 /// Runs `f` on each device, emulated Metal among them, and what that has no kernel for on the next.
 pub(crate) fn on_each_device(f: impl Fn() -> Outcome) -> Outcome {
+    on_all(false, f)
+}
+
+/// Runs `f` on each device, all of it there.
+fn on_each_device_strictly(f: impl Fn() -> Outcome) -> Outcome {
+    on_all(true, f)
+}
+
+fn on_all(strict: bool, f: impl Fn() -> Outcome) -> Outcome {
     let mut all = backends(1);
     if let Some(emulator) = Emulator::for_tests() {
         all.extend(rustorch_metal::backends(vec![emulator]).expect("a Metal device"));
@@ -21,6 +32,7 @@ pub(crate) fn on_each_device(f: impl Fn() -> Outcome) -> Outcome {
     for info in runtime.devices() {
         let routing = Routing {
             device: info.device,
+            strict,
             ..Routing::default()
         };
         with_runtime(&runtime, routing, &f)?;
@@ -472,6 +484,64 @@ fn elements_are_cut_and_rounded_as_pytorch_does() -> Outcome {
                 assert_eq!(x.to_vec::<bool>()?, [true, true]);
             }
         }
+        Ok(())
+    })
+}
+
+/// Devices without double precision among them.
+#[test]
+fn every_device_has_quantiles_of_single_precision() -> Outcome {
+    let count = 1001;
+    on_each_device_strictly(|| {
+        let x = Tensor::arange(0, count, 1, DType::I32)?
+            .flip(0)?
+            .to_dtype(DType::F32)?;
+        // The nearest numbers to 1/3 and 0.1 are above them.
+        let q = tensor![0.0, 1e-30, 0.1, 0.25, 1.0 / 3.0, 0.5005, 1.0];
+        for (how, expected) in [
+            (
+                Interpolation::Lower,
+                [0.0, 0.0, 100.0, 250.0, 333.0, 500.0, 1000.0],
+            ),
+            (
+                Interpolation::Higher,
+                [0.0, 1.0, 101.0, 250.0, 334.0, 501.0, 1000.0],
+            ),
+            (
+                Interpolation::Nearest,
+                [0.0, 0.0, 100.0, 250.0, 333.0, 501.0, 1000.0],
+            ),
+            (
+                Interpolation::Midpoint,
+                [0.0, 0.5, 100.5, 250.0, 333.5, 500.5, 1000.0],
+            ),
+        ] {
+            let found = x.quantile(&q, None, false, how)?.to_vec::<f32>()?;
+            assert_eq!(found, expected, "{how:?}");
+        }
+        // Halves go to the even one.
+        let middle = tensor![0.0, 1.0, 2.0, 3.0].quantile(
+            &tensor![0.5],
+            None,
+            false,
+            Interpolation::Nearest,
+        )?;
+        assert_eq!(middle.to_vec::<f32>()?, [2.0]);
+        let q = tensor![0.5].requires_grad_(true)?;
+        let x = tensor![[1.0, f32::NAN, 4.0, 2.0], [3.0, 1.0, 9.0, f32::NAN]];
+        let linear = x.nanquantile(&q, 1, false, Interpolation::Linear)?;
+        assert_eq!(linear.to_vec::<f32>()?, [2.0, 3.0]);
+        assert!(
+            x.quantile(&q, 1, false, Interpolation::Linear)?
+                .isnan()?
+                .all(None, false)?
+                .to_scalar::<bool>()?
+        );
+        // The slope between two elements, times what there is of ranks.
+        let between =
+            tensor![0.0, 1.0, 4.0, 9.0].quantile(&q, None, false, Interpolation::Linear)?;
+        between.sum_all()?.backward()?;
+        assert_eq!(q.grad().expect("a gradient").to_vec::<f32>()?, [9.0]);
         Ok(())
     })
 }

@@ -2,8 +2,12 @@
 // arXiv 2407.08608), all of it as sums of TERMS bf16 numbers, see gemm.cu: a group goes with 128 rows
 // of one head's queries through the keys, KEYS at a time from the last that they see. One warpgroup
 // brings rows to local memory; two others have 64 queries each, and one makes products while the other
-// makes weights of its scores. Tensor cores cut off what they add: their sums are of one tile of
-// keys. Rows that become no numbers are computed again as by definition.
+// makes weights of its scores. Rows that become no numbers are computed again as by definition.
+//
+// Tensor cores cut off what they add. So they add the products of first terms, see terms.h, which leave next to nothing to
+// cut off, apart from the much smaller products of other terms. All else is added in single precision. Sums of FOLD
+// tiles of keys are added to those of earlier keys, which are in y meanwhile: one long chain of additions would lose
+// digits.
 //
 // C: bf16; keys and values are what terms.cu makes of them. D: width of keys and values, 64 or 128.
 // MMA: C in PTX. HAS_PAST: as the operation says. KEYS; STAGES: tiles of keys and of values in local
@@ -12,6 +16,7 @@
 #define Q_TERM_BYTES (128 * D * 2)
 #define KV_TERM_BYTES (KEYS * D * 2)
 #define KV_BYTES (TERMS * KV_TERM_BYTES)
+#define FOLD 64
 
 // Barriers of local memory: a tile is there; nobody reads it any more.
 #define FULL_K(stage) (barriers + (stage))
@@ -20,17 +25,22 @@
 #define FREE_V(stage) (barriers + 3 * STAGES + (stage))
 
 // Two numbers as bf16, the first in the low half; of them is left what bf16 has not.
-FUNCTION uint packed_term(float& first, float& second) {
-    const uint pair = packed(first, second);
+FUNCTION uint packed_term(float& first, float& second, uint term) {
+    const uint pair = term == 0 ? first_terms(first, second) : packed(first, second);
     first -= F32_OF_BITS(pair << 16);
     second -= F32_OF_BITS(pair & 0xffff0000u);
     return pair;
 }
 
-// The terms n of one factor and m of the other whose products matter, the smallest first.
-#define EACH_PRODUCT \
-    UNROLL for (uint of_both = TERMS; of_both-- > 0;) \
+// The terms n of one factor and m of the other whose products matter, the smallest first, but for those of first terms.
+#define EACH_SMALL_PRODUCT \
+    UNROLL for (uint of_both = TERMS; of_both-- > 1;) \
         UNROLL for (uint n = 0, m = of_both; n <= of_both; n++, m--)
+
+// Terms of step j of 16 along a row of queries and of keys, and of step j of 16 keys' values.
+#define Q_STEP(n, j) (q_descriptor + ((n) * Q_TERM_BYTES + (j) / 4 * 16384 + (j) % 4 * 32) / 16)
+#define K_STEP(m, j) (k_descriptor + ((m) * KV_TERM_BYTES + (j) / 4 * (KEYS * 128) + (j) % 4 * 32) / 16)
+#define V_STEP(m, j) (v_descriptor + ((m) * KV_TERM_BYTES + (j) * 2048) / 16)
 
 // What an item is, of all heads' tiles of rows: the longest first; of so many heads at a time that
 // their keys stay in the cache.
@@ -47,6 +57,20 @@ FUNCTION uint packed_term(float& first, float& second) {
 #define EACH_ITEM \
     uint item = GROUP_ID(0), step = 2 * (gridDim.x - GROUP_ID(0)) - 1; item < p.items; \
     item += step, step = 2 * gridDim.x - step
+
+// Adds what is in y of earlier keys.
+#define ADD_EARLIER \
+    UNROLL for (uint n = 0; n < 2; n++) { \
+        const float older = exp_2(earlier_peak[n] * factor - BASE_OF(peak[n]) * factor); \
+        total[n] = fma(earlier_total[n], older, total[n]); \
+        if (row + n * 8 < p.t) { \
+            const float* line = y + (y_start + (row + n * 8) * p.y_strides[1] + column); \
+            UNROLL for (uint j = 0; j < D / 8; j++) { \
+                sum[4 * j + 2 * n] = fma(line[8 * j], older, sum[4 * j + 2 * n]); \
+                sum[4 * j + 2 * n + 1] = fma(line[8 * j + 1], older, sum[4 * j + 2 * n + 1]); \
+            } \
+        } \
+    }
 
 #define NEXT_STAGE \
     if (++stage == STAGES) { \
@@ -120,7 +144,7 @@ KERNEL_BEGIN
                 UNROLL for (uint term = 0; term < TERMS; term++) {
                     uint x[4];
                     UNROLL for (uint j = 0; j < 4; j++) {
-                        x[j] = packed_term(given[i][2 * j], given[i][2 * j + 1]);
+                        x[j] = packed_term(given[i][2 * j], given[i][2 * j + 1], term);
                     }
                     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
                                  :: "r"(q_tile + term * Q_TERM_BYTES + piece / 8 * 16384 + line * 128
@@ -135,27 +159,37 @@ KERNEL_BEGIN
             const float factor = SCALE * LOG2_E;
             // A lane has two rows, 8 apart, and of 8 columns the two from here on.
             const uint row = own_row + thread / 32 * 16 + SIMD_LANE / 4, column = SIMD_LANE % 4 * 2;
-            float score[KEYS / 2], part[D / 2], sum[D / 2], peak[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
+            float score[KEYS / 2], sum[D / 2], peak[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
             UNROLL for (uint i = 0; i < D / 2; i++) sum[i] = 0;
+            uint y_start = q_head * p.y_strides[0];
+            ADD_OFFSET(y_start, batch, LEAD_RANK, p.lead, p.y_lead);
+            // Those of keys whose sums are in y.
+            float earlier_peak[2], earlier_total[2];
 
             for (uint i = 0; i < count; i++) {
                 barrier_wait(FULL_K(stage), phase);
                 COPIES_TO_PRODUCTS;
-                renew(score, KEYS / 2);
-                BEGIN_PRODUCTS;
                 const ulong k_descriptor = descriptor(k_tiles + stage * KV_BYTES, 0);
-                EACH_PRODUCT {
+                // Of the first and of the second half of a row: shorter sums have less cut off.
+                float halves[2][KEYS / 2];
+                renew(score, KEYS / 2);
+                renew(halves[0], KEYS / 2);
+                renew(halves[1], KEYS / 2);
+                BEGIN_PRODUCTS;
+                EACH_SMALL_PRODUCT {
                     UNROLL for (uint j = 0; j < D / 16; j++) {
-                        const uint q_step = n * Q_TERM_BYTES + j / 4 * 16384 + j % 4 * 32;
-                        const uint k_step = m * KV_TERM_BYTES + j / 4 * (KEYS * 128) + j % 4 * 32;
-                        multiply_tiles<KEYS>(score, q_descriptor + q_step / 16,
-                                             k_descriptor + k_step / 16,
-                                             of_both + 1 < TERMS || n + j > 0);
+                        multiply_tiles<KEYS>(score, Q_STEP(n, j), K_STEP(m, j), of_both + 1 < TERMS || n + j > 0);
                     }
+                }
+                UNROLL for (uint j = 0; j < D / 16; j++) {
+                    multiply_tiles<KEYS>(halves[j / (D / 32)], Q_STEP(0, j), K_STEP(0, j), j % (D / 32) > 0);
                 }
                 END_PRODUCTS;
                 WAIT_PRODUCTS(0);
                 renew(score, KEYS / 2);
+                renew(halves[0], KEYS / 2);
+                renew(halves[1], KEYS / 2);
+                UNROLL for (uint j = 0; j < KEYS / 2; j++) score[j] += halves[0][j] + halves[1][j];
                 if (SIMD_LANE == 0) arrive(FREE_K(stage));
 
                 const uint first = (count - 1 - i) * KEYS;
@@ -177,7 +211,8 @@ KERNEL_BEGIN
                     largest = max(largest, simd_xor(largest, 1));
                     largest = max(largest, simd_xor(largest, 2));
                     const float base = BASE_OF(largest) * factor;
-                    rescale[n] = exp_2(fma(peak[n], factor, -base));
+                    // Exactly 1 for a peak that stays: no sum grows or shrinks with each tile.
+                    rescale[n] = exp_2(peak[n] * factor - base);
                     peak[n] = largest;
                     float added = 0;
                     UNROLL for (uint j = 2 * n; j < KEYS / 2; j += 4) {
@@ -188,33 +223,71 @@ KERNEL_BEGIN
                     total[n] = fma(total[n], rescale[n], added);
                 }
                 uint weight[TERMS][KEYS / 4];
-                UNROLL for (uint n = 0; n < TERMS; n++) {
-                    UNROLL for (uint j = 0; j < KEYS / 4; j++) {
-                        weight[n][j] = packed_term(score[2 * j], score[2 * j + 1]);
-                    }
-                }
+#define MAKE_WEIGHTS(n) \
+    UNROLL for (uint j = 0; j < KEYS / 4; j++) { \
+        weight[n][j] = packed_term(score[2 * j], score[2 * j + 1], n); \
+    }
+                MAKE_WEIGHTS(0);
 
                 barrier_wait(FULL_V(stage), phase);
                 COPIES_TO_PRODUCTS;
-                renew(part, D / 2);
-                BEGIN_PRODUCTS;
                 const ulong v_descriptor = descriptor(v_tiles + stage * KV_BYTES, KEYS * 128);
-                EACH_PRODUCT {
+                float of_first[D / 2];
+                renew(of_first, D / 2);
+                BEGIN_PRODUCTS;
+                UNROLL for (uint j = 0; j < KEYS / 16; j++) {
+                    multiply_columns<D>(of_first, weight[0] + 4 * j, V_STEP(0, j), j > 0);
+                }
+                END_PRODUCTS;
+                UNROLL for (uint n = 1; n < TERMS; n++) MAKE_WEIGHTS(n);
+#define ADD_OF_FIRST \
+    WAIT_PRODUCTS(0); \
+    renew(of_first, D / 2); \
+    UNROLL for (uint j = 0; j < D / 2; j++) { \
+        sum[j] = fma(sum[j], rescale[j / 2 % 2], of_first[j]); \
+    }
+                // Wide sums leave no registers for both at a time.
+                float others[D / 2];
+                float* const of_others = D > 64 ? of_first : others;
+                if (D > 64) {
+                    ADD_OF_FIRST;
+                }
+                renew(of_others, D / 2);
+                BEGIN_PRODUCTS;
+                EACH_SMALL_PRODUCT {
                     UNROLL for (uint j = 0; j < KEYS / 16; j++) {
-                        multiply_columns<D>(part, weight[n] + 4 * j,
-                                            v_descriptor + (m * KV_TERM_BYTES + j * 2048) / 16,
+                        multiply_columns<D>(of_others, weight[n] + 4 * j, V_STEP(m, j),
                                             of_both + 1 < TERMS || n + j > 0);
                     }
                 }
                 END_PRODUCTS;
-                WAIT_PRODUCTS(0);
-                renew(part, D / 2);
-                if (SIMD_LANE == 0) arrive(FREE_V(stage));
-                UNROLL for (uint j = 0; j < D / 2; j++) {
-                    sum[j] = fma(sum[j], rescale[j / 2 % 2], part[j]);
+                if (D == 64) {
+                    ADD_OF_FIRST;
                 }
+                WAIT_PRODUCTS(0);
+                renew(of_others, D / 2);
+                UNROLL for (uint j = 0; j < D / 2; j++) sum[j] += of_others[j];
+                if (SIMD_LANE == 0) arrive(FREE_V(stage));
                 NEXT_STAGE;
+
+                if ((i + 1) % FOLD == 0) {
+                    if (i + 1 > FOLD) ADD_EARLIER;
+                    UNROLL for (uint n = 0; n < 2; n++) {
+                        earlier_peak[n] = peak[n];
+                        earlier_total[n] = total[n];
+                        total[n] = 0;
+                        float* const line = y + (y_start + (row + n * 8) * p.y_strides[1] + column);
+                        UNROLL for (uint j = 0; j < D / 8; j++) {
+                            if (row + n * 8 < p.t) {
+                                line[8 * j] = sum[4 * j + 2 * n];
+                                line[8 * j + 1] = sum[4 * j + 2 * n + 1];
+                            }
+                            sum[4 * j + 2 * n] = sum[4 * j + 2 * n + 1] = 0;
+                        }
+                    }
+                }
             }
+            if (count >= FOLD) ADD_EARLIER;
 
             UNROLL for (uint n = 0; n < 2; n++) {
                 total[n] += simd_xor(total[n], 1);
@@ -256,12 +329,12 @@ KERNEL_BEGIN
                 if (row + n * 8 >= p.t) continue;
 #if HAS_TOTALS
                 if (SIMD_LANE % 4 == 0) {
-                    totals[head * p.t + row + n * 8] = LOG_OF_TOTAL(peak[n] * SCALE, total[n]);
+                    // Weights are relative to a base that was rounded.
+                    const float lost = fma(peak[n], factor, -(peak[n] * factor));
+                    totals[head * p.t + row + n * 8] = LOG_OF_TOTAL(fma(-lost, LN_2, peak[n] * SCALE), total[n]);
                 }
 #endif
-                uint y_start = q_head * p.y_strides[0];
-                ADD_OFFSET(y_start, batch, LEAD_RANK, p.lead, p.y_lead);
-                float* const line = y + y_start + (row + n * 8) * p.y_strides[1] + column;
+                float* const line = y + (y_start + (row + n * 8) * p.y_strides[1] + column);
                 UNROLL for (uint j = 0; j < D / 8; j++) {
                     const float a = sum[4 * j + 2 * n] * share, b = sum[4 * j + 2 * n + 1] * share;
                     line[8 * j] = a;

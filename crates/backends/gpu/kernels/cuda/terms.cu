@@ -1,6 +1,5 @@
-// Rows of keys and of values in single precision, which are of one shape, as sums of TERMS bf16
-// numbers: all rows of the first, the largest, then all of the next. A work-item has four
-// neighbours; the second dimension of groups says of which operand.
+// Rows of keys and of values in single precision, which are of one shape, as terms, see terms.h: all rows of the first,
+// then all of the next. A work-item has four neighbours; the second dimension of groups says of which operand.
 //
 // Rows have p.d numbers, a multiple of 4, and begin at multiples of 16 bytes.
 
@@ -16,12 +15,14 @@ KERNEL_BEGIN
     ushort* terms = is_key ? k_terms : v_terms;
     float values[4] = {x4.x, x4.y, x4.z, x4.w};
     UNROLL for (uint term = 0; term < TERMS; term++) {
-        uint numbers[4];
-        UNROLL for (uint j = 0; j < 4; j++) {
-            numbers[j] = f32_to_bf16(values[j]);
-            values[j] -= F32_OF_BITS(numbers[j] << 16);
+        uint pairs[2];
+        UNROLL for (uint j = 0; j < 2; j++) {
+            float* const two = values + 2 * j;
+            pairs[j] = term == 0 ? first_terms(two[0], two[1])
+                                 : f32_to_bf16(two[0]) | (uint)f32_to_bf16(two[1]) << 16;
+            two[0] -= F32_OF_BITS(pairs[j] << 16);
+            two[1] -= F32_OF_BITS(pairs[j] & 0xffff0000u);
         }
-        *(uint2*)(terms + (ulong)term * p.count + i) =
-            make_uint2(numbers[0] | numbers[1] << 16, numbers[2] | numbers[3] << 16);
+        *(uint2*)(terms + (ulong)term * p.count + i) = make_uint2(pairs[0], pairs[1]);
     }
 KERNEL_END

@@ -3,7 +3,7 @@
 use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::lines::{Tile, VECTORS, vector_of_pieces};
+use super::lines::{Tile, VECTORS, exact, vector_of_pieces};
 use super::reduce::{split, walk_lines};
 use super::views::Memory;
 use crate::driver::Limits;
@@ -137,8 +137,8 @@ impl Elements<'_> {
         );
         let mut kernel = Kernel::new("var_mean", text, tile.group());
         kernel.define_dtype("X", self.x.dtype());
-        let dtype = spreads.dtype();
-        kernel.define_dtype("Y", dtype);
+        kernel.define_dtype("Y", spreads.dtype());
+        let dtype = exact(spreads.dtype(), len, emitter.limits);
         kernel.define("ACCUMULATOR", accumulator(dtype));
         kernel.define("VECTOR", vector);
         kernel.define("EACH", if vector == 1 { EACH } else { VECTORS });

@@ -309,7 +309,11 @@ fn emit_single(op: &Attention, terms: usize, step: &Step, emitter: &mut Emitter)
     let (s, d) = (k.ty.shape[lead + 1], k.ty.shape[lead + 2]);
     let heads: usize = q.ty.shape[..=lead].iter().product();
     let each = q.ty.shape[lead] / k.ty.shape[lead];
-    let text = text_of_warpgroups!("cuda/attention_rows.h", "cuda/attention_many_f32.cu");
+    let text = text_of_warpgroups!(
+        "cuda/attention_rows.h",
+        "cuda/terms.h",
+        "cuda/attention_many_f32.cu"
+    );
     // A warpgroup that loads and two that compute.
     let mut kernel = Kernel::new("attention_many_f32", text, 3 * WARPGROUP as u32);
     define(&mut kernel, [q, &of_halves(k), &of_halves(v)]);
@@ -357,7 +361,7 @@ fn split([k, v]: [&Place; 2], terms: usize, emitter: &mut Emitter) -> [Scratch; 
     const EACH: usize = 4;
     let elements = k.ty.shape.elements();
     let memory = [(); 2].map(|()| emitter.scratch(terms * elements * size_of::<u16>()));
-    let text = include_str!("../../../kernels/cuda/terms.cu");
+    let text = text!("cuda/terms.h", "cuda/terms.cu");
     let mut kernel = Kernel::new("terms", text, GROUP as u32);
     kernel.define("TERMS", terms);
     kernel.read("k", k);

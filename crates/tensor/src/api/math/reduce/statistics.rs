@@ -1,7 +1,7 @@
 //! Variance, medians, quantiles.
 
 use rustorch_ir::ops::VarMean;
-use rustorch_ir::{DType, Param};
+use rustorch_ir::{DType, Param, Scalar};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
@@ -359,38 +359,65 @@ impl Tensor {
         let size = self.shape()[self.rank() - 1];
         let (sorted, _) = self.sort(-1, false)?;
         let nan = self.isnan()?.sum(-1, true)?;
-        // In single precision a rank beside a whole number would be rounded to that.
-        let q = &q.cast(name, DType::F64)?;
-        let last = nan
-            .rsub(size as i64 - 1)?
-            .clamp_min(0)?
-            .cast(name, DType::F64)?;
-        let rank = match skips_nan {
-            true => last.mul(q)?,
+        let last = size as i64 - 1;
+        let (q, lasts) = match skips_nan {
+            true => (q.clone(), nan.rsub(last)?.clamp_min(0)?),
             // NaN are last.
             false => {
-                let whole = (size - 1) as f64;
-                Self::where_(&nan.eq(0)?, &last.mul(q)?, whole)?
+                let lasts = Self::full([1], last, DType::I64)?;
+                (Self::where_(&nan.eq(0)?, q, 1.0)?, lasts)
             }
         };
-        // A quantile that is no number is outside, as are others.
-        let rank = Self::where_(&rank.isnan()?, size as f64, &rank)?;
-        let rank = match interpolation {
-            Interpolation::Lower => rank.floor()?,
-            Interpolation::Higher => rank.ceil()?,
-            Interpolation::Nearest => rank.round()?,
-            Interpolation::Linear | Interpolation::Midpoint => rank,
-        };
-        let at = |rank: &Self| sorted.gather(-1, &rank.cast(name, DType::I64)?);
-        let below = rank.floor()?;
-        let low = at(&below)?;
+        let (below, rest, half) = q.ranks(name, &lasts, last)?;
+        let next = |is_next: &Self| below.add(&is_next.cast(name, DType::I64)?);
+        let at = |rank: &Self| sorted.gather(-1, rank);
+        let above = || at(&next(&rest.gt(0)?)?);
         match interpolation {
-            Interpolation::Linear => {
-                let weight = rank.sub(&below)?.cast(name, self.dtype())?;
-                low.lerp(&at(&rank.ceil()?)?, &weight)
+            Interpolation::Lower => at(&below),
+            Interpolation::Higher => above(),
+            Interpolation::Nearest => {
+                let ties = rest.eq(half)?.logical_and(&below.remainder(2)?.eq(1)?)?;
+                at(&next(&rest.gt(half)?.logical_or(&ties)?)?)
             }
-            Interpolation::Midpoint => low.lerp(&at(&rank.ceil()?)?, 0.5),
-            _ => Ok(low),
+            Interpolation::Midpoint => at(&below)?.lerp(&above()?, 0.5),
+            Interpolation::Linear => {
+                let weight = rest.cast(name, self.dtype())?.mul(0.5 / half.as_f64())?;
+                let slope = q.mul(&lasts.cast(name, self.dtype())?)?;
+                at(&below)?.lerp(&above()?, &weight.with_gradient_of(&slope))
+            }
         }
+    }
+
+    /// The ranks of these quantiles of lines that end at `lasts`, at most `last`: the whole part, the rest, and half of
+    /// what the rest is a part of.
+    fn ranks(
+        &self,
+        name: &'static str,
+        lasts: &Self,
+        last: i64,
+    ) -> RusTorchResult<(Self, Self, Scalar)> {
+        let q = self.detach();
+        if q.dtype() == DType::F64 {
+            let rank = lasts.cast(name, DType::F64)?.mul(&q)?;
+            let below = rank.floor()?;
+            let rest = rank.sub(&below)?;
+            return Ok((
+                below.cast(name, DType::I64)?,
+                rest,
+                Scalar::Float(0.5.into()),
+            ));
+        }
+        // In single precision a rank beside a whole number would be rounded to that, and not every device has more. So
+        // ranks are integers, in units of the smallest part that leaves them room.
+        let bits = i64::from(last.leading_zeros()) - 2;
+        let unit = 1i64 << bits;
+        let rank = q
+            .mul(unit as f64)?
+            .ceil()?
+            .cast(name, DType::I64)?
+            .mul(lasts)?;
+        let below = rank.bitwise_right_shift(bits)?;
+        let rest = rank.bitwise_and(unit - 1)?;
+        Ok((below, rest, Scalar::Int(unit / 2)))
     }
 }
