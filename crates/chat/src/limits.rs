@@ -112,7 +112,7 @@ fn tag(source: &str, at: usize, close: &str, places: &mut Vec<Place>) -> usize {
         names_statement: close == "%}",
         ..Level::default()
     }];
-    // Of `set`: where its value begins. Until then brackets are no values.
+    // Of `set`: where its value begins. Until then brackets are not values.
     let sets = close == "%}" && is_set(&source[begin..]);
     let mut value = None;
     while let Some(first) = source[at..].chars().next() {

@@ -70,7 +70,7 @@ fn outputs_are_one() -> bool {
     io::stdout().is_terminal() && io::stderr().is_terminal()
 }
 
-/// A remark, on its own line. A closed standard error is no failure.
+/// A remark, on its own line. A closed standard error is not a failure.
 pub(crate) fn note(text: impl Display) {
     let _ = writeln!(io::stderr(), "{}{text}", line_break());
 }

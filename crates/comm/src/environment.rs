@@ -69,7 +69,7 @@ const LAUNCHERS: [Launcher; 4] = [
         local_rank: "MPI_LOCALRANKID",
         needs: "PMI_RANK",
     },
-    // A batch script has the first three, too, and is no task of a step.
+    // A batch script has the first three, too, and is not a task of a step.
     Launcher {
         rank: "SLURM_PROCID",
         size: "SLURM_NTASKS",

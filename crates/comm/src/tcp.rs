@@ -238,7 +238,7 @@ impl Joining<'_> {
             }
             match listener.accept() {
                 Ok((stream, _)) => {
-                    // Whoever knows no secret is no rank.
+                    // Whoever knows no secret is not a rank.
                     let hello = greeting(&stream)
                         .ok()
                         .filter(|hello| hello.secret == secret);

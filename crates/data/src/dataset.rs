@@ -14,7 +14,7 @@ pub type Batch = Vec<Tensor>;
 
 /// Samples that can be asked for in any order: `torch.utils.data.Dataset`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no data set",
+    message = "`{Self}` is not a data set",
     label = "expected a data set",
     note = "`TensorDataset::new(vec![x, y])?` makes one of tensors with equally many rows; others have `impl Dataset`, with `len` and `get`"
 )]

@@ -35,7 +35,7 @@ use crate::order::{Random, permutation, shuffle};
 /// # }
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no sampler of `{T}`",
+    message = "`{Self}` is not a sampler of `{T}`",
     label = "expected a sampler",
     note = "a sampler of samples is a `Sampler`, one of batches a `Sampler<Vec<usize>>`; `BatchSampler::new` makes batches of samples"
 )]

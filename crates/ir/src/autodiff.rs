@@ -232,7 +232,7 @@ mod tests {
             "sorted_and_count",
             "a function of the host's (what is made of operations has one: Composite)",
         ),
-        ("unary", "airy_ai, whose derivative is no function here"),
+        ("unary", "airy_ai, whose derivative is not a function here"),
     ];
 
     /// Asks for the gradient of one operand, in a graph of types alone.

@@ -143,7 +143,7 @@ impl Graph {
     ///
     /// # Errors
     /// Fails for operands that are not in the graph or were overwritten. Also fails for a write
-    /// over a value that is no state. Also the errors of [`crate::OpDef::infer`].
+    /// over a value that is not a state. Also the errors of [`crate::OpDef::infer`].
     pub fn push(&mut self, op: impl Into<Op>, inputs: &[ValueId]) -> Result<ValueId, OpError> {
         self.push_op(op.into(), inputs)
     }

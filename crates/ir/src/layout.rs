@@ -312,7 +312,7 @@ mod tests {
             (spread.offset, &spread.strides[..]),
             (48, &[360, 8, 72, 1][..])
         );
-        // Rows of 8 are no pieces of 24, and no multiples of 12.
+        // Rows of 8 are neither pieces of 24 nor multiples of 12.
         assert!(heads.spread(16, 64, 0).is_none());
         assert!(heads.spread(12, 24, 0).is_none());
         let none = Layout::contiguous(&[2, 0].into());

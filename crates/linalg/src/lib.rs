@@ -91,7 +91,7 @@ pub trait Field: Copy + Send + Sync + 'static {
     fn ldl(a: &mut [Self], n: usize, hermitian: bool) -> Ldl;
 
     /// Solves `A·X = B` in place of `B` `[n, k]`, by the factors and pivots that [`Field::ldl`] gives
-    /// of `A`. `None` if a pivot is no row.
+    /// of `A`. `None` if a pivot is not a row.
     fn ldl_solve(
         factors: Vec<Self>,
         pivots: &[i32],

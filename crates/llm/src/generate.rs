@@ -227,7 +227,7 @@ struct Text<'s, 'm, 'd> {
     speculation: Option<&'s mut Speculation<'d>>,
     /// The tokens, with the one that was chosen last.
     ids: Vec<u32>,
-    /// Number of the session's tokens that are no guesses.
+    /// Number of the session's tokens that are not guesses.
     certain: usize,
     /// The position of the first token with these scores.
     scored: usize,

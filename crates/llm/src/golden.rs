@@ -58,7 +58,7 @@ impl Golden {
     /// Goldens in their file format: one JSON object per line.
     ///
     /// # Errors
-    /// Fails if a line is no golden.
+    /// Fails if a line is not a golden.
     pub fn parse(text: &str) -> Result<Vec<Self>, LlmError> {
         let parse = |(i, line)| {
             serde_json::from_str(line)
@@ -163,7 +163,7 @@ impl Agreement {
                     let difference = (given - expected).abs();
                     sum += difference;
                     count += 1;
-                    // What is no number is farthest away.
+                    // What is not a number is farthest away.
                     if difference > result.worst || difference.is_nan() {
                         result.worst = difference;
                     }

@@ -88,7 +88,7 @@ impl TensorRule {
     /// value.
     ///
     /// # Errors
-    /// The pattern is no regular expression.
+    /// The pattern is not a regular expression.
     pub fn matching(
         name: impl Into<String>,
         pattern: &str,
@@ -97,7 +97,7 @@ impl TensorRule {
         let name = name.into();
         let wrong = |problem: String| {
             LlmError::Input(format!(
-                "{name}: {pattern:?} is no regular expression: {problem}"
+                "{name}: {pattern:?} is not a regular expression: {problem}"
             ))
         };
         if pattern.is_empty() {
@@ -270,7 +270,7 @@ mod tests {
             let error = TensorRule::matching("-ot", bad, GPU)
                 .unwrap_err()
                 .to_string();
-            assert!(error.contains("is no regular expression"), "{error}");
+            assert!(error.contains("is not a regular expression"), "{error}");
             assert!(!error.contains('\n'), "{error}");
         }
         let dense = &tensors()[5..];

@@ -184,7 +184,7 @@ impl From<usize> for Root {
     }
 }
 
-/// The number of parts that are no constants.
+/// The number of parts that are not constants.
 fn computed(step: &Step) -> usize {
     let parts = step.parts.iter();
     parts.filter(|part| part.op.kind() != OpKind::Full).count()

@@ -62,7 +62,7 @@ impl HybridExecutor {
     ) -> Option<DeviceType> {
         let candidates = self.runtime.candidates(op_type, tensor, self.routing);
         let mut rest = candidates.into_iter().peekable();
-        // A device that was lost is no candidate any more: all others are left.
+        // A device that was lost is not a candidate any more: all others are left.
         if self.runtime.is_lost(failed) {
             return rest.next();
         }

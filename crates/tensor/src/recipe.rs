@@ -237,7 +237,7 @@ impl Building {
         Ok(input)
     }
 
-    /// The graph's inputs that an operation reads, one for each operand that is no recipe; `None`
+    /// The graph's inputs that an operation reads, one for each operand that is not a recipe; `None`
     /// if one is gone.
     fn inputs(
         &mut self,

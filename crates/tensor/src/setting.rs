@@ -3,7 +3,7 @@
 /// A value for an option of type `T`: one of that type, or what converts to it. An option that is an integer takes that type
 /// alone, so that a plain `2` is one: with `Into`, of which `usize` has several, the compiler would take it for an `i32`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no value for an option of type `{T}`",
+    message = "`{Self}` is not a value for an option of type `{T}`",
     label = "expected `{T}`, or what converts to it"
 )]
 pub trait Setting<T> {

@@ -240,7 +240,7 @@ impl Tensor {
             offset,
         } = &part.layout;
         let new = match part.is_whole(self.dtype()) && !old.is_tracked() {
-            // A copy, which is no view of what the source is one of.
+            // A copy, which is not a view of what the source is one of.
             true => Self::apply(name, Contiguous, &[&source.reshape(count)?])?,
             false => old.as_strided_scatter(&source, &shape[..], &strides[..], *offset)?,
         };

@@ -648,7 +648,7 @@ impl Value {
         views.last().map(|(_, pending)| pending.inputs[0].clone())
     }
 
-    /// The value in whose memory it is, or will be: itself, if it is no view that was not computed.
+    /// The value in whose memory it is, or will be: itself, if it is not a view that was not computed.
     pub(crate) fn root(&self) -> Self {
         self.viewed().unwrap_or_else(|| self.clone())
     }

@@ -54,7 +54,7 @@ impl Header {
     /// All headers of a folder, sorted by name.
     ///
     /// # Panics
-    /// Panics if a file is no header.
+    /// Panics if a file is not a header.
     pub fn all(folder: &Path) -> Vec<Self> {
         let files = fs::read_dir(folder).expect("a folder of headers");
         let mut paths: Vec<_> = files.map(|file| file.expect("a file").path()).collect();

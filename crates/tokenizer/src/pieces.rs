@@ -113,7 +113,7 @@ impl<R: Read> TextPieces<R> {
 
 /// The last place, but the beginning, where white space follows something else.
 fn last_word_end(text: &[u8]) -> Option<usize> {
-    // ASCII's white space is enough, and is no part of other characters.
+    // ASCII's white space is enough, and is not a part of other characters.
     let is_end = |at: &usize| text[*at].is_ascii_whitespace() && text[*at - 1].is_ascii_graphic();
     (1..text.len()).rev().find(is_end)
 }

@@ -43,7 +43,7 @@ impl Tokenizer {
     ///
     /// Incomplete or contradictory metadata is accepted as far as llama.cpp accepts it, with the
     /// same meaning. A missing name of the pre-tokenizer means `default`, with a warning. Without
-    /// token types all are normal, and without scores all are equal. Merges that are no pair have
+    /// token types all are normal, and without scores all are equal. Merges that are not a pair have
     /// no effect. Ids of special tokens outside the vocabulary are ignored, with a warning.
     ///
     /// # Errors

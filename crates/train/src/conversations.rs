@@ -27,7 +27,7 @@ impl Conversations {
     /// "…"}, {"role": "assistant", "content": "…"}]}`.
     ///
     /// # Errors
-    /// Fails if the file cannot be read. Also fails if a line is no conversation, or has no answer
+    /// Fails if the file cannot be read. Also fails if a line is not a conversation, or has no answer
     /// within the context.
     pub fn read(
         path: &Path,

@@ -239,7 +239,7 @@ impl Emitter {
     ///
     /// # Errors
     /// Fails for operations, inputs or outputs that a program cannot have. Also fails for bytes
-    /// that are no constant of the input's type.
+    /// that are not a constant of the input's type.
     pub fn emit(
         &self,
         graph: &Graph,

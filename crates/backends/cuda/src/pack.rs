@@ -68,7 +68,7 @@ impl Target {
     }
 }
 
-/// The target of PTX, such as `90a`; `None` if it is no PTX.
+/// The target of PTX, such as `90a`; `None` if it is not PTX.
 pub(crate) fn target_of_ptx(image: &[u8]) -> Option<&str> {
     const DIRECTIVE: &[u8] = b"\n.target sm_";
     let mut windows = image.windows(DIRECTIVE.len());

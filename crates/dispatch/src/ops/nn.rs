@@ -90,7 +90,7 @@ table! {
         let channels = c.input()?.shape().get(1).copied();
         let fits = |x: &&Tensor| x.rank() == 1 && Some(x.numel()) == channels;
         if ![mean, var].iter().flatten().all(fits) {
-            return untyped("running statistics of other channels, which are no argument here");
+            return untyped("running statistics of other channels, which are not an argument here");
         }
         let running = match (c.bool("use_input_stats")?, mean, var) {
             (true, ..) => None,
@@ -203,10 +203,7 @@ const NATIVE_BATCH_NORM: &str = "input, weight, bias, running_mean, running_var,
      momentum, eps";
 const BATCH_NORM_WITHOUT_RUNNING: &str = "input, weight, bias, training, momentum, eps";
 
-fn dropped(
-    c: &Call,
-    function: fn(&Tensor, f64, bool) -> RusTorchResult<Tensor>,
-) -> Called<Tensor> {
+fn dropped(c: &Call, function: fn(&Tensor, f64, bool) -> RusTorchResult<Tensor>) -> Called<Tensor> {
     Ok(function(c.input()?, c.float("p")?, c.bool("training")?)?)
 }
 
@@ -223,7 +220,13 @@ fn batch_norm_options<'a>(c: &'a Call, training: bool) -> Called<BatchNormOption
 /// The result, and the batch's statistics in training, else nothing in their place.
 fn native_batch_norm(c: &Call) -> Called<Output> {
     // Without a parameter there is none.
-    let given = |name| if c.has(name) { c.optional(name) } else { Ok(None) };
+    let given = |name| {
+        if c.has(name) {
+            c.optional(name)
+        } else {
+            Ok(None)
+        }
+    };
     let (mean, var) = (given("running_mean")?, given("running_var")?);
     let training = c.bool("training")?;
     let options = batch_norm_options(c, training)?;
@@ -245,7 +248,11 @@ pub(super) fn with_stats(
 ) -> Called<(Tensor, Tensor, Tensor)> {
     let normed = input.batch_norm_with_stats(mean, var, options)?;
     let dtype = options.weight.map_or(input.dtype(), Tensor::dtype);
-    Ok((normed.output, normed.mean.to_dtype(dtype)?, normed.rstd.to_dtype(dtype)?))
+    Ok((
+        normed.output,
+        normed.mean.to_dtype(dtype)?,
+        normed.rstd.to_dtype(dtype)?,
+    ))
 }
 
 fn multi_head(c: &Call) -> Called<Output> {

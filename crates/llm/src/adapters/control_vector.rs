@@ -30,7 +30,7 @@ impl Directions {
     /// The sum of the files' vectors, for the model of these keys.
     ///
     /// # Errors
-    /// Fails if a file is no control vector, or is for another model. Also fails if the layers do
+    /// Fails if a file is not a control vector, or is for another model. Also fails if the layers do
     /// not exist.
     pub(super) fn load(
         keys: &Keys,

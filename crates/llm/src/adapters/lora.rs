@@ -93,7 +93,7 @@ impl Lora {
     /// The adapter in a file, for the model of these keys.
     ///
     /// # Errors
-    /// Fails if the file is no adapter, or is for another model.
+    /// Fails if the file is not an adapter, or is for another model.
     pub(super) fn load(file: &AdapterFile, keys: &Keys) -> Result<Self, LlmError> {
         file.check_scale()?;
         let alpha = check_header(file, keys.prefix)?;

@@ -73,7 +73,7 @@ pub fn weights(folder: &Path) -> Result<Vec<PathBuf>, LlmError> {
         .iter()
         .find(|name| Path::new(name).components().count() != 1)
     {
-        let problem = format!("{name:?} is no file of the folder");
+        let problem = format!("{name:?} is not a file of the folder");
         return Err(LlmError::folder(&index, problem));
     }
     Ok(names.into_iter().map(|name| folder.join(name)).collect())
@@ -529,7 +529,7 @@ fn mxfp4(name: String, group: Group, rows: Rows) -> Result<Changed, String> {
     let (&[experts, all, per_row, BLOCK_BYTES], DType::U8, DType::U8) =
         (&blocks.shape[..], blocks.dtype, scales.dtype)
     else {
-        return Err(format!("{:?} are no blocks of MXFP4", blocks.shape));
+        return Err(format!("{:?} are not blocks of MXFP4", blocks.shape));
     };
     if scales.shape != [experts, all, per_row] {
         let (blocks, scales) = (&blocks.shape, &scales.shape);

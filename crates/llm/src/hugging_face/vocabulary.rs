@@ -441,7 +441,7 @@ fn of_model(
 ) -> Result<Tokens, LlmError> {
     let bytes = std::fs::read(path).map_err(|error| LlmError::folder(path, error))?;
     let model = SentencePiece::read(&bytes).ok_or_else(|| {
-        let problem = "this is no valid SentencePiece model; fetch the folder's tokenizer.json";
+        let problem = "this is not a valid SentencePiece model; fetch the folder's tokenizer.json";
         LlmError::folder(path, problem)
     })?;
     let mut tokens = Tokens::new(path, rows);

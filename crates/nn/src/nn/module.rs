@@ -28,7 +28,7 @@ use crate::error::{require, unexpected};
 ///
 /// Names are the fields' names with points between them, as PyTorch has them: `encoder.0.weight`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no part of a module",
+    message = "`{Self}` is not a part of a module",
     label = "expected a tensor, a module, or a list of them",
     note = "a field that holds no tensors is marked `#[module(skip)]`",
     note = "a structure of tensors and modules becomes a module by `#[derive(Module)]`"
@@ -48,7 +48,7 @@ pub trait Visit: Send + Sync {
 /// [`Module::parameters`]. A tensor in two places of a tree is a shared weight.
 /// [`Module::parameters`], and a tensor in two places of a tree is a shared weight.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no module",
+    message = "`{Self}` is not a module",
     label = "expected a module",
     note = "`#[derive(Module)]` makes a structure of tensors and modules one"
 )]

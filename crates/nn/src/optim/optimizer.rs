@@ -159,7 +159,7 @@ impl<R> ParamGroup<R> {
 /// Parameters for an optimiser: with names, as
 /// [`named_parameters`](crate::nn::Module::named_parameters) gives them, or without, which are called by their numbers.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no list of parameters",
+    message = "`{Self}` is not a list of parameters",
     label = "expected parameters",
     note = "parameters are what `net.named_parameters()` or `net.parameters()` gives"
 )]
@@ -222,7 +222,7 @@ impl<R: Rule> Optimizer<R> {
     /// Adds a group with its own options. A parameter that is listed twice counts once.
     ///
     /// # Errors
-    /// Fails for an invalid option. Also fails for a parameter that is no leaf, has no float dtype,
+    /// Fails for an invalid option. Also fails for a parameter that is not a leaf, has no float dtype,
     /// or is in a group already. Also fails for two parameters of one name.
     pub fn add_param_group(
         &mut self,

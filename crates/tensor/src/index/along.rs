@@ -180,7 +180,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Fails for a dtype other than `i64` and `i32`, or for an empty tensor without a number of
-    /// classes. Evaluation fails for an element that is no class.
+    /// classes. Evaluation fails for an element that is not a class.
     pub fn one_hot(&self, classes: impl Into<Option<usize>>) -> RusTorchResult<Self> {
         const NAME: &str = "one_hot";
         let legal = matches!(self.dtype(), DType::I64 | DType::I32);

@@ -373,7 +373,7 @@ impl Tensor {
                 Self::where_(&nan.eq(0)?, &last.mul(q)?, whole)?
             }
         };
-        // A quantile that is no number is outside, as are others.
+        // A quantile that is not a number is outside, as are others.
         let rank = Self::where_(&rank.isnan()?, size as f64, &rank)?;
         let rank = match interpolation {
             Interpolation::Lower => rank.floor()?,

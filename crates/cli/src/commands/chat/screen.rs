@@ -211,7 +211,7 @@ impl Listener for Answer<'_> {
             line_break()
         );
         let mut answer = String::new();
-        // The end of the input is no consent.
+        // The end of the input is not consent.
         let read = io::stdin().read_line(&mut answer)?;
         Ok(read > 0 && matches!(answer.trim(), "" | "y" | "Y" | "yes"))
     }

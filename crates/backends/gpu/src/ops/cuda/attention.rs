@@ -130,7 +130,7 @@ fn emit_few(op: &Attention, step: &Step, emitter: &mut Emitter) {
     emitter.launch(kernel.groups(groups, 1, 1));
 }
 
-/// Appends the launches for many rows of halves: one, or, where a tensor's batch is no single
+/// Appends the launches for many rows of halves: one, or, where a tensor's batch is not a single
 /// dimension, one for each index of the first.
 fn emit_many(
     op: &Attention,

@@ -544,7 +544,7 @@ impl Form {
 
 /// Local memory of a group.
 struct Local {
-    /// Panels of x, and of w if that is no blocks.
+    /// Panels of x, and of w if that is not blocks.
     stages: usize,
     /// Copies of 16 bytes for a slab of a row of blocks, wherever it begins: an odd number, which
     /// puts the beginnings of eight rows into different banks.
