@@ -122,13 +122,13 @@ impl ChatTemplate {
         self.ways.tools.is_none() && !options.tools.is_empty()
     }
 
-    /// Does the template support system prompts? Otherwise the system prompt goes before the first
+    /// Returns whether the template supports system prompts. Otherwise the system prompt goes before the first
     /// user message, with a line break between.
     pub fn takes_system(&self) -> bool {
         self.ways.system
     }
 
-    /// Does the template list the tools?
+    /// Returns whether the template lists the tools.
     pub fn takes_tools(&self) -> bool {
         self.ways.tools.is_some()
     }

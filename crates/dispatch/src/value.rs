@@ -63,7 +63,7 @@ impl Value {
         }
     }
 
-    /// Are both values equal? For tensors the answer is not known.
+    /// Returns whether both values are equal. For tensors the answer is not known.
     pub fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::None, Self::None) | (Self::Ellipsis, Self::Ellipsis) => true,

@@ -90,13 +90,13 @@ pub fn not_differentiable(op: &'static str, reason: impl ToString) -> OpError {
     OpError::new(op, A_GRADIENT, reason)
 }
 
-/// Does an error say that an operation has no gradient?
+/// Returns whether an error says that an operation has no gradient.
 pub fn is_not_differentiable(error: &OpError) -> bool {
     error.expected == A_GRADIENT
 }
 
 impl DType {
-    /// Can elements of this type have a gradient? Floats and complex numbers have one.
+    /// Returns whether elements of this type can have a gradient. Floats and complex numbers have one.
     pub fn has_gradient(self) -> bool {
         self.is_float() || self.is_complex()
     }

@@ -297,7 +297,7 @@ macro_rules! ops {
 }
 
 impl OpKind {
-    /// Is each element of the result a function of the operands' elements at its place?
+    /// Returns whether each element of the result is a function of the operands' elements at its place.
     pub fn is_elementwise(self) -> bool {
         matches!(
             self,

@@ -42,7 +42,7 @@ pub enum Vectors {
 pub struct Triangle {
     /// The upper, not the lower one?
     pub upper: bool,
-    /// Is its diagonal taken to be 1?
+    /// Whether its diagonal is taken to be 1.
     pub unit: bool,
 }
 

@@ -83,7 +83,7 @@ impl LayerBackend {
         }
     }
 
-    /// Is it as another layer, of which the same tensors are elsewhere?
+    /// Returns whether it is a variant of another layer, which has the same tensors.
     pub fn is_like(&self, other: &Self) -> bool {
         let alike = |(a, b): (&TensorBackend, &TensorBackend)| {
             a.device == b.device && a.reason == b.reason && a.names().eq(b.names())
@@ -213,7 +213,7 @@ impl BackendConfig {
         is_lacking.then(|| ((layer + self.working) as f64 / USABLE).ceil() as u64)
     }
 
-    /// Does everything stay where the runtime would put it?
+    /// Returns whether everything stays where the runtime would put it.
     pub fn is_met_by(&self, chosen: &[LayerBackend]) -> bool {
         let first = self.devices.first().map(|first| first.device);
         (chosen.iter()).all(|layer| Some(layer.device) == first && layer.elsewhere.is_empty())

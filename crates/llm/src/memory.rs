@@ -17,7 +17,7 @@ pub struct BackendDevice {
     pub device: DeviceType,
     /// Bytes of its free memory, if known.
     pub free: Option<u64>,
-    /// Does it use weights in the host's memory, in place?
+    /// Whether it uses weights in the host's memory, in place.
     pub shares_host_memory: bool,
 }
 
@@ -78,7 +78,7 @@ impl MemoryNeeds {
             .saturating_add(self.working)
     }
 
-    /// Does the whole model fit in this much free memory?
+    /// Returns whether the whole model fits in this much free memory.
     pub fn fit(&self, free: u64) -> bool {
         self.total() <= usable(free)
     }

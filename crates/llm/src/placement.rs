@@ -33,7 +33,7 @@ impl Placement {
         self
     }
 
-    /// Is everything left to the runtime?
+    /// Returns whether everything is left to the runtime.
     pub fn is_empty(&self) -> bool {
         self.layers.is_empty() && self.elsewhere.is_empty()
     }

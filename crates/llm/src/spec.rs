@@ -24,19 +24,20 @@ impl TensorSpec {
         Role::of(&self.name)
     }
 
-    /// Is it a stack of experts' matrices?
+    /// Returns whether it is a stack of experts' matrices.
     pub fn are_experts(&self) -> bool {
         self.role().is_some() && self.shape.len() == 3
     }
 
-    /// Does a low-rank adapter extend its products? It does for products of layers that all tokens go through.
+    /// Returns whether a low-rank adapter extends its products. It does for products of layers that all tokens go
+    /// through.
     pub fn is_adaptable(&self) -> bool {
         let is_product = self.role().is_some_and(|role| role != Role::Router);
         is_product && self.layer().is_some() && self.shape.len() == 2
     }
 
-    /// Is it left as it is by training? No gradient goes to divisors of frequencies, and to a bias that only chooses
-    /// experts.
+    /// Returns whether training leaves it unchanged. Divisors of frequencies get no gradient, nor does a bias that
+    /// only chooses experts.
     pub fn is_fixed(&self) -> bool {
         self.name.starts_with("rope_") || self.name.contains("exp_probs_b")
     }
@@ -157,7 +158,7 @@ pub struct ModelSpec {
     pub unread: &'static [&'static str],
 }
 
-/// Must a file have this tensor?
+/// Whether a file must have this tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// Required: a file without it is rejected.
@@ -259,7 +260,7 @@ pub struct PoolSpec {
     pub ranked: Pooling,
     /// Activation behind the classifier's first product (`cls`).
     pub activation: Activation,
-    /// Are the classifier's scores probabilities?
+    /// Whether the classifier's scores are probabilities.
     pub softmax: bool,
     /// Tokens beyond which a text is cut; the context, if the file does not say.
     pub tokens: usize,
@@ -292,7 +293,7 @@ pub struct LayerSpec {
     pub residual_scale: f64,
     /// Norm of the layer's result.
     pub result_norm: Option<NormSpec>,
-    /// Does the layer add the embedding, times `layer_output_scale`?
+    /// Whether the layer adds the embedding, times `layer_output_scale`.
     pub embedding_skip: bool,
     /// Norm of the layer's result, whose weights belong to no layer.
     pub last_norm: Option<NormSpec>,
@@ -340,7 +341,7 @@ pub struct AttentionSpec {
     pub norm_after_rope: bool,
     /// Rotation of queries and keys.
     pub rope: Option<RopeSpec>,
-    /// Does a query see no later keys?
+    /// Whether a query sees no later keys.
     pub causal: bool,
     /// Keys that a query sees, besides causality.
     pub window: Option<Window>,
@@ -620,7 +621,8 @@ pub enum StateSpec {
 }
 
 impl ModelSpec {
-    /// Is each token computed from those before it, and are there logits? Then the model makes texts.
+    /// Returns whether each token is computed from those before it, with logits as results. Then the model makes
+    /// texts.
     pub fn makes_texts(&self) -> bool {
         let is_causal = |layer: &LayerSpec| match &layer.mixer {
             Mixer::Attention(attention) => attention.causal,

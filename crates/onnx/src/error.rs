@@ -103,7 +103,7 @@ impl OnnxError {
         }
     }
 
-    /// Is the model, or a call in it, unsupported rather than invalid?
+    /// Returns whether the model, or a call in it, is unsupported rather than invalid.
     pub fn is_unsupported(&self) -> bool {
         match self {
             Self::InFile { error, .. } => error.is_unsupported(),

@@ -200,7 +200,7 @@ pub trait Program: Send + Sync {
 pub struct Scratch {
     /// Number of bytes.
     pub bytes: usize,
-    /// Does the program keep it between runs? Otherwise each run takes it from the device's pool,
+    /// Whether the program keeps it between runs. Otherwise each run takes it from the device's pool,
     /// so programs of similar size share it.
     pub kept: bool,
     /// Bytes of the host's memory for [offloaded](rustorch_ir::OpDef::offloads) values, which the

@@ -177,7 +177,7 @@ impl Calibration {
         })
     }
 
-    /// Does it match these devices?
+    /// Returns whether it matches these devices.
     ///
     /// # Errors
     /// Fails if another version of the program measured it, or if a device has changed.

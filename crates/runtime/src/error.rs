@@ -30,7 +30,7 @@ pub enum FailureClass {
 }
 
 impl FailureClass {
-    /// Is the device not used again?
+    /// Returns whether the device is not used again.
     pub fn loses_device(self) -> bool {
         matches!(self, Self::Lost | Self::Timeout)
     }

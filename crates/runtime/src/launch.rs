@@ -116,7 +116,7 @@ impl Step {
         }
     }
 
-    /// Does it compute random numbers?
+    /// Returns whether it computes random numbers.
     pub fn draws(&self) -> bool {
         let mut parts = self.parts.iter();
         parts.any(|part| matches!(part.op, Op::Random(_)))

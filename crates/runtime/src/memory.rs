@@ -311,12 +311,12 @@ impl HostBuffer {
         self.bytes
     }
 
-    /// May the bytes be written to? Borrowed ones may not.
+    /// Returns whether the bytes may be written to. Borrowed ones may not.
     pub fn is_writable(&self) -> bool {
         self.writable
     }
 
-    /// Is this the same memory as `other`?
+    /// Returns whether this is the same memory as `other`.
     pub fn same_memory(&self, other: &Self) -> bool {
         self.same_start(other) && self.bytes == other.bytes
     }

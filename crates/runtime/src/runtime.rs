@@ -107,7 +107,7 @@ impl Runtime {
             .collect()
     }
 
-    /// Was this device lost?
+    /// Returns whether this device was lost.
     pub fn is_lost(&self, device: DeviceType) -> bool {
         self.devices.named(device).any(|slot| slot.owner.is_lost())
     }
@@ -178,7 +178,7 @@ impl Runtime {
         self.devices.compiler.wait();
     }
 
-    /// Are programs that take long to compile made in the background, while other devices serve? The default is yes.
+    /// Sets whether slow compilations run in the background while other devices compute. The default is yes.
     /// Measurements and checks of devices should switch it off, so that they wait for programs.
     pub fn set_background_compilation(&self, on: bool) {
         self.devices.waits.store(!on, Ordering::Relaxed);
@@ -245,7 +245,7 @@ impl Runtime {
         self.prepare(graph, routing).candidates(custom_kernel)
     }
 
-    /// Is there a graphics processor that was not lost?
+    /// Returns whether there is a GPU that was not lost.
     pub fn has_gpu(&self) -> bool {
         let slots = self.devices.slots().iter();
         let gpus = slots.filter(|s| s.backend.info().hardware == Hardware::Gpu);
@@ -427,7 +427,7 @@ impl Runtime {
         self.devices.sources.set_limit(bytes);
     }
 
-    /// Do tensors that are computed now [remember how](Self::set_recipe_limit)?
+    /// Returns whether tensors that are computed now [remember how](Self::set_recipe_limit).
     pub fn keeps_recipes(&self) -> bool {
         self.devices.sources.is_on()
     }
@@ -454,7 +454,7 @@ impl Runtime {
         devices.first().copied().unwrap_or(DeviceType::Cpu)
     }
 
-    /// Does a device have a copy of a storage's bytes?
+    /// Returns whether a device has a copy of a storage's bytes.
     pub fn has_copy(&self, storage: &Storage, device: DeviceType) -> bool {
         storage.devices().contains(&device)
     }

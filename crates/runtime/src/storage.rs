@@ -179,7 +179,7 @@ impl Storage {
         self.0.bytes
     }
 
-    /// Are both handles on the same bytes?
+    /// Returns whether both handles refer to the same bytes.
     pub fn same_as(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

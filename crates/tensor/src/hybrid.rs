@@ -70,12 +70,12 @@ impl HybridExecutor {
         rest.next()
     }
 
-    /// Is there a working GPU?
+    /// Returns whether there is a working GPU.
     pub fn has_gpu_support(&self) -> bool {
         self.runtime.has_gpu()
     }
 
-    /// Does Core ML accept an operation of this family on such a tensor? [`Self::select_device`]
+    /// Returns whether Core ML accepts an operation of this family on such a tensor. [`Self::select_device`]
     /// also checks that Core ML is present and has the operation.
     pub fn supports_coreml(&self, op_type: OpType, tensor: &TensorInfo) -> bool {
         supports_coreml(op_type, tensor)

@@ -100,17 +100,17 @@ pub fn set_device(device: impl IntoDevice) -> RusTorchResult<()> {
     DeviceManager::new().set(device.into_device("set_device")?)
 }
 
-/// Is there a working GPU?
+/// Returns whether there is a working GPU.
 pub fn is_gpu_available() -> bool {
     runtime().has_gpu()
 }
 
-/// Is there a working Core ML?
+/// Returns whether there is a working Core ML.
 pub fn is_coreml_available() -> bool {
     is_available(|device| matches!(device, DeviceType::CoreML(_)))
 }
 
-/// Is there a working Metal device?
+/// Returns whether there is a working Metal device.
 pub fn is_metal_available() -> bool {
     is_available(|device| matches!(device, DeviceType::Metal(_)))
 }

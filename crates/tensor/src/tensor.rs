@@ -423,13 +423,13 @@ impl Tensor {
         self.ty().shape.elements()
     }
 
-    /// Are the elements contiguous in row-major order? It does not matter whether they are computed
+    /// Returns whether the elements are contiguous in row-major order. It does not matter whether they are computed
     /// yet.
     pub fn is_contiguous(&self) -> bool {
         self.value.layout().is_contiguous()
     }
 
-    /// Is the value computed?
+    /// Returns whether the value is computed.
     pub fn is_ready(&self) -> bool {
         matches!(*self.value.lock(), State::Ready(_))
     }

@@ -185,7 +185,7 @@ impl Trace {
         }
     }
 
-    /// Does it move values to the host, as it would be planned now?
+    /// Returns whether it moves values to the host, as it would be planned now.
     ///
     /// # Errors
     /// Fails if no device can run some operation.

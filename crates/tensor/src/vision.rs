@@ -84,7 +84,7 @@ pub struct RoiAlignOptions {
     /// Number of points along each dimension of a bin that are averaged. `None`: its number of
     /// pixels, rounded up.
     pub sampling_ratio: Option<usize>,
-    /// Are pixels' middles at halves, rather than at whole numbers, and boxes never made larger?
+    /// Whether the centres of pixels are at halves, not at whole numbers, and boxes are never enlarged.
     pub aligned: bool,
 }
 

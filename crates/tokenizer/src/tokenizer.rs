@@ -180,7 +180,7 @@ impl Tokenizer {
         self.special.bos
     }
 
-    /// Does the model want texts to begin with [`bos`](Self::bos)?
+    /// Returns whether the model expects texts to begin with [`bos`](Self::bos).
     pub fn adds_bos(&self) -> bool {
         self.front.is_some()
     }
@@ -205,7 +205,7 @@ impl Tokenizer {
         self.special.sep
     }
 
-    /// Does the model want [`sep`](Self::sep) between the texts of a pair?
+    /// Returns whether the model expects [`sep`](Self::sep) between the texts of a pair.
     pub fn adds_sep(&self) -> bool {
         self.separates
     }
@@ -220,12 +220,12 @@ impl Tokenizer {
         self.special.unknown
     }
 
-    /// Does this token end a generation?
+    /// Returns whether this token ends a generation.
     pub fn is_end_of_generation(&self, id: u32) -> bool {
         self.special.ends.contains(&id)
     }
 
-    /// Is this a control token, which is not shown?
+    /// Returns whether this is a control token, which is not shown.
     pub fn is_control(&self, id: u32) -> bool {
         self.vocab.token_type(id) == Some(TokenType::Control)
     }

@@ -271,7 +271,7 @@ impl Tokens {
         self.len
     }
 
-    /// Is the data set empty?
+    /// Returns whether the data set is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

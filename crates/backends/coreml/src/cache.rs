@@ -180,7 +180,7 @@ impl Cache {
         })
     }
 
-    /// Is there a complete entry that was [noted](Self::note) under this outline?
+    /// Returns whether there is a complete entry that was [noted](Self::note) under this outline.
     pub fn knows(&self, outline: &Key) -> bool {
         let noted = fs::read_to_string(self.known(outline));
         let key = noted.ok().and_then(|name| Key::of_name(&name));

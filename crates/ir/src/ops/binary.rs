@@ -162,7 +162,7 @@ impl BinaryOp {
         }
     }
 
-    /// Is the function defined for elements of `dtype`?
+    /// Returns whether the function is defined for elements of `dtype`.
     pub fn accepts(self, dtype: DType) -> bool {
         let real = dtype.is_float() || dtype.is_int();
         match self {

@@ -106,7 +106,7 @@ impl Custom {
         }
     }
 
-    /// Is its kernel guarded?
+    /// Returns whether its kernel is guarded.
     pub fn is_guarded(&self) -> bool {
         self.is_guarded
     }

@@ -10,7 +10,7 @@ use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 /// with the same leading dimensions. A pivot that is not a row is the caller's mistake.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LdlSolve {
-    /// Are the factors of Hermitian matrices?
+    /// Whether the factors are those of Hermitian matrices.
     pub hermitian: bool,
 }
 

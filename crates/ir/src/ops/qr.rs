@@ -13,7 +13,7 @@ use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature, ValueId};
 /// being the smaller size.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Qr {
-    /// Is `k` always `m`, so that `Q` is a complete basis?
+    /// Whether `k` is always `m`, so that `Q` is a complete basis.
     pub complete: bool,
 }
 

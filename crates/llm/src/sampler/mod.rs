@@ -214,7 +214,7 @@ impl SamplerChain {
         constraint.map_or(Ok(()), |constraint| constraint.accept(token))
     }
 
-    /// May the text end here by its grammar? False without a grammar.
+    /// Returns whether the text may end here by its grammar. False without a grammar.
     pub fn is_complete(&self) -> bool {
         self.constraint
             .as_ref()

@@ -146,7 +146,7 @@ impl Sequential {
         self.parts.len()
     }
 
-    /// Is the chain empty?
+    /// Returns whether the chain is empty.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }

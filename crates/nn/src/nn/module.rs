@@ -526,7 +526,7 @@ impl Default for Training {
 }
 
 impl Training {
-    /// Is it in training?
+    /// Returns whether it is in training mode.
     pub fn is_on(self) -> bool {
         self.0
     }

@@ -44,7 +44,7 @@ impl Tensor {
         }
     }
 
-    /// Is the element 0, or false? The result is `bool`.
+    /// Tests each element for 0, or false. The result is `bool`.
     ///
     /// # Errors
     /// Fails for a block format.

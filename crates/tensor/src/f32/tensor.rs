@@ -192,7 +192,7 @@ impl F32Tensor {
         }
     }
 
-    /// Does this tensor require a gradient? See [`Tensor::requires_grad`].
+    /// Returns whether this tensor requires a gradient. See [`Tensor::requires_grad`].
     pub fn requires_grad(&self) -> bool {
         self.0.requires_grad()
     }

@@ -16,7 +16,7 @@ pub struct AttentionOptions<'a> {
     /// the queries' dtype is added to the scores.
     #[doc(alias = "attn_mask")]
     pub mask: Option<&'a Tensor>,
-    /// Does query `i` see only keys `0 ..= i + past`?
+    /// Whether query `i` sees only keys `0 ..= i + past`.
     pub is_causal: bool,
     /// Multiplier of the scores; by default `1 / √d`.
     pub scale: Option<f64>,

@@ -30,7 +30,7 @@ pub struct EmbeddingBagOptions<'a> {
     /// The index of each bag's first id in `[n]`, increasing from 0, `i64` or `i32` `[bags]`. Ids
     /// `[bags, n]` need no offsets.
     pub offsets: Option<&'a Tensor>,
-    /// Is the last offset the end of the last bag?
+    /// Whether the last offset is the end of the last bag.
     pub include_last_offset: bool,
     /// A factor for each row of a sum, in the shape of the ids.
     pub per_sample_weights: Option<&'a Tensor>,

@@ -45,7 +45,7 @@ pub struct GridSampleOptions {
     /// Values outside of the image.
     #[doc(alias = "padding_mode")]
     pub padding: GridSamplePadding,
-    /// Do −1 and 1 mean the centres of the outer elements, not their outer edges?
+    /// Whether −1 and 1 mean the centres of the outer elements, not their outer edges.
     pub align_corners: bool,
 }
 

@@ -251,7 +251,7 @@ impl Tensor {
         Ok(hash)
     }
 
-    /// Is any element nonzero? The result is `bool`, or `u8` for `u8` as in PyTorch; false if there
+    /// Tests whether any element is nonzero. The result is `bool`, or `u8` for `u8` as in PyTorch; false if there
     /// are no elements.
     ///
     /// # Errors
@@ -261,7 +261,7 @@ impl Tensor {
         self.truth("any", any)
     }
 
-    /// Are all elements nonzero? The result is `bool`, or `u8` for `u8` as in PyTorch; true if
+    /// Tests whether all elements are nonzero. The result is `bool`, or `u8` for `u8` as in PyTorch; true if
     /// there are no elements.
     ///
     /// # Errors
