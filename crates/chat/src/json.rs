@@ -20,7 +20,7 @@ struct Layout {
 /// The filter `tojson`, with the arguments that `apply_chat_template` gives it.
 ///
 /// # Errors
-/// Fails if a value has no JSON, or if an argument is of the wrong type.
+/// Fails if a value has no JSON, or if an argument has the wrong type.
 pub(crate) fn tojson(
     state: &State,
     value: &Value,

@@ -207,7 +207,7 @@ impl NcclGroup {
     /// NCCL cannot do this, or the group failed before.
     ///
     /// # Safety
-    /// Addresses are of memory of the group's device with room for the elements. It stays until the stream has
+    /// Addresses must point to memory of the group's device that holds the elements. It stays until the stream has
     /// done the work.
     pub unsafe fn queue(&self, call: DeviceCall, stream: &dyn Stream) -> Result<(), CommError> {
         let mut state = self.lock();

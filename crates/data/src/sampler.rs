@@ -6,7 +6,7 @@ use crate::order::{Random, permutation, shuffle};
 /// The order of an epoch's samples, or batches of them: `torch.utils.data.Sampler`.
 ///
 /// A `Sampler` gives numbers of samples; a `Sampler<Vec<usize>>` gives those of whole batches. An order is a function of the
-/// epoch alone, so that a loader goes on exactly where it was.
+/// epoch alone, so that a loader continues exactly where it was.
 ///
 /// ```
 /// use rustorch_data::{DataLoader, LoaderOptions, Sampler, TensorDataset};

@@ -29,7 +29,7 @@ pub enum LlmError {
     /// A computation failed.
     #[error(transparent)]
     Tensor(#[from] RusTorchError),
-    /// The model is of an unsupported kind.
+    /// The kind of model is not supported.
     #[error("{what} is not supported; {supported}")]
     Unsupported {
         /// The file's unsupported feature.

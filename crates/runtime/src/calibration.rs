@@ -68,7 +68,7 @@ pub enum CalibrationError {
     /// Made by another version of the program, whose kernels may take other times.
     #[error("made by version {} of this program; {CURE}", one_line(.0))]
     Version(String),
-    /// The file is of another device, driver or setting.
+    /// The file was measured with another device, driver or setting.
     #[error("{device} was {} and is now {}; {CURE}", one_line(was), one_line(is))]
     Changed {
         /// Name of the device.

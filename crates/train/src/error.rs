@@ -54,7 +54,7 @@ pub enum TrainError {
     /// A setting is invalid.
     #[error("{0}")]
     Setting(String),
-    /// A checkpoint is of another run.
+    /// A checkpoint belongs to another run.
     #[error("{}: {problem}", path.display())]
     Checkpoint {
         /// The file or folder.

@@ -82,7 +82,7 @@ pub struct Speculation<'d> {
 }
 
 impl<'d> Speculation<'d> {
-    /// Speculation with the drafts of `draft`.
+    /// Creates a speculation that takes its drafts from `draft`.
     pub fn new(draft: impl Draft + 'd, options: SpeculationOptions) -> Self {
         let lengths = LENGTHS.into_iter();
         let allowed = lengths.filter(|&n| n <= options.max && n >= options.min);

@@ -12,9 +12,9 @@ options! {
     SGDOptions {
         /// Learning rate.
         lr: f64 = 1e-3,
-        /// Momentum: share of the last step that goes on.
+        /// Momentum: share of the last step that is added to the next one.
         momentum: f64 = 0.0,
-        /// Dampening: share of the gradient that stays out of the momentum.
+        /// Dampening: share of the gradient that is not added to the momentum.
         dampening: f64 = 0.0,
         /// Weight decay: share of the parameter that is added to the gradient.
         weight_decay: f64 = 0.0,
@@ -59,7 +59,7 @@ options! {
         eps: f64 = 1e-8,
         /// Weight decay: share of the parameter that is added to the gradient.
         weight_decay: f64 = 0.0,
-        /// Momentum: share of the last step that goes on.
+        /// Momentum: share of the last step that is added to the next one.
         momentum: f64 = 0.0,
         /// Is the gradient divided by its standard deviation?
         centered: bool = false,

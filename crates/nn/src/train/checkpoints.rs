@@ -21,7 +21,7 @@ pub struct Checkpoints {
     keep: usize,
 }
 
-/// The reason why training cannot go on.
+/// The reason why training cannot continue.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainError {

@@ -6,7 +6,7 @@
 //! | `program.rs` | such a program, with what is another one in each run |
 //! | `memory.rs` | how much memory a step takes, and what would fit |
 //! | `anomaly.rs` | where numbers stop being finite |
-//! | `state.rs`, `checkpoints.rs` | what training goes on from; files of it, and training that goes on by itself |
+//! | `state.rs`, `checkpoints.rs` | the state that training continues from; its files, and training that continues by itself |
 
 mod anomaly;
 mod checkpoints;

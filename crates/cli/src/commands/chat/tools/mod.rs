@@ -118,7 +118,7 @@ impl Tools {
         self.iter().map(definition).collect()
     }
 
-    /// The order of a model's call.
+    /// The command to run for a model's call.
     ///
     /// # Errors
     /// Fails if the tool does not exist or the arguments do not fit it. The error is a message for
