@@ -43,7 +43,7 @@ pub enum CommError {
     },
 
     /// A group of the remaining ranks cannot be made.
-    #[error("rank {rank} cannot go on: {problem}; start again from a checkpoint")]
+    #[error("rank {rank} cannot continue: {problem}; start again from a checkpoint")]
     NoQuorum {
         /// The rank that reports it.
         rank: usize,
@@ -73,7 +73,7 @@ pub struct Failure {
     pub collective: String,
     /// The step of the collective, from 0.
     pub step: u32,
-    /// The rank that found it.
+    /// The rank that detected it.
     pub found_by: usize,
     /// The ranks that are missing. None after a mistake in a program.
     pub missing: Vec<usize>,

@@ -112,7 +112,7 @@ pub trait Group: Send + Sync + Debug {
     }
 }
 
-/// A group of one rank. Its calls copy what there is to copy, and do nothing else.
+/// A group of one rank. Its calls only copy their input.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Solo;
 
@@ -164,7 +164,7 @@ impl Group for Solo {
 
     fn shrink(&self) -> Result<Arc<dyn Group>, CommError> {
         Err(CommError::Invalid(
-            "shrink: nothing failed; a group of one goes on".into(),
+            "shrink: nothing failed; a group of one continues".into(),
         ))
     }
 }

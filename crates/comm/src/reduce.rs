@@ -62,7 +62,7 @@ impl ReduceOp {
         }
     }
 
-    /// True if elements of `dtype` can be reduced so.
+    /// Returns whether the reduction supports elements of `dtype`.
     pub const fn takes(self, dtype: DType) -> bool {
         match self {
             ReduceOp::BitAnd | ReduceOp::BitOr | ReduceOp::BitXor => !dtype.is_float(),

@@ -63,8 +63,8 @@ impl ThreadGroup {
         )
     }
 
-    /// A group whose clock goes on only while all ranks wait. So waiting takes no time, and computing none of the
-    /// clock's. Faults happen at the same points of every run.
+    /// A group with a simulated clock, which advances only while all ranks wait. Waiting takes no real time, and
+    /// computing takes no simulated time. Faults happen at the same points of every run.
     ///
     /// Each handle has to be used or dropped: until then its rank counts as computing.
     pub fn simulate(size: usize, options: Options, faults: Vec<Fault>) -> Vec<Self> {
@@ -91,7 +91,7 @@ impl ThreadGroup {
         self.0.link().now()
     }
 
-    /// Lets time pass on the group's clock, as a slow rank does.
+    /// Advances the group's clock, as a slow rank does.
     pub fn pause(&self, time: Duration) {
         let link = self.0.link();
         link.hub.wait(link.rank, link.now() + time, false);

@@ -117,7 +117,7 @@ pub enum FileError {
     },
     /// Two tensors get one name.
     #[error(
-        "the tensors {} and {} both get the name {}; give each one of its own",
+        "the tensors {} and {} both get the name {}; give each its own",
         quoted(&names[0]), quoted(&names[1]), quoted(name)
     )]
     SameName {

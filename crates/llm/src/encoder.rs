@@ -16,13 +16,13 @@ use crate::spec::Pooling;
 /// Options of an [`Encoder`].
 #[derive(Clone, Debug)]
 pub struct EncoderOptions {
-    /// Way from tokens to a text's vector; the file's own by default.
+    /// Pooling of the tokens' vectors into one; by default the file's own.
     pub pooling: Option<Pooling>,
-    /// Length of vectors.
+    /// Scaling of vectors.
     pub scaling: Scaling,
     /// Tokens beyond which a text is cut; 0 for the model's own number.
     pub tokens: usize,
-    /// Tokens that go through the model together; a text is never parted.
+    /// Maximum number of tokens in a forward pass; a text is never split.
     pub batch: usize,
     /// The devices that may be used.
     pub routing: Routing,
@@ -40,7 +40,7 @@ impl Default for EncoderOptions {
     }
 }
 
-/// Scaling of vectors. All but that of scores are scaled.
+/// Scaling of vectors. Scores are not scaled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scaling {
     /// None.
@@ -63,7 +63,7 @@ impl From<i32> for Scaling {
 }
 
 impl Scaling {
-    /// Scales a vector; one of zeros stays.
+    /// Scales a vector; a vector of zeros is unchanged.
     pub fn apply(self, vector: &mut [f32]) {
         let sizes = vector.iter().map(|x| f64::from(x.abs()));
         let size = match self {
@@ -166,12 +166,12 @@ impl<'m> Encoder<'m> {
         })
     }
 
-    /// Way from tokens to a text's vector.
+    /// Pooling of the tokens' vectors into one.
     pub fn pooling(&self) -> Pooling {
         self.pooling
     }
 
-    /// Numbers of a token's vector.
+    /// Length of a token's vector.
     pub fn width(&self) -> usize {
         self.model.decoder().pool().width()
     }

@@ -105,8 +105,8 @@ pub struct Generated {
     pub stop: Stop,
     /// Statistics of the prompt.
     pub prompt: Speed,
-    /// Statistics of the new tokens. The last token is not fed back. Time for sampling and
-    /// callbacks is included; a device may work on during it.
+    /// Statistics of the new tokens. The last token is not fed back. Time for sampling and callbacks is included; a
+    /// device may continue to work meanwhile.
     pub decode: Speed,
     /// Statistics of drafts, if there were any.
     pub speculation: SpeculationStats,

@@ -73,7 +73,7 @@ enum Subject {
     Experts(usize),
 }
 
-/// A wish for the device of some tensors.
+/// A rule for the device of some tensors.
 #[derive(Clone, Debug)]
 pub struct TensorRule {
     /// The option and its value, for errors and reasons.
@@ -153,7 +153,7 @@ impl TensorRule {
     }
 }
 
-/// The wishes for the devices of a model.
+/// The rules for the devices of a model.
 #[derive(Clone, Debug, Default)]
 pub struct PlacementOptions {
     /// Number of layers on devices other than the processor.

@@ -29,9 +29,8 @@ pub struct SessionOptions {
     pub routing: Routing,
     /// The devices of tensors and layers; none to leave them to the runtime.
     pub placement: Placement,
-    /// To compare with: the type that values are converted to, and back, where they go from one
-    /// device to another, see [`Trace::converting`](rustorch_tensor::Trace::converting). `None`
-    /// converts nothing there.
+    /// For comparisons: the type that values are converted to, and back, when they move between devices, see
+    /// [`Trace::converting`](rustorch_tensor::Trace::converting). `None` converts nothing there.
     pub converting: Option<DType>,
 }
 

@@ -26,7 +26,7 @@ pub enum OnnxError {
     #[error(transparent)]
     File(#[from] FileError),
     /// The file contradicts its format, or itself.
-    #[error("{place}: {problem}; the file is damaged, or no ONNX file")]
+    #[error("{place}: {problem}; the file is damaged, or is not an ONNX file")]
     Damaged {
         /// The part of the file.
         place: String,

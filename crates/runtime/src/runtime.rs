@@ -408,18 +408,17 @@ impl Runtime {
         counters
     }
 
-    /// Sets the limit in bytes for plans of graphs that are [run](Self::run) by themselves. Plans
-    /// that were used least recently go first.
+    /// Sets the limit in bytes for plans of graphs that are [run](Self::run) by themselves. The least recently used
+    /// plans are evicted first.
     pub fn set_plan_limit(&self, bytes: usize) {
         let evicted = lock(&self.cache).set_limit(bytes);
         drop(evicted);
     }
 
-    /// Makes computed tensors remember their recipes from now on. So they survive the loss of the
-    /// device with their only copy: they are computed again. Host memory that recipes need is kept,
-    /// up to about `bytes` otherwise unused bytes; 0 disables recipes. Each operation takes about a
-    /// kilobyte besides. The default is 256 MiB if a device
-    /// [runs ahead](crate::Backend::runs_ahead), else 0.
+    /// Makes computed tensors remember their recipes from now on. So they survive the loss of the device with their
+    /// only copy: they are computed again. Host memory that recipes need is kept, up to about `bytes` otherwise unused
+    /// bytes; 0 disables recipes. Each operation takes about another kilobyte. The default is 256 MiB if a device [runs
+    /// ahead](crate::Backend::runs_ahead), else 0.
     ///
     /// The limit is enforced at every evaluation. Beyond it the oldest recipes are dropped; tensors
     /// computed from them are then lost with their device.

@@ -241,12 +241,12 @@ impl Storage {
         self.0.announced.get()
     }
 
-    /// Notes that a call recorded at a moment that the bytes will be written over.
+    /// Notes that a call recorded, at a moment, a later write over the bytes.
     pub fn announce_overwrite(&self, moment: Moment, by: Call) {
         self.0.announced.raise(moment, Some(by));
     }
 
-    /// Tells the bytes of now from those before and behind each write to them.
+    /// Version of the bytes; each write changes it.
     pub fn version(&self) -> u64 {
         self.0.version.load(Ordering::Acquire)
     }

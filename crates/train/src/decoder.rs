@@ -108,8 +108,8 @@ impl Decoder {
         })
     }
 
-    /// Puts adapters ([LoRA](https://arxiv.org/abs/2106.09685)) beside the products of all layers, and has nothing else
-    /// trained. Their sum is scaled by `alpha / rank`. They add nothing at first: `a` is drawn evenly from
+    /// Puts adapters ([LoRA](https://arxiv.org/abs/2106.09685)) beside the products of all layers, and freezes
+    /// everything else. Their sum is scaled by `alpha / rank`. They add nothing at first: `a` is drawn uniformly from
     /// `±1 / √inputs`, `b` is zeros.
     ///
     /// # Errors

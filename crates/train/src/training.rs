@@ -228,8 +228,8 @@ impl Training {
     /// Starts the next step. Returns finished steps that were not reported yet, none or several.
     ///
     /// # Errors
-    /// Fails if a computation fails, or if it needs more memory than there is. Fails if the loss is
-    /// infinite or NaN. The model may be of no use then.
+    /// Fails if a computation fails, or if it needs more memory than there is. Fails if the loss is infinite or NaN.
+    /// The model may then be unusable.
     pub fn step(&mut self) -> Result<Vec<Step>, TrainError> {
         let step = self.begun() + 1;
         let lr = self.schedule.lr(step);

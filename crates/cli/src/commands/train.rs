@@ -691,7 +691,7 @@ struct Run<'a> {
     first: u64,
     /// Operations a second of a large product.
     limit: f64,
-    /// The last step that was lost with a device, and how often it was.
+    /// The last step that was lost with a device, and the number of its losses.
     lost: (u64, usize),
 }
 

@@ -16,9 +16,8 @@ const MOST_DIMS: usize = 64;
 
 const PLACE: &str = "the DLPack tensor";
 
-/// A tensor of another library, used where its elements are if they are aligned, with its strides; negative
-/// strides are copied when the tensor is computed with. So are unaligned elements, and booleans other than 0
-/// and 1.
+/// A tensor of another library. Aligned elements are used in place, with their strides. Elements with negative strides
+/// are copied when they are first used. So are unaligned elements, and booleans other than 0 and 1.
 ///
 /// The structure is taken: its deleter is called when no tensor uses the memory any more, or now if this fails.
 ///

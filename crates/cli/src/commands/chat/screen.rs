@@ -37,7 +37,7 @@ impl Interrupts {
         Ok(interrupts)
     }
 
-    /// Begins work that Ctrl-C can end. It lasts as long as the result.
+    /// Begins work that Ctrl-C can end, until the result is dropped.
     pub(super) fn begin(&self) -> Interruptible<'_> {
         self.came.store(false, Ordering::Relaxed);
         self.answers.store(true, Ordering::Relaxed);
@@ -77,7 +77,7 @@ pub(super) enum WhenFull {
 
 /// An answer on standard output, as it comes.
 pub(super) struct Answer<'s> {
-    /// Page of a terminal.
+    /// Formatter for a terminal; `None` in a pipe.
     page: Option<Page>,
     turn: &'s Interruptible<'s>,
     when_full: WhenFull,
