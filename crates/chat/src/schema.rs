@@ -115,7 +115,7 @@ impl Root<'_> {
                 // What is wrong with the first is as good as any.
                 (0, Some(wrong)) => return Err(wrong),
                 (count, _) if count > most => {
-                    let reason = format!("it fits {count} of the alternatives, and not one");
+                    let reason = format!("it fits {count} of the alternatives, not exactly one");
                     return Err(Wrong::here(reason));
                 }
                 _ => {}
@@ -269,7 +269,7 @@ mod tests {
             ),
             (
                 json!({"n": 1, "one": 1}),
-                "/one: it fits 2 of the alternatives, and not one",
+                "/one: it fits 2 of the alternatives, not exactly one",
             ),
             (
                 json!({"n": 1, "tree": {"v": 1, "next": {}}}),

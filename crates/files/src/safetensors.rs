@@ -157,7 +157,7 @@ pub fn write(out: &mut impl Write, tensors: &Tensors) -> FileResult<()> {
         if name == METADATA {
             return Err(FileError::Unwritable {
                 name: name.to_owned(),
-                problem: "safetensors keeps its metadata by this name".to_owned(),
+                problem: "safetensors keeps its metadata under this name".to_owned(),
                 advice: "choose another name".to_owned(),
             });
         }

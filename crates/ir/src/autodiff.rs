@@ -226,7 +226,7 @@ mod tests {
         ("ldl_solve", "PyTorch has no gradient of it either"),
         (
             "qr",
-            "a whole basis of which the matrix says only a part (take the reduced one)",
+            "a complete basis, which the matrix determines only in part (use the reduced one)",
         ),
         (
             "sorted_and_count",

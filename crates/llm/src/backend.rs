@@ -301,7 +301,7 @@ impl Rooms {
         let cpu = all.find(|d| d.device == DeviceType::Cpu);
         let last_resort = cpu.or(config.devices.last());
         if let Some(device) = last_resort.filter(|_| chosen.len() < layers.len()) {
-            let reason = format!("{why}; what fits nowhere is read as it is needed");
+            let reason = format!("{why}; layers that fit nowhere are read when they are needed");
             let layer = LayerBackend::new(device.device, reason);
             chosen.resize(layers.len(), layer);
         }

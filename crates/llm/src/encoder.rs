@@ -214,7 +214,7 @@ impl<'m> Encoder<'m> {
         documents: &[impl AsRef<str>],
     ) -> Result<Vec<f32>, LlmError> {
         if self.pooling != Pooling::Rank {
-            let problem = "scores need the pooling rank, which rerankers have";
+            let problem = "scores need the pooling `rank`, which only rerankers have";
             return Err(LlmError::Input(problem.to_owned()));
         }
         let tokenizer = self.model.tokenizer()?;

@@ -17,7 +17,7 @@ const FORMAT: u32 = 1;
 /// Bytes that no such file has.
 const LIMIT: u64 = 1 << 20;
 /// The command that makes a valid one.
-const CURE: &str = "`rustorch-cli calibrate` measures anew";
+const CURE: &str = "`rustorch-cli calibrate` measures again";
 
 /// The user's cache folder: `RUSTORCH_CACHE_DIR`, or `rustorch` in the system's cache folder.
 pub fn cache_folder() -> Option<PathBuf> {

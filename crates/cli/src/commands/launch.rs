@@ -20,7 +20,7 @@ Examples:
   rustorch-cli launch -n 4 -- ./program --option
 
 Each rank has torchrun's variables: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT. Its lines begin with its \
-number. If a rank fails, the others are ended, and launch ends with its status.";
+number. If a rank fails, the others are stopped, and launch exits with its status.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]

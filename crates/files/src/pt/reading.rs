@@ -224,7 +224,7 @@ impl<'a> Reader<'a> {
                 })
             }
             Object::Storage(_) => {
-                let advice = "save the tensor that it is of";
+                let advice = "save the tensor that it belongs to";
                 return Err(FileError::unsupported(PICKLE, "a storage alone", advice));
             }
             Object::Device(kind, number) => {

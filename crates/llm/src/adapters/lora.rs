@@ -237,7 +237,7 @@ impl Addition<'_> {
             _ => return Err(missing(Side::B, Side::A)),
         };
         let weight = model.tensor(self.weight).ok_or_else(|| {
-            let hint = "it is of another model";
+            let hint = "it belongs to another model";
             self.wrong(
                 Side::A,
                 format_args!("the model has no {}; {hint}", self.weight.escape_debug()),
@@ -279,7 +279,7 @@ impl Addition<'_> {
                 Side::A,
                 format_args!(
                     "it is {a:?}, and its .lora_b {b:?}; for {weight:?} of the model, {expected} \
-                     is expected: it is of another model"
+                     is expected: it belongs to another model"
                 ),
             )),
         }
