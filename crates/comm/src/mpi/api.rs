@@ -128,7 +128,7 @@ pub(crate) fn load() -> Result<Box<dyn Mpi>, String> {
         return family(library, constants, version);
     }
     Err(format!(
-        "\"{version}\" belongs to an unknown family; set RUSTORCH_MPI to libmpi_abi.so, or to a library of Open MPI or MPICH"
+        "\"{version}\" has an unknown family; set RUSTORCH_MPI to libmpi_abi.so, or to a library of Open MPI or MPICH"
     ))
 }
 

@@ -73,7 +73,8 @@ impl OpDef for Qr {
         let rank = shape.len();
         let (m, n) = (shape[rank - 2], shape[rank - 1]);
         let legal = !self.complete || m <= n;
-        let reason = "a complete basis, which the matrix determines only in part (use the reduced one)";
+        let reason =
+            "a complete basis, which the matrix determines only in part (use the reduced one)";
         if !legal {
             return Err(not_differentiable(Self::NAME, reason));
         }
