@@ -22,7 +22,7 @@ pub trait Dataset: Send + Sync {
     /// Number of samples.
     fn len(&self) -> usize;
 
-    /// Is the data set empty?
+    /// Returns whether the data set is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -43,7 +43,7 @@ pub trait Sampler<T = usize>: Send + Sync {
     /// Number of samples or batches in an epoch.
     fn len(&self) -> usize;
 
-    /// Is the data set empty?
+    /// Returns whether the data set is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -48,7 +48,7 @@ pub struct GradScaler {
     growth_tracker: Tensor,
     /// Updates that were left out, `i64`.
     skipped: Tensor,
-    /// Are there gradients that are not numbers? The step of gradients that are unscaled already.
+    /// Whether there are gradients that are infinite or NaN. The step of gradients that are unscaled already.
     found_inf: Option<Tensor>,
 }
 

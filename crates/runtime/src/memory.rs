@@ -82,8 +82,8 @@ pub trait DeviceBuffer: Send + Sync + fmt::Debug {
     /// Fails if the device is lost.
     fn host(&self) -> Result<Option<&HostBuffer>, DeviceError>;
 
-    /// Did its contents come from a run that [found a mistake](crate::Program::run_ahead) of the
-    /// caller? Then it cannot be read.
+    /// Returns whether its contents come from a run that [found a mistake](crate::Program::run_ahead) of the caller.
+    /// Then it cannot be read.
     fn is_poisoned(&self) -> bool {
         false
     }

@@ -140,8 +140,8 @@ pub trait Observer: Send + Sync {
     /// Something happened. The devices wait until this returns.
     fn saw(&self, event: Event<'_>);
 
-    /// Does it want the times of each launch? Devices are then a little slower. Otherwise it gets
-    /// only the host's events.
+    /// Returns whether it needs the times of each launch. Devices are then a little slower. Otherwise it gets only
+    /// the host's events.
     fn wants_launches(&self) -> bool {
         true
     }

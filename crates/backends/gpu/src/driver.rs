@@ -173,17 +173,17 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// is no such thing.
     type Recording: Send + 'static;
 
-    /// Is the result of [`Driver::compile`] worth a file? It is not if the API keeps compiled
+    /// Whether the result of [`Driver::compile`] is worth caching in a file. It is not if the API keeps compiled
     /// kernels by itself.
     const KEEPS_BINARIES: bool = true;
 
-    /// Can launches be [recorded](Driver::record)?
+    /// Whether launches can be [recorded](Driver::record).
     const RECORDS: bool = false;
 
-    /// Does it compile and load kernels sooner on several threads than on one?
+    /// Whether several threads compile and load kernels faster than one.
     const LOADS_AT_ONCE: bool = false;
 
-    /// Can bytes be [copied](Driver::copy) from one of its devices to another?
+    /// Whether bytes can be [copied](Driver::copy) between its devices.
     const HAS_PEERS: bool = false;
 
     /// Description of the device.
@@ -320,7 +320,7 @@ pub trait Driver: Send + Sync + Sized + 'static {
         Ok(None)
     }
 
-    /// Is there [`Driver::gemm`]? It is asked only before use, so that a library of products is
+    /// Returns whether [`Driver::gemm`] is available. It is asked only before use, so that a library of products is
     /// opened only for products.
     fn has_gemm(&self) -> bool {
         false
@@ -337,7 +337,7 @@ pub trait Driver: Send + Sync + Sized + 'static {
         false
     }
 
-    /// Are there kernels of an operation on such operands? Not all of them, where nothing compiles.
+    /// Returns whether there are kernels of an operation on such operands. Not all of them, where nothing compiles.
     fn has_kernels_of(&self, _signature: &Signature) -> bool {
         true
     }

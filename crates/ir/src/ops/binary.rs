@@ -196,7 +196,7 @@ impl BinaryOp {
         }
     }
 
-    /// Is it one of the [special functions](crate::special)?
+    /// Returns whether it is one of the [special functions](crate::special).
     fn is_special(self) -> bool {
         self.defined()
             .is_some_and(|(_, name)| special::is_defined(name))

@@ -54,7 +54,7 @@ macro_rules! functions {
             Round,
             /// Integer part.
             Trunc,
-            /// Is the element NaN? Result `bool`.
+            /// Whether the element is NaN. Result `bool`.
             IsNan,
             /// Logical not of a `bool`.
             Not,

@@ -441,7 +441,7 @@ pub enum Leaf<'a> {
     Parameter(&'a Tensor),
     /// A tensor that is not trained.
     Buffer(&'a Buffer),
-    /// Is the module in training?
+    /// Whether the module is in training mode.
     Training(&'a Training),
     /// Weight of the batch in a batch norm's next statistics; `None`: all batches count the same.
     Momentum(Option<f64>),
@@ -453,7 +453,7 @@ pub enum LeafMut<'a> {
     Parameter(&'a mut Tensor),
     /// A tensor that is not trained.
     Buffer(&'a mut Buffer),
-    /// Is the module in training?
+    /// Whether the module is in training mode.
     Training(&'a mut Training),
     /// Weight of the batch in a batch norm's next statistics; `None`: all batches count the same.
     Momentum(&'a mut Option<f64>),

@@ -30,9 +30,9 @@ options! {
         tolerance_change: f64 = 1e-9,
         /// Number of remembered changes.
         history_size: usize = 100,
-        /// Are steps searched that meet the strong Wolfe conditions?
+        /// Whether a line search finds steps that meet the strong Wolfe conditions.
         strong_wolfe: bool = false,
-        /// Is the objective to become larger?
+        /// Whether the objective is maximised.
         maximize: bool = false,
     }
 }

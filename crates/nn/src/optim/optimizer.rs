@@ -22,7 +22,7 @@ pub trait Rule: Options + Default + Send + Sync {
     /// The optimiser's name, for errors.
     const NAME: &'static str;
 
-    /// Does it take complex parameters, as pairs of real numbers?
+    /// Whether it takes complex parameters, as pairs of real numbers.
     const TAKES_COMPLEX: bool = true;
 
     /// Checks the values of the options.
