@@ -143,7 +143,7 @@ pub trait Program: Send + Sync {
         probe: &dyn Probe,
     ) -> Result<(), DeviceError>;
 
-    /// Returns whether a run can find a mistake of the caller in operand values, such as an index out of range.
+    /// Returns whether a run can find invalid operand values, such as an index out of range.
     fn finds_mistakes(&self) -> bool {
         true
     }
