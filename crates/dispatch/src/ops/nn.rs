@@ -203,7 +203,10 @@ const NATIVE_BATCH_NORM: &str = "input, weight, bias, running_mean, running_var,
      momentum, eps";
 const BATCH_NORM_WITHOUT_RUNNING: &str = "input, weight, bias, training, momentum, eps";
 
-fn dropped(c: &Call, function: fn(&Tensor, f64, bool) -> RusTorchResult<Tensor>) -> Called<Tensor> {
+fn dropped(
+    c: &Call,
+    function: fn(&Tensor, f64, bool) -> RusTorchResult<Tensor>,
+) -> Called<Tensor> {
     Ok(function(c.input()?, c.float("p")?, c.bool("training")?)?)
 }
 
@@ -220,13 +223,7 @@ fn batch_norm_options<'a>(c: &'a Call, training: bool) -> Called<BatchNormOption
 /// The result, and the batch's statistics in training, else nothing in their place.
 fn native_batch_norm(c: &Call) -> Called<Output> {
     // Without a parameter there is none.
-    let given = |name| {
-        if c.has(name) {
-            c.optional(name)
-        } else {
-            Ok(None)
-        }
-    };
+    let given = |name| if c.has(name) { c.optional(name) } else { Ok(None) };
     let (mean, var) = (given("running_mean")?, given("running_var")?);
     let training = c.bool("training")?;
     let options = batch_norm_options(c, training)?;
@@ -248,11 +245,7 @@ pub(super) fn with_stats(
 ) -> Called<(Tensor, Tensor, Tensor)> {
     let normed = input.batch_norm_with_stats(mean, var, options)?;
     let dtype = options.weight.map_or(input.dtype(), Tensor::dtype);
-    Ok((
-        normed.output,
-        normed.mean.to_dtype(dtype)?,
-        normed.rstd.to_dtype(dtype)?,
-    ))
+    Ok((normed.output, normed.mean.to_dtype(dtype)?, normed.rstd.to_dtype(dtype)?))
 }
 
 fn multi_head(c: &Call) -> Called<Output> {
