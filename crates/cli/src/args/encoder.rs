@@ -25,7 +25,7 @@ pub(crate) struct EncoderArgs {
     pub(crate) devices: DeviceArgs,
 }
 
-/// Way from tokens to a text's vector.
+/// Pooling of tokens into a text's vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PoolingArg {
     /// A vector for each token
