@@ -81,8 +81,8 @@ const OTHER: &str = "qzotherqz";
 const THIRD: &str = "qzthirdqz";
 
 impl ChatTemplate {
-    /// Reads the template `source`; errors call the model `model`. `tokens` are the texts of
-    /// special tokens by the names that templates have for them, such as `bos_token`.
+    /// Reads the template `source`; errors name the model as `model`. `tokens` are the texts of special tokens by the
+    /// names that templates have for them, such as `bos_token`.
     ///
     /// # Errors
     /// Fails if the text is not a template.

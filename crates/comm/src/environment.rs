@@ -79,13 +79,14 @@ const LAUNCHERS: [Launcher; 4] = [
 ];
 
 impl Identity {
-    /// The identity that torchrun, `rustorch-cli launch`, mpirun or srun gave to this process. None without one.
+    /// The identity that torchrun, `rustorch-cli launch`, mpirun or srun gave to this process. Returns `None` if none
+    /// of them did.
     ///
-    /// Processes meet in the folder `RUSTORCH_RENDEZVOUS`, else at `MASTER_ADDR` and `MASTER_PORT`. Processes of
-    /// mpirun on one host, and of srun, need neither.
+    /// Processes meet in the folder `RUSTORCH_RENDEZVOUS`, else at `MASTER_ADDR` and `MASTER_PORT`. Processes that
+    /// mpirun starts on one host, or srun starts, need neither.
     ///
     /// # Errors
-    /// A variable is missing or makes no sense.
+    /// Fails if a variable is missing or invalid.
     pub fn of_environment() -> Result<Option<Self>, CommError> {
         Self::of(&|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
     }
@@ -93,7 +94,7 @@ impl Identity {
     /// The identity by these variables.
     ///
     /// # Errors
-    /// A variable is missing or makes no sense.
+    /// Fails if a variable is missing or invalid.
     pub fn of(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>, CommError> {
         let is_set = |name| variable(name).is_some();
         let Some(launcher) = LAUNCHERS.iter().find(|l| is_set(l.rank) && is_set(l.needs)) else {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Why a group cannot be made, or a call of it fails. Its text is one line.
+/// The reason why a group cannot be made, or why a call of it fails. Its text is one line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommError {
@@ -33,7 +33,7 @@ pub enum CommError {
         problem: String,
     },
 
-    /// A library is missing, or is none that can be used.
+    /// A library is missing, or cannot be used.
     #[error("{library}: {problem}")]
     Library {
         /// The library's name.
@@ -65,7 +65,7 @@ impl CommError {
 /// The failure that ended an epoch of a group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// The group's epoch: how often ranks were lost before.
+    /// The group's epoch: the number of times that ranks were lost before.
     pub epoch: u64,
     /// The number of the collective in the epoch, from 1.
     pub sequence: u64,
@@ -81,7 +81,7 @@ pub struct Failure {
     pub cause: Cause,
 }
 
-/// Why an epoch ended.
+/// The reason why an epoch ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
     /// Nothing came before the deadline.

@@ -1,4 +1,4 @@
-//! How long ranks wait for each other.
+//! Time limits of ranks that wait for each other.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How elements of several ranks become one.
+//! Reduction of the elements of several ranks.
 //!
 //! Elements are combined in the order of ranks, so that results do not depend on timing. Halves are
 //! combined in `f32` and rounded once.

@@ -11,7 +11,7 @@ use crate::{Cause, Options};
 /// A fault of ranks or of the connections between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// Messages from one rank to another take so long.
+    /// Messages from one rank to another take this long.
     Delay {
         /// The sender.
         from: usize,
@@ -29,7 +29,7 @@ pub enum Fault {
         /// The number of the message between them, from 0.
         message: u64,
     },
-    /// A rank ends without a word.
+    /// A rank ends without a message.
     Kill {
         /// The rank.
         rank: usize,
@@ -49,7 +49,7 @@ pub enum Fault {
     },
 }
 
-/// A rank that is a thread of this process.
+/// A rank in a thread of this process.
 #[derive(Debug)]
 pub struct ThreadGroup(Mesh<ThreadLink>);
 

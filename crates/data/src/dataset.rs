@@ -8,11 +8,10 @@ use rustorch_tensor::Tensor;
 
 use crate::error::{DataError, DataResult};
 
-/// Tensors of a sample, or of several samples stacked in a new first dimension: images and labels,
-/// say.
+/// Tensors of a sample, or of several samples stacked in a new first dimension, such as images and labels.
 pub type Batch = Vec<Tensor>;
 
-/// Samples that can be asked for in any order: `torch.utils.data.Dataset`.
+/// Samples that can be read in any order: `torch.utils.data.Dataset`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a data set",
     label = "expected a data set",

@@ -56,7 +56,7 @@ pub struct DLDataType {
     pub code: u8,
     /// Bits of a number; for complex numbers, of both parts.
     pub bits: u8,
-    /// Numbers in an element: 1, but for vectors.
+    /// Numbers in an element: 1, except for vectors.
     pub lanes: u16,
 }
 

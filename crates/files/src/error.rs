@@ -43,7 +43,7 @@ pub enum FileError {
         /// A description of the file's contents or name.
         found: String,
     },
-    /// Something announced in the file needs more bytes than there are.
+    /// A part of the file needs more bytes than the file has.
     #[error(
         "{place}, at byte {offset}, needs {needed} bytes but {left} are left; \
          the file is cut short or damaged, fetch it again"

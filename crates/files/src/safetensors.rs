@@ -245,7 +245,7 @@ struct Entry {
 }
 
 impl Header {
-    /// Fails unless the tensors take all of `bytes`, one behind the other.
+    /// Fails unless the tensors take all of `bytes`, one after the other.
     fn check_places(&self, bytes: u64) -> FileResult<()> {
         let mut places: Vec<([u64; 2], &str)> = (self.tensors.iter())
             .map(|(name, entry)| (entry.data_offsets, name.as_str()))

@@ -374,7 +374,7 @@ impl SessionOptions {
     /// These options with the devices of tensors and layers as [`select_backend`] chooses them, and the choice.
     ///
     /// # Errors
-    /// The same as [`BackendConfig::new`]; a rule is for no tensor of the model.
+    /// The same errors as [`BackendConfig::new`]. Also fails if a rule matches no tensor of the model.
     pub fn placed(
         mut self,
         model: &Model,

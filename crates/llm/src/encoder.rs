@@ -138,7 +138,7 @@ impl<'m> Encoder<'m> {
     /// An encoder by `model`, on the devices of `runtime`.
     ///
     /// # Errors
-    /// The model has no classifier and the pooling is [`Pooling::Rank`]; an option makes no sense.
+    /// Fails if an option is invalid, or if the pooling is [`Pooling::Rank`] and the model has no classifier.
     pub fn new(
         model: &'m Model,
         runtime: &Runtime,
@@ -177,10 +177,11 @@ impl<'m> Encoder<'m> {
     }
 
     /// The vectors of texts, in their order. Texts of more tokens than the model takes are cut, with a warning. With
-    /// [`Pooling::None`], a text has the vectors of its tokens, one behind the other. With [`Pooling::Rank`] it has scores.
+    /// [`Pooling::None`], a text has the vectors of its tokens, one after the other. With [`Pooling::Rank`] it has
+    /// scores.
     ///
     /// # Errors
-    /// The model has no vocabulary, a text has no tokens, or no device is left.
+    /// Fails if the model has no vocabulary, a text has no tokens, or no device is left.
     pub fn embed(&mut self, texts: &[impl AsRef<str>]) -> Result<Vec<Vec<f32>>, LlmError> {
         let tokenizer = self.model.tokenizer()?;
         let options = EncodeOptions {
@@ -198,16 +199,17 @@ impl<'m> Encoder<'m> {
     /// The same as [`Self::embed`] of texts that are tokens already, and that are not cut.
     ///
     /// # Errors
-    /// A text has no tokens, or more than the model takes. A token is outside of the vocabulary. No device is left.
+    /// Fails if a text has no tokens, or more than the model takes. Also fails if a token is outside of the vocabulary,
+    /// or if no device is left.
     pub fn embed_tokens(&mut self, texts: &[Vec<u32>]) -> Result<Vec<Vec<f32>>, LlmError> {
         let inputs: Vec<Input> = texts.iter().cloned().map(Input::from).collect();
         self.run(&inputs)
     }
 
-    /// A score of each document for a query, the first one that the model's classifier gives.
+    /// A score of each document for a query: the first score of the model's classifier.
     ///
     /// # Errors
-    /// The same as [`Self::embed`]; the pooling is not [`Pooling::Rank`].
+    /// The same errors as [`Self::embed`]. Also fails if the pooling is not [`Pooling::Rank`].
     pub fn rerank(
         &mut self,
         query: &str,
@@ -444,7 +446,7 @@ impl Program {
         Ok(Trace::new(&inputs, &[&y])?.with_checked_values())
     }
 
-    /// The rows of all texts, one behind the other.
+    /// The rows of all texts, one after the other.
     fn run(
         &mut self,
         runtime: &Runtime,

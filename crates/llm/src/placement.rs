@@ -88,7 +88,7 @@ impl TensorRule {
     /// value.
     ///
     /// # Errors
-    /// The pattern is not a regular expression.
+    /// Fails if the pattern is not a regular expression.
     pub fn matching(
         name: impl Into<String>,
         pattern: &str,

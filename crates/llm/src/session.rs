@@ -164,7 +164,7 @@ impl<'m> Session<'m> {
         &self.tokens
     }
 
-    /// Tokens the context has room for.
+    /// Size of the context in tokens.
     pub fn context(&self) -> usize {
         self.context
     }

@@ -144,7 +144,7 @@ pub struct ModelSpec {
     pub vocab: usize,
     /// Features of a token (`embedding_length`).
     pub width: usize,
-    /// Tokens of the context it was trained with, or that YaRN was asked to stretch that to.
+    /// Context size in tokens: that of training, or the larger one that YaRN extends it to.
     pub context: usize,
     /// The embedding: from token ids to the first layer.
     pub embedding: EmbeddingSpec,
@@ -154,7 +154,7 @@ pub struct ModelSpec {
     pub head: HeadSpec,
     /// The way from the last layer to the embedding of a text.
     pub pool: PoolSpec,
-    /// Parts of names of tensors that a file may have and that nothing reads.
+    /// Parts of the names of tensors that a file may have but the model does not read.
     pub unread: &'static [&'static str],
 }
 
@@ -510,7 +510,7 @@ pub enum Gate {
     None,
 }
 
-/// Products that are multiplied by `.scale` tensors, if the file has them.
+/// The products whose results are multiplied by `.scale` tensors, if the file has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scales {
     /// All.
@@ -631,7 +631,7 @@ impl ModelSpec {
         self.head.output != Need::Absent && self.layers.iter().all(is_causal)
     }
 
-    /// Part of a tensor of this name and rank that a token reads: of a layer's experts, the chosen ones.
+    /// The fraction of a tensor of this name and rank that a token reads: the chosen experts of a layer, or all of it.
     pub fn part_read(&self, name: &str, rank: usize) -> f64 {
         let index = layer_of(name);
         let mut layers = self.layers.iter();

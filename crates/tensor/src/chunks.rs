@@ -155,7 +155,7 @@ impl Chunking {
         Ok((graph, origins))
     }
 
-    /// Appends the chunks, one behind the other, and the nodes that join their results.
+    /// Appends the chunks, one after the other, and the nodes that join their results.
     fn emit(&self, chunks: usize, out: &mut Rewriting) -> Result<(), OpError> {
         let size = self.rows.div_ceil(chunks.max(1)).max(1);
         let mut joined: HashMap<usize, Vec<ValueId>> = HashMap::new();
@@ -260,7 +260,7 @@ impl Chunking {
     }
 }
 
-/// Indices from `start` up to but without `end`.
+/// Indices from `start` up to and excluding `end`.
 fn slice(dim: usize, start: usize, end: usize) -> Slice {
     let step = 1;
     Slice {

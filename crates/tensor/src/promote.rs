@@ -322,10 +322,9 @@ impl Tensor {
         }
     }
 
-    /// The values in another dtype. Floats become integers by truncation and saturation, and
-    /// complex numbers lose their imaginary part. To `bool` is `!= 0`, and block formats are
-    /// dequantised. Floats are rounded to nearest, ties to even; too large ones become 448 in
-    /// `f8e4m3`.
+    /// The values in another dtype. Floats become integers by truncation and saturation, and complex numbers lose their
+    /// imaginary part. Conversion to `bool` is `!= 0`. Block formats are dequantised. Floats are rounded to nearest,
+    /// ties to even; too large ones become 448 in `f8e4m3`.
     ///
     /// # Errors
     /// Fails for a block format as the result, since quantising is not a cast. A block format

@@ -31,9 +31,8 @@ use crate::value::{Pending, State, Value, View, overwrites};
 /// [`Tensor::to_vec`], printing). So the runtime sees them together and chooses devices for them.
 /// Shapes and dtypes are checked when an operation is recorded.
 ///
-/// Clones are handles on the same value ([`Tensor::copy`] makes a new one, as PyTorch's `clone`
-/// does). Views share the memory of their base. Writes in place through one of these are seen
-/// through the others, whatever was computed before.
+/// Clones are handles on the same value ([`Tensor::copy`] makes a new one, as PyTorch's `clone` does). Views share the
+/// memory of their base. A write in place through one of these shows in all others, whatever was computed before.
 ///
 /// Evaluation keeps the value of every tensor in the computation with a live handle. So nothing is
 /// computed twice, and no random number is drawn twice. An unread history is computed when it is
@@ -484,8 +483,8 @@ impl Tensor {
     /// device is named by its [`DeviceType`], or by a text as in PyTorch (`"cuda"`, `"opencl:1"`).
     ///
     /// # Errors
-    /// Fails if the runtime has no such device, or if the only copy was on a lost device. In strict
-    /// mode it also fails if the device does.
+    /// Fails if the runtime has no such device, or if the only copy was on a lost device. In strict mode it also fails
+    /// if the device fails.
     pub fn to_device(&self, device: impl IntoDevice) -> RusTorchResult<Self> {
         self.moved(device.into_device("to_device")?)
     }

@@ -1,4 +1,4 @@
-//! The short way for values that follow from values in memory by a few operations.
+//! A shortcut for values that a few operations compute from values in memory.
 
 use std::sync::Arc;
 

@@ -97,7 +97,7 @@ pub(crate) struct Written {
 /// Length of a history.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Extent {
-    /// Operations one behind the other.
+    /// Operations one after the other.
     pub(crate) depth: u32,
     /// The [count](crate::history) of bytes before any were counted that it reads; 0 for a leaf that was not counted.
     pub(crate) began: u64,

@@ -47,8 +47,8 @@ impl Visit for Decoder {
 impl Module for Decoder {}
 
 impl Decoder {
-    /// A new model of these keys, as a file has them. Its first weights follow from `seed`: normal numbers, smaller
-    /// ones where layers add to their input, ones in norms; and the embedding's table as the head.
+    /// A new model of these keys, as a file has them. Its initial weights depend only on `seed`: normal numbers,
+    /// smaller ones where layers add to their input, and ones in norms. The embedding table also serves as the head.
     ///
     /// # Errors
     /// Fails if keys are missing or contradictory, or if memory cannot hold the weights.

@@ -387,7 +387,7 @@ fn zip64<'a>(place: &'a str, extra: &'a [u8]) -> FileResult<&'a [u8]> {
     Ok(&[])
 }
 
-/// Little-endian numbers, one behind the other.
+/// Little-endian numbers, one after the other.
 struct Fields<'a> {
     place: &'a str,
     rest: &'a [u8],

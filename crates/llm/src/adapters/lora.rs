@@ -33,7 +33,7 @@ impl LowRank {
     /// The sum that is added to the weight's own, `[outputs, inputs]`.
     ///
     /// # Errors
-    /// The operands' shapes do not fit.
+    /// Fails if the operands' shapes do not fit.
     pub fn matrix(&self) -> RusTorchResult<Tensor> {
         self.b.detach().matmul(&self.a.detach())?.mul(self.scale)
     }

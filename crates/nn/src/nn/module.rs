@@ -41,8 +41,8 @@ pub trait Visit: Send + Sync {
     fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, LeafMut));
 }
 
-/// A layer, a model, or another part of one with its own tensors, that computes something:
-/// `torch.nn.Module`. `#[derive(Module)]` makes one of a structure, see [`Visit`].
+/// A layer, a model, or another part of one with its own tensors, that computes something: `torch.nn.Module`.
+/// `#[derive(Module)]` implements it for a structure, see [`Visit`].
 ///
 /// Clones of a tensor are handles on one memory. So an optimiser can write to the results of
 /// [`Module::parameters`]. A tensor in two places of a tree is a shared weight.

@@ -39,8 +39,8 @@ pub trait Rule: Options + Default + Send + Sync {
         Ok(())
     }
 
-    /// The next value of a parameter, from its gradient of the same shape, in `step`, which counts
-    /// from 1. State that a step writes is there in the next step.
+    /// The next value of a parameter, from its gradient of the same shape, in `step`, which counts from 1. The next
+    /// step can read the state that a step writes.
     ///
     /// # Errors
     /// Fails for tensors whose shapes do not fit.
@@ -300,7 +300,7 @@ impl<R: Rule> Optimizer<R> {
         &mut self.groups
     }
 
-    /// Updates the parameters by their [gradients](Tensor::grad); those without one stay.
+    /// Updates the parameters by their [gradients](Tensor::grad); parameters without one do not change.
     ///
     /// # Errors
     /// The same errors as [`Optimizer::step_with`].
@@ -314,7 +314,7 @@ impl<R: Rule> Optimizer<R> {
             .for_each(|parameter| parameter.tensor.zero_grad());
     }
 
-    /// Updates the parameters by the gradients that `gradient` returns; those without one stay.
+    /// Updates the parameters by the gradients that `gradient` returns; parameters without one do not change.
     ///
     /// # Errors
     /// Fails for an invalid option, or for a gradient of another shape or dtype. Also fails if the

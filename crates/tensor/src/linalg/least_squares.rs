@@ -162,7 +162,7 @@ pub struct LeastSquares {
     pub singular_values: Tensor,
 }
 
-/// [`lstsq_with`] the default bound for singular values.
+/// [`lstsq_with`] with the default bound for singular values.
 ///
 /// # Errors
 /// The same errors as [`lstsq_with`].

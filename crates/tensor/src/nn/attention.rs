@@ -155,9 +155,9 @@ impl Tensor {
         y.where_seen(name, parts.seen.as_ref())
     }
 
-    /// [`Tensor::scaled_dot_product_attention`], and `log Σ exp(score)` over the visible keys of
-    /// each query, `[…, h, t]`, −∞ if there are none. Its dtype is `f64` for `f64` queries, else
-    /// `f32`. It allows to combine attention to separate parts of the keys.
+    /// [`Tensor::scaled_dot_product_attention`], and `log Σ exp(score)` over the visible keys of each query, `[…, h,
+    /// t]`, −∞ if there are none. Its dtype is `f64` for `f64` queries, else `f32`. With it, attention to separate
+    /// parts of the keys can be combined.
     ///
     /// # Errors
     /// The same errors as [`Tensor::scaled_dot_product_attention`]. Also fails for a `dropout_p`

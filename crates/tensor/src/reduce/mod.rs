@@ -169,7 +169,7 @@ impl Tensor {
         sum.div(n as f64)?.cast("mean", self.dtype())
     }
 
-    /// [`Tensor::sum`] without NaN. Takes real numbers and booleans.
+    /// [`Tensor::sum`] that ignores NaN. Takes real numbers and booleans.
     ///
     /// # Errors
     /// Fails if a dimension does not exist, or for a complex dtype or a block format.
@@ -183,7 +183,7 @@ impl Tensor {
         x.reduce(NAME, ReduceOp::Sum, &dims.into_dims(), keepdim)
     }
 
-    /// [`Tensor::mean`] without NaN. Floats; NaN if there is nothing else.
+    /// [`Tensor::mean`] that ignores NaN. Takes floats; the result is NaN if all elements are.
     ///
     /// # Errors
     /// Fails if a dimension does not exist, or for an unsupported dtype.

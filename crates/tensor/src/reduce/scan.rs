@@ -155,8 +155,8 @@ impl Tensor {
         Self::arange(0, shape[dim] as i64, 1, DType::I64)?.reshape(shape)
     }
 
-    /// The differences of neighbours along `dim`, taken `n` times. `prepend` and `append` are
-    /// joined to `self` first, in `self`'s dtype. For booleans it is whether they differ.
+    /// The differences of neighbours along `dim`, taken `n` times. `prepend` and `append` are joined to `self` first,
+    /// in `self`'s dtype. For booleans the result is whether they differ.
     ///
     /// # Errors
     /// Fails if the dimension does not exist, or for shapes or dtypes that do not fit.

@@ -155,7 +155,7 @@ fn kind_of(weights: DType) -> (Kind, DType) {
     }
 }
 
-/// Rows of `k` activations, one behind the other.
+/// Rows of `k` activations, one after the other.
 fn rows_of(x: &Place, k: usize) -> Factor<'_> {
     Factor {
         place: x,
