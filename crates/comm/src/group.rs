@@ -61,7 +61,7 @@ pub trait Group: Send + Sync + Debug {
     /// Reduces `input` over all ranks. Each rank gets its part, in the order of ranks.
     ///
     /// # Errors
-    /// Fails if the sizes do not fit, if the dtype does not have the reduction, or if the ranks cannot finish.
+    /// Fails for sizes that do not fit, or for a reduction that the dtype lacks. Also fails if the ranks cannot finish.
     fn reduce_scatter(
         &self,
         input: Buffer<'_>,

@@ -123,7 +123,7 @@ fn header_of(source: &Source) -> FileResult<(Header, Source)> {
     let prefix = source.part("the size of the header", 0, PREFIX)?;
     let len = prefix.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b));
     if len > LONGEST_HEADER {
-        let problem = format!("it declares {len} bytes, and at most {LONGEST_HEADER} are possible");
+        let problem = format!("it declares {len} bytes, but at most {LONGEST_HEADER} are allowed");
         return Err(FileError::damaged("the header", problem));
     }
     let text = source.part("the header", PREFIX, len)?;

@@ -86,7 +86,7 @@ pub enum TokenizerError {
     /// A vocabulary to be trained has no room for the tokens that every text needs.
     #[error(
         "a vocabulary of {size} tokens is too small: every byte, and the tokens that begin and end a text, make \
-         {least}; ask for at least so many"
+         {least}; ask for at least that many"
     )]
     VocabTooSmall {
         /// The size asked for.

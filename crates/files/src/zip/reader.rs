@@ -69,7 +69,7 @@ impl Archive {
         }
         if entries.len() as u64 != directory.count {
             let problem = format!(
-                "{} entries were announced, {} are there",
+                "{} entries were announced, but {} are there",
                 directory.count,
                 entries.len()
             );
