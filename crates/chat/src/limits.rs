@@ -97,7 +97,7 @@ pub(crate) fn with_limits(source: &str) -> String {
     out + &source[from..]
 }
 
-/// Is this the inside of `{% raw %}`?
+/// Returns whether this is the inside of `{% raw %}`.
 fn begins_raw(text: &str) -> bool {
     let inner = text.split("%}").next().unwrap_or_default();
     inner.trim_matches(|c: char| matches!(c, '-' | '+') || c.is_whitespace()) == "raw"

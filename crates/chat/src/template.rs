@@ -117,7 +117,7 @@ impl ChatTemplate {
         asked.unwrap_or(self.syntax)
     }
 
-    /// Are there tools that the template does not list?
+    /// Returns whether there are tools that the template does not list.
     fn writes_tools(&self, options: &RenderOptions) -> bool {
         self.ways.tools.is_none() && !options.tools.is_empty()
     }

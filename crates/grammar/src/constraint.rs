@@ -183,7 +183,7 @@ impl Constraint {
         self.ended || (self.broken.is_none() && self.engine.is_complete())
     }
 
-    /// May anything be asked of the engine?
+    /// Whether anything may be asked of the engine.
     fn check_open(&self) -> Result<(), GrammarError> {
         match (&self.broken, self.ended) {
             (Some(error), _) => Err(error.clone()),

@@ -380,7 +380,7 @@ struct Shape {
     tokens: usize,
     /// Are some texts shorter?
     is_padded: bool,
-    /// Are there tokens of several types?
+    /// Whether there are tokens of several types.
     is_typed: bool,
 }
 

@@ -123,7 +123,7 @@ pub fn free_memory(runtime: &Runtime, info: &DeviceInfo) -> BackendDevice {
     }
 }
 
-/// Is it a graphics card that another driver shows too? Its memory is there once.
+/// Returns whether it is a graphics card that another driver shows too. Its memory is there once.
 pub(crate) fn is_same_card(first: &DeviceInfo, second: &DeviceInfo) -> bool {
     let is_gpu = |info: &DeviceInfo| info.hardware == Hardware::Gpu;
     let driver = |info: &DeviceInfo| std::mem::discriminant(&info.device);

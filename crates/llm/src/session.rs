@@ -106,7 +106,7 @@ struct Ahead {
 }
 
 impl Ahead {
-    /// Is it the pass over these tokens?
+    /// Returns whether it is the pass over these tokens.
     fn is_over(&self, past: usize, batch: &[u32], wanted: &Wanted) -> bool {
         self.past == past && batch == self.token.as_slice() && self.wanted == *wanted
     }

@@ -329,7 +329,7 @@ impl Counts {
     }
 }
 
-/// Is this the program whose instructions are counted?
+/// Whether this is the program whose instructions are counted.
 fn is_comparable(known: &Counts, tools: &[String]) -> Result<(), String> {
     if cfg!(debug_assertions) {
         return Err("counts are of `--release`".to_owned());

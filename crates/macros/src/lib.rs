@@ -73,7 +73,7 @@ impl ToTokens for Function {
 }
 
 impl Function {
-    /// Is it public, and can it fail as tensors' operations do?
+    /// Returns whether it is public, and can fail as tensors' operations do.
     fn records(&self) -> bool {
         let result = self.signature.output.to_token_stream().to_string();
         matches!(self.visibility, Visibility::Public(_)) && result.contains("RusTorchResult")

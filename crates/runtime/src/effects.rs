@@ -87,7 +87,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Has it been launched?
+    /// Returns whether it has been launched.
     pub(crate) fn is_past(&self) -> bool {
         self.is_past.load(Ordering::Relaxed)
     }

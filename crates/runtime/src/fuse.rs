@@ -132,7 +132,7 @@ fn candidate(
     find(false).or_else(|| find(true))
 }
 
-/// Is it better that all readers of `producer` repeat it, and its result is not written?
+/// Returns whether it is better that all readers of `producer` repeat it, and its result is not written.
 fn is_repeated(drafts: &[Option<Draft>], users: &[usize], producer: &Step) -> bool {
     let result = producer.output();
     let costs_no_more = match (producer.inputs.as_slice(), producer.parts.as_slice()) {
@@ -152,8 +152,8 @@ fn is_repeated(drafts: &[Option<Draft>], users: &[usize], producer: &Step) -> bo
     producer.reduction.is_none() && costs_no_more && users.iter().all(is_taken)
 }
 
-/// Is there a place in `into` for `producer`? A step has one reduction and no random numbers beside it. Only
-/// constants can come before its epilogue.
+/// Returns whether there is a place in `into` for `producer`. A step has one reduction and no random numbers beside it.
+/// Only constants can come before its epilogue.
 fn takes(into: &Step, producer: &Step) -> bool {
     let draws = into.draws() || producer.draws();
     if draws && (into.reduction.is_some() || producer.reduction.is_some()) {
@@ -190,7 +190,7 @@ fn computed(step: &Step) -> usize {
     parts.filter(|part| part.op.kind() != OpKind::Full).count()
 }
 
-/// Is it one number everywhere?
+/// Returns whether it is one number everywhere.
 fn is_constant(step: &Step) -> bool {
     step.parts.len() == 1 && step.last().op.kind() == OpKind::Full
 }

@@ -180,6 +180,6 @@ pub(crate) struct Draft {
     pub(crate) step: Box<Step>,
     /// The source of each operand.
     pub(crate) roots: SmallVec<[Root; 4]>,
-    /// May it be fused with its neighbours?
+    /// Whether it may be fused with its neighbours.
     pub(crate) fuses: bool,
 }

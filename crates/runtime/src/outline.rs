@@ -107,7 +107,7 @@ impl<'a> Outline<'a> {
         })
     }
 
-    /// Is it this graph?
+    /// Returns whether it is this graph.
     pub(crate) fn is(&self, graph: &Graph) -> bool {
         let nodes = graph.nodes();
         let is_node = |(part, node): ((&Op, &[ValueId], Option<DeviceType>), &Node)| {

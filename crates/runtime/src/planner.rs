@@ -137,7 +137,7 @@ pub(crate) fn plan(graph: &Graph, request: &Request) -> Result<Plan, RunError> {
     Ok(plan)
 }
 
-/// Adds the nodes of segments that are too small for their devices. Are there any?
+/// Adds the nodes of segments that are too small for their devices. Returns whether there are any.
 fn avoid_small_segments(
     plan: &Plan,
     graph: &Graph,

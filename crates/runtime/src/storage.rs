@@ -74,7 +74,7 @@ impl HostCopy {
 struct Copy {
     owner: Arc<Owner>,
     buffer: Arc<dyn DeviceBuffer>,
-    /// Is it the memory of the host's copy?
+    /// Whether it is the memory of the host's copy.
     in_host: bool,
     /// Bytes of the device's memory that it takes.
     takes: usize,
@@ -274,7 +274,7 @@ impl Storage {
         Arc::strong_count(&self.0)
     }
 
-    /// Is this the only handle, now and later?
+    /// Returns whether this is the only handle, now and later.
     pub(crate) fn is_unique(&self) -> bool {
         Arc::strong_count(&self.0) == 1 && Arc::weak_count(&self.0) == 0
     }
@@ -286,7 +286,7 @@ impl Storage {
         present.map(|c| c.owner.device).collect()
     }
 
-    /// Is there a copy on the host, and which devices have one?
+    /// Whether there is a copy on the host, and which devices have one.
     pub(crate) fn whereabouts(&self) -> (bool, SmallVec<[Arc<Owner>; 2]>) {
         let copies = self.copies();
         let present = copies.devices.iter().filter(|c| !c.is_lost());

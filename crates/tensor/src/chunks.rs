@@ -115,8 +115,8 @@ impl Chunking {
         }))
     }
 
-    /// Is it worth having this number of chunks rather than half of it? The saved bytes would otherwise be
-    /// saved by recomputation, which moves about three times as many; it costs adding up so many more sums.
+    /// Returns whether it is worth having this number of chunks rather than half of it. The saved bytes would otherwise
+    /// be saved by recomputation, which moves about three times as many; it costs adding up so many more sums.
     pub(crate) fn is_worth(&self, chunks: usize) -> bool {
         let added = self
             .nodes
@@ -280,7 +280,7 @@ fn summed(ty: &TensorType) -> TensorType {
     TensorType::new(ty.shape.clone(), dtype)
 }
 
-/// Is it the loss of each row of a matrix?
+/// Returns whether it is the loss of each row of a matrix.
 fn is_of_rows(loss: &CrossEntropy, x: &TensorType) -> bool {
     x.rank() == 2 && loss.dim == 1
 }

@@ -92,7 +92,7 @@ impl IntoDims for RangeFull {
 }
 
 impl Dims {
-    /// Are they all that there are, whatever the rank?
+    /// Returns whether they are all that there are, whatever the rank.
     pub(crate) fn are_all(&self) -> bool {
         self.0.is_none()
     }

@@ -203,14 +203,14 @@ impl Tensor {
         base.map(|base| base.writes())
     }
 
-    /// Has it no memory yet, and no clone or view that would have to show a write?
+    /// Returns whether it has no memory yet, and no clone or view that would have to show a write.
     pub(crate) fn is_alone(&self) -> bool {
         let pending = self.value.pending();
         let has_none = |pending: Arc<Pending>| pending.written.is_none() && !pending.is_look();
         pending.is_some_and(has_none) && self.base.get().is_none_or(Base::is_alone)
     }
 
-    /// Is it the result of an operation without other handles?
+    /// Returns whether it is the result of an operation without other handles.
     fn is_fresh(&self) -> bool {
         let pending = self.value.pending();
         let is_computed = |pending: Arc<Pending>| pending.op.def().role() == Role::Compute;

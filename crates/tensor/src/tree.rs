@@ -32,7 +32,7 @@ pub(crate) struct Tree {
 
 struct Input {
     value: Value,
-    /// Is it one for its value only, though others show the same?
+    /// Whether it is one for its value only, though others show the same.
     is_apart: bool,
 }
 

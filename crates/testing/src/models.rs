@@ -85,7 +85,7 @@ impl Header {
         }
     }
 
-    /// Is this a tensor that does not change llama.cpp's logits?
+    /// Returns whether this is a tensor that does not change llama.cpp's logits.
     pub fn ignores(&self, tensor: &str) -> bool {
         self.ignored.iter().any(|end| tensor.ends_with(end))
     }

@@ -230,7 +230,7 @@ fn order(tensor: &TensorSpec) -> (usize, Option<Role>) {
     (tensor.layer().unwrap_or(usize::MAX), tensor.role())
 }
 
-/// Is it added, so that zeros change nothing?
+/// Returns whether it is added, so that zeros change nothing.
 fn is_addend(tensor: &TensorSpec) -> bool {
     tensor.name.ends_with(".bias") || tensor.name.contains("exp_probs_b")
 }

@@ -97,7 +97,7 @@ impl Entry {
         &self.content
     }
 
-    /// Was this [noted](Self::note)?
+    /// Returns whether this was [noted](Self::note).
     pub(crate) fn has_note(&self, name: &str) -> bool {
         self.beside(name).exists()
     }

@@ -48,8 +48,8 @@ pub fn check(model: &Model, weights: Option<&[u8]>) -> Vec<Flaw> {
     checker.flaws
 }
 
-/// Is it a name that values, operations and features may have: a letter or `_`, then these, digits
-/// and `@`?
+/// Returns whether it is a name that values, operations and features may have: a letter or `_`, then these, digits and
+/// `@`.
 fn is_identifier(name: &str) -> bool {
     let first = |c: char| c.is_ascii_alphabetic() || c == '_';
     let rest = |c: char| first(c) || c.is_ascii_digit() || c == '@';

@@ -186,7 +186,7 @@ impl<A: Api> CoreMl<A> {
     }
 }
 
-/// Can these units be had?
+/// Checks that these units are available.
 fn check_units(units: ComputeUnits, opset: Opset, properties: &Properties) -> Result<(), Absent> {
     if units != ComputeUnits::CpuAndNeuralEngine {
         return Ok(());

@@ -47,11 +47,11 @@ pub(crate) trait Real: Float + AsPrimitive<f64> + Element<Compute = Self> {
     fn cosine(self, m: Arithmetic) -> Self;
     /// Tangent of tame angles.
     fn tangent(self, m: Arithmetic) -> Self;
-    /// May it be an angle for [`Self::sine`] and its like?
+    /// Returns whether it may be an angle for [`Self::sine`] and its like.
     fn is_tame(self) -> bool;
     /// A [base](Self::is_base) to the power of a number other than infinity and NaN.
     fn power(self, exponent: Self, m: Arithmetic) -> Self;
-    /// May it be the base of [`Self::power`]: is it positive, and not infinite?
+    /// Returns whether it may be the base of [`Self::power`]: positive and not infinite.
     fn is_base(self) -> bool;
     /// A constant, rounded.
     fn constant(value: f64) -> Self;

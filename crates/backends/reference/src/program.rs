@@ -47,7 +47,7 @@ impl Interpreter {
     }
 }
 
-/// Is nothing computed for it?
+/// Returns whether nothing is computed for it.
 fn is_view(node: &Node) -> bool {
     node.op.def().role() == Role::View
 }

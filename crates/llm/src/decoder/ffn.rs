@@ -37,7 +37,7 @@ impl Ffn {
         })
     }
 
-    /// Is there nothing to compute?
+    /// Returns whether there is nothing to compute.
     pub(crate) fn is_nothing(&self) -> bool {
         self.bare.is_none() && self.dense.is_none() && self.experts.is_none()
     }

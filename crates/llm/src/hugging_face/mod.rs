@@ -331,7 +331,7 @@ fn file_type(tensors: &[Changed]) -> FileType {
 /// The tensors of the files that become one of GGUF.
 struct Group {
     op: Op,
-    /// Is it made of one tensor for each expert?
+    /// Whether it is made of one tensor for each expert.
     is_stacked: bool,
     /// The tensors and their names, by their place.
     parts: BTreeMap<usize, (String, Part)>,
@@ -583,7 +583,8 @@ fn find(tables: &'static [&'static [Row]], name: &str) -> Option<(&'static Row, 
     })
 }
 
-/// Is this a tensor of no use: a constant, or a part for images, for sounds or for predicting several tokens?
+/// Returns whether this is a tensor of no use: a constant, or a part for images, for sounds or for predicting several
+/// tokens.
 fn is_ignored(name: &str) -> bool {
     const CONSTANTS: [&str; 6] = [
         ".rotary_emb.inv_freq",

@@ -172,7 +172,7 @@ impl SamplerChain {
         }
     }
 
-    /// Is this token in the form?
+    /// Whether this token is in the form.
     fn allows(&mut self, token: u32) -> Result<bool, GrammarError> {
         let constraint = self.constraint.as_mut();
         constraint.map_or(Ok(true), |constraint| constraint.allows(token))

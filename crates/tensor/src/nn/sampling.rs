@@ -163,7 +163,7 @@ fn coordinates(
 pub(crate) struct Tap {
     /// Its index, `i64`.
     pub(crate) place: Tensor,
-    /// Is it inside? `None`: all are.
+    /// Whether it is inside. `None`: all are.
     pub(crate) inside: Option<Tensor>,
     /// Weight of the elements; `None` for 1.
     pub(crate) weight: Option<Tensor>,

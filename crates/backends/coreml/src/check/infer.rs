@@ -31,7 +31,7 @@ impl fmt::Display for Type {
 pub(super) struct Operand {
     pub(super) ty: Type,
     pub(super) constant: Option<Constant>,
-    /// Is it a state, which holds a tensor of the type?
+    /// Whether it is a state, which holds a tensor of the type.
     pub(super) is_state: bool,
 }
 

@@ -72,7 +72,7 @@ fn accepts(s: &Signature) -> bool {
     })
 }
 
-/// Is there double precision, if the body computes with it?
+/// Returns whether there is double precision, if the body computes with it.
 fn suits(device: &Device, s: &Signature) -> bool {
     let is_wide = |node: &Node| {
         let mut types = node.outputs.iter();

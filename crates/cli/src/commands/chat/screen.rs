@@ -49,7 +49,7 @@ impl Interrupts {
 pub(super) struct Interruptible<'i>(&'i Interrupts);
 
 impl Interruptible<'_> {
-    /// Was it ended?
+    /// Returns whether it was ended.
     pub(super) fn is_ended(&self) -> bool {
         self.0.came.load(Ordering::Relaxed)
     }

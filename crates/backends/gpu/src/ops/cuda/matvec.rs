@@ -88,7 +88,7 @@ pub(crate) fn accepts(x: &TensorType, w: &TensorType) -> bool {
     (1..=FEW).contains(&shape.m) && shape.k > 0 && is_float(x.dtype) && is_aligned
 }
 
-/// Is it one of the same, whose weights each row chooses?
+/// Returns whether it is one of the same, whose weights each row chooses.
 pub(crate) fn accepts_experts(s: &Signature) -> bool {
     let [x, w, ids] = [0, 1, 2].map(|i| s.inputs[i]);
     accepts(x, w) && w.shape.elements() > 0 && (1..=CHOICES).contains(&ids.shape.elements())
