@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::CommError;
 
-/// A process's place among all, and where they meet.
+/// A process's rank, and the place where processes meet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The number of the process.

@@ -94,7 +94,7 @@ pub enum Cause {
     Left,
     /// A message was lost, or damaged.
     Lost,
-    /// A rank gave up by itself, with this reason.
+    /// A rank gave up, with this reason.
     Aborted(String),
     /// A library reports an error, or nothing at all.
     Library(String),

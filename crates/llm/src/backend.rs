@@ -202,8 +202,8 @@ impl BackendConfig {
         }
     }
 
-    /// Bytes of free memory that the best device needs for the first layer that it would get;
-    /// `None` if it has enough, or does not compute in memory of its own.
+    /// Bytes of free memory that the best device needs for its first layer. `None` if it has enough, or computes in the
+    /// host's memory.
     pub fn lacking(&self) -> Option<u64> {
         let layers = self.without_experts();
         let (device, layer) = (self.devices.first()?, layers.last()?);

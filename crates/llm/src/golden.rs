@@ -33,7 +33,7 @@ pub struct GoldenStep {
 /// Limits of the differences from llama.cpp's logits.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bounds {
-    /// Two logits nearer than this may swap places.
+    /// Two logits nearer than this may swap their order.
     pub near: f32,
     /// The largest difference.
     pub worst: f32,

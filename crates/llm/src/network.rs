@@ -1,4 +1,4 @@
-//! Decoders over given weights, without a file and without a cache: as they are trained.
+//! Decoders over given weights, without a file and without a cache, for training.
 
 use std::collections::BTreeMap;
 

@@ -81,7 +81,7 @@ pub enum Role {
     Down,
     /// Logits of experts.
     Router,
-    /// Product behind the pooling of a text's tokens.
+    /// Product after the pooling of a text's tokens.
     Pooling,
 }
 
@@ -258,7 +258,7 @@ pub struct PoolSpec {
     pub pooling: Pooling,
     /// The vector that the classifier reads.
     pub ranked: Pooling,
-    /// Activation behind the classifier's first product (`cls`).
+    /// Activation after the classifier's first product (`cls`).
     pub activation: Activation,
     /// Whether the classifier's scores are probabilities.
     pub softmax: bool,
@@ -283,7 +283,7 @@ pub struct LayerSpec {
     pub residual: Residual,
     /// Norm before the feed-forward part.
     pub ffn_norm: Option<NormSpec>,
-    /// The part that computes each token by itself.
+    /// The part that computes each token separately.
     pub ffn: FfnSpec,
     /// Norm of the feed-forward part's result.
     pub ffn_out_norm: Option<NormSpec>,
@@ -382,11 +382,11 @@ pub struct HeadNormSpec {
 /// The features that one norm of queries or keys covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NormedOver {
-    /// Each head by itself, weights `[head width]`.
+    /// Each head separately, weights `[head width]`.
     Head,
-    /// Each head by itself, weights `[heads, head width]`.
+    /// Each head separately, weights `[heads, head width]`.
     HeadOwnWeights,
-    /// Each head by itself, weights `[heads, 1]`.
+    /// Each head separately, weights `[heads, 1]`.
     HeadOneWeight,
     /// All heads together, weights `[heads · head width]`.
     Width,
@@ -486,7 +486,7 @@ pub enum Activation {
     },
 }
 
-/// The part of a layer that computes each token by itself. The results of its parts are added.
+/// The part of a layer that computes each token separately. The results of its parts are added.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FfnSpec {
     /// An activation of the input, without products.

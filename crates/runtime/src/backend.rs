@@ -121,8 +121,8 @@ pub struct Compilation {
     /// The approximate time of compiling a program. If devices are compared by
     /// [measured times](crate::Runtime::set_costs), each segment counts a thousandth of it.
     pub program: Duration,
-    /// Number of operations below which a segment is not worth a program. Another device runs it if
-    /// it can, unless the user chose this one.
+    /// Number of operations below which compiling a segment does not pay. Another device runs it if it can, unless the
+    /// user chose this one.
     pub least_operations: usize,
 }
 

@@ -206,7 +206,7 @@ impl Tensor {
         self.transpose(a, b)
     }
 
-    /// The dimensions `source` moved to the places `destination`; the others keep their order.
+    /// Moves the dimensions `source` to the positions `destination`; the others keep their order.
     ///
     /// # Errors
     /// Fails for lists of different lengths, or for a dimension that does not exist or is listed
@@ -243,7 +243,7 @@ impl Tensor {
         self.movedim(source, destination)
     }
 
-    /// Each matrix of the last two dimensions transposed: PyTorch's `mT`.
+    /// Transposes each matrix of the last two dimensions: PyTorch's `mT`.
     ///
     /// # Errors
     /// Fails for rank below 2.
@@ -252,7 +252,7 @@ impl Tensor {
         self.transpose(-2, -1)
     }
 
-    /// Each matrix of the last two dimensions transposed and conjugated: PyTorch's `mH`, too.
+    /// Transposes and conjugates each matrix of the last two dimensions: PyTorch's `mH`.
     ///
     /// # Errors
     /// Fails for rank below 2.
@@ -261,7 +261,7 @@ impl Tensor {
         self.transpose(-2, -1)?.conj()
     }
 
-    /// A matrix transposed and conjugated; a tensor of rank 0 conjugated.
+    /// Transposes and conjugates a matrix; conjugates a tensor of rank 0.
     ///
     /// # Errors
     /// Fails for an unsupported rank.
@@ -287,7 +287,7 @@ impl Tensor {
         Ok(self.clone())
     }
 
-    /// A matrix transposed; tensors of rank 0 and 1 as they are.
+    /// Transposes a matrix; tensors of rank 0 and 1 are unchanged.
     ///
     /// # Errors
     /// Fails for rank above 2.

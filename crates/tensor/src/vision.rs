@@ -321,10 +321,10 @@ impl Default for DeformConvOptions<'_> {
     }
 }
 
-/// Convolution of `x` `[n, c, h, w]` with `weight` `[o, c / groups, kh, kw]` and `bias` `[o]`. The windows'
-/// elements are moved by `offset` `[n, offset groups · kh · kw · 2, h', w']` to places between pixels, or to
-/// zeros outside. Offsets along `h` come before those along `w`: `[n, o, h', w']`
-/// ([Deformable ConvNets v2](https://arxiv.org/abs/1811.11168)). Takes floats of one dtype.
+/// Convolution of `x` `[n, c, h, w]` with `weight` `[o, c / groups, kh, kw]` and `bias` `[o]`. The windows' elements
+/// are moved by `offset` `[n, offset groups · kh · kw · 2, h', w']` to positions between pixels; outside of the image
+/// they are zeros. Offsets along `h` come before those along `w`: `[n, o, h', w']` ([Deformable ConvNets
+/// v2](https://arxiv.org/abs/1811.11168)). Takes floats of one dtype.
 ///
 /// # Errors
 /// Fails for unsupported shapes or dtypes, or a stride or dilation of 0.

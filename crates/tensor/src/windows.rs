@@ -138,7 +138,7 @@ pub fn cosine(m: usize, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
     window("cosine", m, dtype, |i| ((i + 0.5) * step).sin())
 }
 
-/// `exp(−|n − center| / tau)`; the center is the window's own if there is none.
+/// `exp(−|n − center| / tau)`; by default (`None`) the center is that of the window.
 ///
 /// # Errors
 /// The same errors as [`general_cosine`]. Also fails for a `tau` that is not positive, or a

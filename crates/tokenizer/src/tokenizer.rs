@@ -94,8 +94,8 @@ impl Tokenizer {
         ids
     }
 
-    /// The ids of a question and an answer, or of two other texts, and the place of the second one. EOS is behind each
-    /// text, if the model wants it there. SEP follows the first one, if the model wants that.
+    /// The ids of a question and an answer, or of two other texts, and the index at which the second one begins. EOS
+    /// follows each text, if the model wants that. SEP follows the first one, if the model wants that.
     pub fn encode_pair(&self, first: &str, second: &str, parse_special: bool) -> (Vec<u32>, usize) {
         let options = EncodeOptions {
             add_special: false,
@@ -190,7 +190,7 @@ impl Tokenizer {
         self.special.eos
     }
 
-    /// The token that the model wants behind texts.
+    /// The token that the model wants after texts.
     pub fn end(&self) -> Option<u32> {
         self.back
     }

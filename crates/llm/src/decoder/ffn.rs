@@ -10,7 +10,7 @@ use crate::LlmError;
 use crate::spec::{Activation, DenseSpec, FfnSpec, Gate, Scales};
 use crate::weights::Loader;
 
-/// The part of a layer that computes each token by itself.
+/// The part of a layer that computes each token separately.
 pub(crate) struct Ffn {
     bare: Option<Activation>,
     dense: Option<Dense>,

@@ -22,7 +22,7 @@ pub enum SamplerKind {
     TopP,
     /// Tokens at least as likely as a fraction of the best one.
     MinP,
-    /// Sometimes removes the most likely tokens, except the least likely of them.
+    /// Sometimes removes the most likely tokens, but keeps the least likely of these.
     Xtc,
     /// Division by a temperature, which may depend on the entropy.
     Temperature,
