@@ -77,7 +77,7 @@ pub enum FileError {
         advice: String,
     },
     /// Memory for copying or decompressing is too small or exceeds the limit.
-    #[error("{place}: {bytes} bytes of memory are needed, and {limit}")]
+    #[error("{place}: this needs {bytes} bytes of memory, but {limit}")]
     TooLarge {
         /// The part of the file.
         place: String,

@@ -491,7 +491,7 @@ pub enum Activation {
 pub struct FfnSpec {
     /// An activation of the input, without products.
     pub bare: Option<Activation>,
-    /// Two or three products.
+    /// A dense part of two or three products.
     pub dense: Option<DenseSpec>,
     /// Mixture of experts.
     pub experts: Option<Box<ExpertsSpec>>,

@@ -94,7 +94,7 @@ impl Tokenizer {
         ids
     }
 
-    /// The ids of a question and an answer, or of two other texts, and the index at which the second one begins. EOS
+    /// The ids of two texts, such as a question and an answer, and the index at which the second one begins. EOS
     /// follows each text, if the model wants that. SEP follows the first one, if the model wants that.
     pub fn encode_pair(&self, first: &str, second: &str, parse_special: bool) -> (Vec<u32>, usize) {
         let options = EncodeOptions {

@@ -109,8 +109,8 @@ pub(crate) struct GpuArgs {
     #[arg(long)]
     pub(crate) cpu_moe: bool,
 
-    /// Keep the weights of the experts of the first N layers on the CPU (-ncmoe) [default: of as many layers as
-    /// GPUs have no room for]
+    /// Keep the weights of the experts of the first N layers on the CPU (-ncmoe) [default: the layers that do not fit
+    /// on GPUs]
     #[arg(long, value_name = "N")]
     pub(crate) n_cpu_moe: Option<usize>,
 }

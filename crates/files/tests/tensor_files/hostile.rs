@@ -295,7 +295,7 @@ fn archives_that_claim_too_much_are_refused() {
         assert!(text.contains("1 bytes are behind the array"), "{text}");
         let text = error(npz::read_within(&file.clone().into(), 1000));
         assert!(
-            text.contains("262272 bytes of memory are needed, and the limit is 1000"),
+            text.contains("this needs 262272 bytes of memory, but the limit is 1000"),
             "{text}"
         );
     });
