@@ -94,8 +94,8 @@ impl Tokenizer {
         ids
     }
 
-    /// The ids of two texts, such as a question and an answer, and the index at which the second one begins. EOS
-    /// follows each text, if the model wants that. SEP follows the first one, if the model wants that.
+    /// The ids of two texts, such as a question and an answer. Also returns the index at which the second one begins.
+    /// EOS follows each text, if the model wants that. SEP follows the first one, if the model wants that.
     pub fn encode_pair(&self, first: &str, second: &str, parse_special: bool) -> (Vec<u32>, usize) {
         let options = EncodeOptions {
             add_special: false,

@@ -209,7 +209,7 @@ pub(crate) fn accepts_dense([a, b]: [DType; 2], [m, n, k]: [usize; 3]) -> bool {
     is_possible && m.min(n) >= MANY && k > 0
 }
 
-/// Returns whether tensor cores compute this product of single precision faster, as sums of terms, than the library.
+/// Returns whether tensor cores compute this product of single precision faster than the library, as sums of terms.
 pub(crate) fn is_worth_terms(product: &Product<'_>) -> bool {
     /// Multiplications and additions, as measured on an H200.
     const LARGE: usize = 1 << 33;
