@@ -1,8 +1,8 @@
 //! llama.cpp's answers for a model, and the differences of a run from them.
 //!
-//! A golden is a prompt with its tokens, and the greedy steps after it with their largest logits.
-//! All steps are compared with llama.cpp's tokens as input. If its two best tokens are nearer than
-//! its rounding noise, either may win.
+//! A golden is a prompt with its tokens, and the greedy steps after it with their largest logits. All steps are
+//! compared with llama.cpp's tokens as input. If the two best logits differ by less than the rounding noise, either
+//! token may win.
 
 use rustorch_tokenizer::EncodeOptions;
 use serde::Deserialize;
@@ -44,7 +44,7 @@ pub struct Bounds {
 /// Agreement of a run with llama.cpp.
 #[derive(Clone, Debug, Default)]
 pub struct Agreement {
-    /// Steps whose token must be llama.cpp's, and is.
+    /// Steps whose token must equal llama.cpp's, and does.
     pub equal: usize,
     /// Differences from llama.cpp that exceed the bounds.
     pub mistakes: Vec<String>,

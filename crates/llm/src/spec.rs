@@ -29,8 +29,8 @@ impl TensorSpec {
         self.role().is_some() && self.shape.len() == 3
     }
 
-    /// Returns whether a low-rank adapter extends its products. It does for products of layers that all tokens go
-    /// through.
+    /// Returns whether a low-rank adapter extends its products. This is so for the products of layers that all tokens
+    /// pass through.
     pub fn is_adaptable(&self) -> bool {
         let is_product = self.role().is_some_and(|role| role != Role::Router);
         is_product && self.layer().is_some() && self.shape.len() == 2
@@ -262,7 +262,7 @@ pub struct PoolSpec {
     pub activation: Activation,
     /// Whether the classifier's scores are probabilities.
     pub softmax: bool,
-    /// Tokens beyond which a text is cut; the context, if the file does not say.
+    /// Tokens beyond which a text is cut; the context, if the file has no such key.
     pub tokens: usize,
 }
 
@@ -491,7 +491,7 @@ pub enum Activation {
 pub struct FfnSpec {
     /// An activation of the input, without products.
     pub bare: Option<Activation>,
-    /// A dense part of two or three products.
+    /// The dense part, of two or three products.
     pub dense: Option<DenseSpec>,
     /// Mixture of experts.
     pub experts: Option<Box<ExpertsSpec>>,

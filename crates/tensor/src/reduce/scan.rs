@@ -35,9 +35,9 @@ scan_methods! {
 
 #[track_calls]
 impl Tensor {
-    /// `ln Σ eˣ` of each element and those before it along `dim`. The results are floats and complex numbers. An
-    /// imaginary part is counted on from that of the larger of the previous sum and the element, as in PyTorch. So it
-    /// may be outside of −π to π.
+    /// `ln Σ eˣ` of each element and those before it along `dim`. The results are floats and complex numbers. Imaginary
+    /// parts are continued beyond −π to π, as in PyTorch. Each starts from the larger of the previous sum and the
+    /// element.
     ///
     /// # Errors
     /// Fails if the dimension does not exist, or for an unsupported dtype.

@@ -81,7 +81,7 @@ impl ReduceLROnPlateau {
         Self::default()
     }
 
-    /// The best figure; without one the worst that there is.
+    /// The best figure so far; at first the worst possible one.
     fn best(&self) -> f64 {
         self.best.unwrap_or(match self.is_max {
             true => f64::NEG_INFINITY,
