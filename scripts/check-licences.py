@@ -58,7 +58,7 @@ def main() -> int:
         )
     ]
     unused = exceptions.keys() - {package["name"] for package in packages}
-    refused += [f"{name}: an exception in deny.toml for a crate that is no dependency" for name in unused]
+    refused += [f"{name}: an exception in deny.toml for a crate that is not a dependency" for name in unused]
     print(*refused, sep="\n", end="\n" if refused else "")
     print(f"{len(packages)} packages, {len(refused)} with a licence that deny.toml does not allow")
     return int(bool(refused))

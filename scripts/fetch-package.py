@@ -93,7 +93,7 @@ class Place:
             try:
                 return self.append(address, part)
             except urllib.error.HTTPError as error:
-                if error.code == 416:  # `part` is no beginning of this archive
+                if error.code == 416:  # `part` is not a beginning of this archive
                     part.unlink(missing_ok=True)
                 elif error.code < 500 or tried == TRIES:
                     raise

@@ -73,7 +73,7 @@ DTYPES = {
 # Their results are compared with those in double precision.
 HALVES = {torch.float16, torch.bfloat16}
 
-# Families of tensors that are no arrays of numbers, and functions that only GPUs have.
+# Families of tensors that are not arrays of numbers, and functions that only GPUs have.
 LEFT_OUT = re.compile(r"sparse|nested|quantize|^jiterator_")
 
 # Their results are memory as it was found.
@@ -110,7 +110,7 @@ RESULT_TESTS = {
     "TestUnaryUfuncs",
 }
 
-# Numbers around the ends of the dtypes' ranges, and those that are no usual ones.
+# Numbers around the ends of the dtypes' ranges, and those that are not usual ones.
 NUMBERS = (
     *(0, 1, -1, 2, 127, 128, 200, -128, -129, 255, 256, 300, -255, -256, 32767, 32768, -32769),
     *(65504, 65505, 65535, 65536, 70000, 2**31 - 1, 2**31, -(2**31) - 1, 2**32 - 1, 2**32),
@@ -226,7 +226,7 @@ class Case:
 
     def tensor(self, x, whole=False, **more):
         if type(x) not in (torch.Tensor, torch.nn.Parameter) or x.is_nested or x.is_quantized:
-            raise Unsupported(f"a {type(x).__name__} that is no plain tensor")
+            raise Unsupported(f"a {type(x).__name__} that is not a plain tensor")
         if x.layout is not torch.strided or x.device.type != "cpu":
             raise Unsupported(f"a tensor of layout {x.layout} on {x.device}")
         x = x.detach().resolve_conj().resolve_neg()
@@ -305,7 +305,7 @@ class Case:
             return {}
         if torch.equal(x.nan_to_num(), exact.to(x.dtype).nan_to_num()):
             return {}
-        # It is no part of what is limited: the same samples have one or not.
+        # It is not a part of what is limited: the same samples have one or not.
         self.runs.append(exact.detach().contiguous().flatten().clone())
         return {"truth": self.runs[-1]}
 

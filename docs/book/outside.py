@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Preprocessor of mdBook: turns links to files that are no chapters into text.
+"""Preprocessor of mdBook: turns links to files that are not chapters into text.
 
 Guides link to source files and to documents for contributors. The book holds neither.
 Protocol: https://rust-lang.github.io/mdBook/for_developers/preprocessors.html

@@ -30,7 +30,7 @@ pub struct Case {
     pub sizes: &'static [usize],
     /// Types of the measurement.
     pub dtypes: &'static [DType],
-    /// Does it need several devices together?
+    /// Whether it needs several devices together.
     pub is_hybrid: bool,
     pub(crate) work: Work,
 }

@@ -94,7 +94,7 @@ impl Bench {
         &self.name
     }
 
-    /// Is the case useful on this subject? Copies are not, if the device computes in the host's
+    /// Returns whether the case is useful on this subject. Copies are not, if the device computes in the host's
     /// memory.
     pub fn suits(&self, case: &Case) -> bool {
         let is_copy = matches!(case.work, Work::Upload | Work::Download);

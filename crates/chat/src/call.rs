@@ -39,7 +39,7 @@ pub(crate) enum Status {
     Open,
     /// The call is complete.
     Done,
-    /// From the end of the last part on it is no call.
+    /// From the end of the last part on it is not a call.
     Wrong,
 }
 
@@ -182,7 +182,7 @@ impl Reader<'_> {
         loop {
             match self.text.as_bytes().get(here) {
                 None => return Status::Open,
-                // An empty list is no call by itself.
+                // An empty list is not a call by itself.
                 Some(b']') if !(self.bare && self.items.is_empty()) => {
                     return self.closed(here + 1);
                 }

@@ -11,7 +11,7 @@ pub enum ChatError {
         "the chat template of {model} has an error in line {line}: {reason}; choose another template"
     )]
     Syntax {
-        /// The model that the template is of.
+        /// The template's model.
         model: String,
         /// The line, from 1.
         line: usize,
@@ -21,7 +21,7 @@ pub enum ChatError {
     /// The template fails.
     #[error("the chat template of {model} fails in line {line}: {reason}")]
     Render {
-        /// The model that the template is of.
+        /// The template's model.
         model: String,
         /// The line, from 1.
         line: usize,
@@ -31,7 +31,7 @@ pub enum ChatError {
     /// The template rejects the conversation, by `raise_exception`.
     #[error("the chat template of {model} refuses the conversation in line {line}: {reason}")]
     Refused {
-        /// The model that the template is of.
+        /// The template's model.
         model: String,
         /// The line, from 1.
         line: usize,
@@ -41,7 +41,7 @@ pub enum ChatError {
     /// The template exceeded its limits of steps, text or memory.
     #[error("the chat template of {model} exceeded a limit in line {line}: {reason}")]
     Limit {
-        /// The model that the template is of.
+        /// The template's model.
         model: String,
         /// The line, from 1.
         line: usize,

@@ -20,7 +20,7 @@ struct Layout {
 /// The filter `tojson`, with the arguments that `apply_chat_template` gives it.
 ///
 /// # Errors
-/// Fails if a value has no JSON, or if an argument is of the wrong type.
+/// Fails if a value has no JSON, or if an argument has the wrong type.
 pub(crate) fn tojson(
     state: &State,
     value: &Value,
@@ -61,7 +61,7 @@ pub(crate) fn tojson(
 fn text_at(pair: &Value, index: usize) -> Result<String, Error> {
     let item = pair.get_item_by_index(index)?;
     let text = item.as_str().map(str::to_owned);
-    text.ok_or_else(|| refused("the separators are no pair of strings"))
+    text.ok_or_else(|| refused("the separators are not a pair of strings"))
 }
 
 fn refused(reason: impl Into<String>) -> Error {

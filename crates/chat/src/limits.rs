@@ -97,7 +97,7 @@ pub(crate) fn with_limits(source: &str) -> String {
     out + &source[from..]
 }
 
-/// Is this the inside of `{% raw %}`?
+/// Returns whether this is the inside of `{% raw %}`.
 fn begins_raw(text: &str) -> bool {
     let inner = text.split("%}").next().unwrap_or_default();
     inner.trim_matches(|c: char| matches!(c, '-' | '+') || c.is_whitespace()) == "raw"
@@ -112,7 +112,7 @@ fn tag(source: &str, at: usize, close: &str, places: &mut Vec<Place>) -> usize {
         names_statement: close == "%}",
         ..Level::default()
     }];
-    // Of `set`: where its value begins. Until then brackets are no values.
+    // Of `set`: where its value begins. Until then brackets are not values.
     let sets = close == "%}" && is_set(&source[begin..]);
     let mut value = None;
     while let Some(first) = source[at..].chars().next() {

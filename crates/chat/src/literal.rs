@@ -15,7 +15,7 @@ const DEPTH: usize = 127;
 pub(crate) enum Stop {
     /// The value continues.
     Open,
-    /// The text is no value.
+    /// The text is not a value.
     Wrong,
 }
 

@@ -65,21 +65,21 @@ impl Message {
     /// The messages of a JSON array.
     ///
     /// # Errors
-    /// Fails if the value is no array, or if an item is no object with a string `role`.
+    /// Fails if the value is not an array, or if an item is not an object with a string `role`.
     pub fn list(messages: &Value) -> Result<Vec<Self>, ChatError> {
         let wrong = |index, reason: &str| ChatError::Message {
             index,
             reason: reason.to_owned(),
         };
         let Value::Array(items) = messages else {
-            return Err(wrong(0, "the messages are no array"));
+            return Err(wrong(0, "the messages are not an array"));
         };
         let one = |(index, item): (usize, &Value)| match item {
             Value::Object(object) if object.get("role").is_some_and(Value::is_string) => {
                 Ok(Message(object.clone()))
             }
             Value::Object(_) => Err(wrong(index, "it has no role")),
-            _ => Err(wrong(index, "it is no object")),
+            _ => Err(wrong(index, "it is not an object")),
         };
         items.iter().enumerate().map(one).collect()
     }

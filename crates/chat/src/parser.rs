@@ -14,17 +14,16 @@ pub struct ParseOptions {
     pub reasoning: ReasoningFormat,
     /// The tools that the model may call, as in OpenAI's API.
     pub tools: Vec<Value>,
-    /// The end of the prompt that began the reasoning ([`AnswerSyntax::thinking_begun`]). Does the
-    /// answer continue reasoning that has begun? Then that is part of it.
+    /// The end of the prompt that began the reasoning ([`AnswerSyntax::thinking_begun`]). If the answer continues
+    /// reasoning that has begun, this end is part of the reasoning.
     pub thinking_begun: Option<String>,
 }
 
 /// Splits an answer into reasoning, content and tool calls while it is generated.
 ///
-/// A mark counts only where its family writes it. Reasoning begins before anything else of a
-/// message, and a message ends where only marks follow. Elsewhere a mark is text. Text that may
-/// become a mark is held back. Nothing is dropped: text that begins like a tool call but is none
-/// becomes content, or stays reasoning.
+/// A mark counts only where its family writes it. Reasoning begins before anything else of a message, and a message
+/// ends where only marks follow. Elsewhere a mark is text. Text that may become a mark is held back. Nothing is
+/// dropped: text that only begins like a tool call becomes content, or stays reasoning.
 pub struct AnswerParser {
     syntax: &'static AnswerSyntax,
     tools: Tools,

@@ -7,7 +7,7 @@ pub(crate) enum Extent {
     To(usize),
     /// The text ends within it.
     Open,
-    /// It is no value, which shows at this byte and not before.
+    /// It is not a value, which shows at this byte and not before.
     Wrong(usize),
 }
 

@@ -115,7 +115,7 @@ impl Root<'_> {
                 // What is wrong with the first is as good as any.
                 (0, Some(wrong)) => return Err(wrong),
                 (count, _) if count > most => {
-                    let reason = format!("it fits {count} of the alternatives, and not one");
+                    let reason = format!("it fits {count} of the alternatives, not exactly one");
                     return Err(Wrong::here(reason));
                 }
                 _ => {}
@@ -151,7 +151,10 @@ fn of_type(schema: &Value, value: &Value) -> Result<(), Wrong> {
     };
     match names.iter().any(is) || names.is_empty() {
         true => Ok(()),
-        false => Err(Wrong::here(format!("{value} is no {}", names.join(" or ")))),
+        false => Err(Wrong::here(format!(
+            "{value} is not of type {}",
+            names.join(" or ")
+        ))),
     }
 }
 
@@ -245,10 +248,10 @@ mod tests {
             assert_eq!(check(fitting), None);
         }
         for (value, why) in [
-            (json!([]), "[] is no object"),
+            (json!([]), "[] is not of type object"),
             (json!({}), "\"n\" is missing"),
-            (json!({"n": "1"}), "/n: \"1\" is no integer"),
-            (json!({"n": 1.5}), "/n: 1.5 is no integer"),
+            (json!({"n": "1"}), "/n: \"1\" is not of type integer"),
+            (json!({"n": 1.5}), "/n: 1.5 is not of type integer"),
             (json!({"n": 0}), "/n: 0 breaks minimum 1"),
             (json!({"n": 10}), "/n: 10 breaks exclusiveMaximum 10"),
             (
@@ -260,10 +263,13 @@ mod tests {
                 json!({"n": 1, "names": ["a", "four"]}),
                 "/names/1: \"four\" breaks maxLength 3",
             ),
-            (json!({"n": 1, "either": 3}), "/either: 3 is no null"),
+            (
+                json!({"n": 1, "either": 3}),
+                "/either: 3 is not of type null",
+            ),
             (
                 json!({"n": 1, "one": 1}),
-                "/one: it fits 2 of the alternatives, and not one",
+                "/one: it fits 2 of the alternatives, not exactly one",
             ),
             (
                 json!({"n": 1, "tree": {"v": 1, "next": {}}}),

@@ -81,8 +81,8 @@ const OTHER: &str = "qzotherqz";
 const THIRD: &str = "qzthirdqz";
 
 impl ChatTemplate {
-    /// Reads the template `source`; errors call the model `model`. `tokens` are the texts of
-    /// special tokens by the names that templates have for them, such as `bos_token`.
+    /// Reads the template `source`; errors name the model as `model`. `tokens` are the texts of special tokens by the
+    /// names that templates have for them, such as `bos_token`.
     ///
     /// # Errors
     /// Fails if the text is not a template.
@@ -117,18 +117,18 @@ impl ChatTemplate {
         asked.unwrap_or(self.syntax)
     }
 
-    /// Are there tools that the template does not list?
+    /// Returns whether there are tools that the template does not list.
     fn writes_tools(&self, options: &RenderOptions) -> bool {
         self.ways.tools.is_none() && !options.tools.is_empty()
     }
 
-    /// Does the template support system prompts? Otherwise the system prompt goes before the first
+    /// Returns whether the template supports system prompts. Otherwise the system prompt goes before the first
     /// user message, with a line break between.
     pub fn takes_system(&self) -> bool {
         self.ways.system
     }
 
-    /// Does the template list the tools?
+    /// Returns whether the template lists the tools.
     pub fn takes_tools(&self) -> bool {
         self.ways.tools.is_some()
     }

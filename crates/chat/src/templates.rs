@@ -76,7 +76,7 @@ impl ChatTemplates {
 /// The texts of a model's special tokens, under their names in templates.
 ///
 /// # Errors
-/// Fails if a key is of the wrong type.
+/// Fails if a key has the wrong type.
 pub fn special_tokens(
     metadata: &Metadata,
     tokenizer: &Tokenizer,

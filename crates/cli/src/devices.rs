@@ -175,7 +175,7 @@ pub(crate) fn routing(
     })
 }
 
-/// Is it on every machine?
+/// Returns whether it is on every machine.
 fn is_host(device: DeviceType) -> bool {
     matches!(device, DeviceType::Cpu | DeviceType::Reference)
 }

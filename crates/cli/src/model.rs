@@ -73,7 +73,7 @@ impl Source {
     /// The header of the file or folder, checked, with the values of keys that are given instead.
     ///
     /// # Errors
-    /// Fails if the file is missing, or is no valid GGUF file or folder. Also fails if a key has
+    /// Fails if the file is missing, or is not a valid GGUF file or folder. Also fails if a key has
     /// two values.
     pub(crate) fn open(&self) -> Result<Gguf> {
         let mut gguf = match &self.file.model {

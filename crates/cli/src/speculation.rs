@@ -85,7 +85,7 @@ impl SpeculationArgs {
 }
 
 impl Guesses<'_> {
-    /// Can they be guesses for this model?
+    /// Checks that they can be guesses for this model.
     ///
     /// # Errors
     /// Fails if the draft model has another vocabulary.

@@ -106,7 +106,7 @@ impl Subject {
         )
     }
 
-    /// Is it the CPU's own backend?
+    /// Returns whether it is the CPU's own backend.
     pub(crate) fn is_cpu(&self) -> bool {
         self.device()
             .is_some_and(|b| b.info().device == DeviceType::Cpu)

@@ -31,7 +31,7 @@ impl Variants {
     /// The bundled model and those in `files`. The other types are made from a file in f16.
     ///
     /// # Errors
-    /// Fails if a file cannot be read, or is no model.
+    /// Fails if a file cannot be read, or is not a model.
     pub(crate) fn open(files: &[PathBuf]) -> Result<Self> {
         let mut found = Self {
             all: vec![Variant {

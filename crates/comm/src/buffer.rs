@@ -39,7 +39,7 @@ impl<'a> Buffer<'a> {
     /// A buffer of `shape`, whose elements are `bytes`.
     ///
     /// # Errors
-    /// The number of bytes differs from that of the shape.
+    /// Fails if the number of bytes differs from that of the shape.
     pub fn new(dtype: DType, shape: &'a [usize], bytes: &'a [u8]) -> Result<Self, CommError> {
         check(dtype, shape, bytes.len())?;
         let shape = Shape::Dimensions(shape);
@@ -55,7 +55,7 @@ impl<'a> BufferMut<'a> {
     /// A buffer of `shape`, whose elements are `bytes`.
     ///
     /// # Errors
-    /// The number of bytes differs from that of the shape.
+    /// Fails if the number of bytes differs from that of the shape.
     pub fn new(dtype: DType, shape: &'a [usize], bytes: &'a mut [u8]) -> Result<Self, CommError> {
         check(dtype, shape, bytes.len())?;
         let shape = Shape::Dimensions(shape);

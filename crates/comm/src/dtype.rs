@@ -62,7 +62,7 @@ dtypes! {
 }
 
 impl DType {
-    /// True for floating-point types.
+    /// Returns whether it is a floating-point type.
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
     }

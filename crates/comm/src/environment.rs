@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::CommError;
 
-/// A process's place among all, and where they meet.
+/// A process's rank, and the place where processes meet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The number of the process.
@@ -69,7 +69,7 @@ const LAUNCHERS: [Launcher; 4] = [
         local_rank: "MPI_LOCALRANKID",
         needs: "PMI_RANK",
     },
-    // A batch script has the first three, too, and is no task of a step.
+    // A batch script has the first three, too, and is not a task of a step.
     Launcher {
         rank: "SLURM_PROCID",
         size: "SLURM_NTASKS",
@@ -79,13 +79,14 @@ const LAUNCHERS: [Launcher; 4] = [
 ];
 
 impl Identity {
-    /// The identity that torchrun, `rustorch-cli launch`, mpirun or srun gave to this process. None without one.
+    /// The identity that torchrun, `rustorch-cli launch`, mpirun or srun gave to this process. Returns `None` if none
+    /// of them did.
     ///
-    /// Processes meet in the folder `RUSTORCH_RENDEZVOUS`, else at `MASTER_ADDR` and `MASTER_PORT`. Processes of
-    /// mpirun on one host, and of srun, need neither.
+    /// Processes meet in the folder `RUSTORCH_RENDEZVOUS`, else at `MASTER_ADDR` and `MASTER_PORT`. Processes that
+    /// mpirun starts on one host, or srun starts, need neither.
     ///
     /// # Errors
-    /// A variable is missing or makes no sense.
+    /// Fails if a variable is missing or invalid.
     pub fn of_environment() -> Result<Option<Self>, CommError> {
         Self::of(&|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
     }
@@ -93,7 +94,7 @@ impl Identity {
     /// The identity by these variables.
     ///
     /// # Errors
-    /// A variable is missing or makes no sense.
+    /// Fails if a variable is missing or invalid.
     pub fn of(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>, CommError> {
         let is_set = |name| variable(name).is_some();
         let Some(launcher) = LAUNCHERS.iter().find(|l| is_set(l.rank) && is_set(l.needs)) else {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Why a group cannot be made, or a call of it fails. Its text is one line.
+/// The reason why a group cannot be made, or why a call of it fails. Its text is one line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommError {
@@ -33,7 +33,7 @@ pub enum CommError {
         problem: String,
     },
 
-    /// A library is missing, or is none that can be used.
+    /// A library is missing, or cannot be used.
     #[error("{library}: {problem}")]
     Library {
         /// The library's name.
@@ -43,7 +43,7 @@ pub enum CommError {
     },
 
     /// A group of the remaining ranks cannot be made.
-    #[error("rank {rank} cannot go on: {problem}; start again from a checkpoint")]
+    #[error("rank {rank} cannot continue: {problem}; start again from a checkpoint")]
     NoQuorum {
         /// The rank that reports it.
         rank: usize,
@@ -65,7 +65,7 @@ impl CommError {
 /// The failure that ended an epoch of a group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// The group's epoch: how often ranks were lost before.
+    /// The group's epoch: the number of times that ranks were lost before.
     pub epoch: u64,
     /// The number of the collective in the epoch, from 1.
     pub sequence: u64,
@@ -73,7 +73,7 @@ pub struct Failure {
     pub collective: String,
     /// The step of the collective, from 0.
     pub step: u32,
-    /// The rank that found it.
+    /// The rank that detected it.
     pub found_by: usize,
     /// The ranks that are missing. None after a mistake in a program.
     pub missing: Vec<usize>,
@@ -81,7 +81,7 @@ pub struct Failure {
     pub cause: Cause,
 }
 
-/// Why an epoch ended.
+/// The reason why an epoch ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
     /// Nothing came before the deadline.
@@ -94,7 +94,7 @@ pub enum Cause {
     Left,
     /// A message was lost, or damaged.
     Lost,
-    /// A rank gave up by itself, with this reason.
+    /// A rank gave up, with this reason.
     Aborted(String),
     /// A library reports an error, or nothing at all.
     Library(String),

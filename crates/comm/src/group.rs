@@ -21,13 +21,13 @@ pub trait Group: Send + Sync + Debug {
     /// The number of ranks.
     fn size(&self) -> usize;
 
-    /// How often ranks were lost before this group was made.
+    /// Number of times that ranks were lost before this group was made.
     fn epoch(&self) -> u64;
 
     /// Makes a call; the methods below do so.
     ///
     /// # Errors
-    /// The ranks cannot finish it.
+    /// Fails if the ranks cannot finish it.
     fn call(&self, call: Call<'_>) -> Result<(), CommError>;
 
     /// Ends the epoch: all ranks' calls fail with this reason, if not at once then from their next call on.
@@ -39,13 +39,13 @@ pub trait Group: Send + Sync + Debug {
     /// Each remaining rank calls it. More than half of the ranks have to, or half of them with rank 0.
     ///
     /// # Errors
-    /// Nothing failed, this rank was given up, or too few ranks remain.
+    /// Fails if nothing failed before, if this rank was given up, or if too few ranks remain.
     fn shrink(&self) -> Result<Arc<dyn Group>, CommError>;
 
     /// Reduces `data` over all ranks. All get the same bits: elements are combined in the order of ranks.
     ///
     /// # Errors
-    /// The dtype does not have the reduction, or the ranks cannot finish.
+    /// Fails if the dtype does not have the reduction, or if the ranks cannot finish.
     fn all_reduce(&self, data: BufferMut<'_>, op: ReduceOp) -> Result<(), CommError> {
         self.call(Call::all_reduce(data, op)?)
     }
@@ -53,7 +53,7 @@ pub trait Group: Send + Sync + Debug {
     /// Collects the `input` of all ranks in `output`, in their order.
     ///
     /// # Errors
-    /// The output has the wrong size, or the ranks cannot finish.
+    /// Fails if the output has the wrong size, or if the ranks cannot finish.
     fn all_gather(&self, input: Buffer<'_>, output: BufferMut<'_>) -> Result<(), CommError> {
         self.call(Call::all_gather(self.size(), input, output)?)
     }
@@ -61,7 +61,7 @@ pub trait Group: Send + Sync + Debug {
     /// Reduces `input` over all ranks. Each rank gets its part, in the order of ranks.
     ///
     /// # Errors
-    /// The sizes do not fit, the dtype does not have the reduction, or the ranks cannot finish.
+    /// Fails for sizes that do not fit, or for a reduction that the dtype lacks. Also fails if the ranks cannot finish.
     fn reduce_scatter(
         &self,
         input: Buffer<'_>,
@@ -74,7 +74,7 @@ pub trait Group: Send + Sync + Debug {
     /// Copies `data` of the rank `root` to all ranks.
     ///
     /// # Errors
-    /// There is no such rank, or the ranks cannot finish.
+    /// Fails if there is no such rank, or if the ranks cannot finish.
     fn broadcast(&self, data: BufferMut<'_>, root: usize) -> Result<(), CommError> {
         self.call(Call::broadcast(self.size(), data, root)?)
     }
@@ -82,7 +82,7 @@ pub trait Group: Send + Sync + Debug {
     /// Sends the *i*-th part of `input` to rank *i*, and collects the parts for this rank in `output`.
     ///
     /// # Errors
-    /// The sizes do not fit, or the ranks cannot finish.
+    /// Fails if the sizes do not fit, or if the ranks cannot finish.
     fn all_to_all(&self, input: Buffer<'_>, output: BufferMut<'_>) -> Result<(), CommError> {
         self.call(Call::all_to_all(self.size(), input, output)?)
     }
@@ -90,7 +90,7 @@ pub trait Group: Send + Sync + Debug {
     /// Sends `data` to a rank, and does not wait until that receives it.
     ///
     /// # Errors
-    /// There is no other rank of this number, or it is missing.
+    /// Fails if there is no other rank of this number, or if it is missing.
     fn send(&self, data: Buffer<'_>, to: usize) -> Result<(), CommError> {
         self.call(Call::send(self.rank(), self.size(), data, to)?)
     }
@@ -98,7 +98,7 @@ pub trait Group: Send + Sync + Debug {
     /// Receives `data` from a rank, which sends the same dtype and shape.
     ///
     /// # Errors
-    /// There is no other rank of this number, or nothing comes from it.
+    /// Fails if there is no other rank of this number, or if nothing comes from it.
     fn recv(&self, data: BufferMut<'_>, from: usize) -> Result<(), CommError> {
         self.call(Call::recv(self.rank(), self.size(), data, from)?)
     }
@@ -106,13 +106,13 @@ pub trait Group: Send + Sync + Debug {
     /// Waits for all ranks.
     ///
     /// # Errors
-    /// The ranks cannot finish.
+    /// Fails if the ranks cannot finish.
     fn barrier(&self) -> Result<(), CommError> {
         self.call(Call::barrier())
     }
 }
 
-/// A group of one rank. Its calls copy what there is to copy, and do nothing else.
+/// A group of one rank. Its calls only copy their input.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Solo;
 
@@ -164,7 +164,7 @@ impl Group for Solo {
 
     fn shrink(&self) -> Result<Arc<dyn Group>, CommError> {
         Err(CommError::Invalid(
-            "shrink: nothing failed; a group of one goes on".into(),
+            "shrink: nothing failed; a group of one continues".into(),
         ))
     }
 }

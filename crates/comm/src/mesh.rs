@@ -676,7 +676,7 @@ impl<L: Link + 'static> Group for Mesh<L> {
         let mut state = self.lock();
         let Some(failure) = self.failed(&mut state) else {
             return Err(CommError::Invalid(
-                "shrink: nothing failed; go on with this group".into(),
+                "shrink: nothing failed; continue with this group".into(),
             ));
         };
         let members = self.agree_on_members(&mut state, &failure)?;

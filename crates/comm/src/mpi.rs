@@ -27,7 +27,7 @@ impl MpiGroup {
     /// that are compatible with it.
     ///
     /// # Errors
-    /// The library is missing or of another family, or refuses to start.
+    /// Fails if the library is missing, belongs to another family, or refuses to start.
     pub fn start(options: Options) -> Result<Self, CommError> {
         let options = options.bounded();
         let mpi = api::load().map_err(library)?;

@@ -20,14 +20,14 @@ pub trait Stream {
     /// CUDA's handle.
     fn handle(&self) -> *mut c_void;
 
-    /// True if all that was queued is done.
+    /// Returns whether all queued work is done.
     ///
     /// # Errors
     /// The device failed.
     fn is_done(&self) -> Result<bool, String>;
 }
 
-/// A collective over memory of a device.
+/// A collective over buffers in a device's memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DeviceCall {
     /// The elements' type.
@@ -143,7 +143,7 @@ impl NcclGroup {
     /// Joins the ranks of `control`. All have to do so.
     ///
     /// # Errors
-    /// NCCL refuses, or a rank does not come before the deadline.
+    /// Fails if NCCL refuses, or if a rank does not come before the deadline.
     pub fn start(
         nccl: Arc<Nccl>,
         control: Arc<dyn Group>,
@@ -204,10 +204,10 @@ impl NcclGroup {
     /// Queues a collective on a stream. [`wait`](Self::wait) finds ranks that do not take part.
     ///
     /// # Errors
-    /// NCCL cannot do this, or the group failed before.
+    /// Fails if NCCL cannot do this, or if the group failed before.
     ///
     /// # Safety
-    /// Addresses are of memory of the group's device with room for the elements. It stays until the stream has
+    /// Addresses must point to memory of the group's device that holds the elements. It stays until the stream has
     /// done the work.
     pub unsafe fn queue(&self, call: DeviceCall, stream: &dyn Stream) -> Result<(), CommError> {
         let mut state = self.lock();
@@ -241,7 +241,8 @@ impl NcclGroup {
     /// Waits until a stream has done its work, at most until the deadline.
     ///
     /// # Errors
-    /// The device or NCCL failed, or a rank does not take part. NCCL's work is aborted, and the group ends.
+    /// Fails if the device or NCCL failed, or if a rank does not take part. NCCL's work is then aborted, and the group
+    /// ends.
     pub fn wait(&self, stream: &dyn Stream) -> Result<(), CommError> {
         let mut state = self.lock();
         if let Some(failure) = &state.failure {

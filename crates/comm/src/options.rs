@@ -1,4 +1,4 @@
-//! How long ranks wait for each other.
+//! Time limits of ranks that wait for each other.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ pub struct Options {
     pub deadline: Duration,
     /// The longest time that ranks take to agree on a failure.
     pub settle: Duration,
-    /// The longest silence of a process before it counts as dead. Processes say each fifth of it that they are alive.
+    /// The longest silence of a process before it counts as dead. Processes send a sign of life five times in this
+    /// period.
     pub silence: Duration,
 }
 

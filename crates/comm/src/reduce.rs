@@ -1,4 +1,4 @@
-//! How elements of several ranks become one.
+//! Reduction of the elements of several ranks.
 //!
 //! Elements are combined in the order of ranks, so that results do not depend on timing. Halves are
 //! combined in `f32` and rounded once.
@@ -62,7 +62,7 @@ impl ReduceOp {
         }
     }
 
-    /// True if elements of `dtype` can be reduced so.
+    /// Returns whether the reduction supports elements of `dtype`.
     pub const fn takes(self, dtype: DType) -> bool {
         match self {
             ReduceOp::BitAnd | ReduceOp::BitOr | ReduceOp::BitXor => !dtype.is_float(),

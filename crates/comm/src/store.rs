@@ -141,7 +141,7 @@ fn read_text(stream: &mut TcpStream) -> io::Result<String> {
     if length > LONGEST {
         return Err(io::Error::new(
             ErrorKind::InvalidData,
-            "this is no store of ranks",
+            "this is not a store of ranks",
         ));
     }
     let mut bytes = vec![0; length as usize];

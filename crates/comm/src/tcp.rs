@@ -21,7 +21,7 @@ use crate::store::{Folder, Server, Store, TcpStore, connect, is_timeout};
 use crate::wire::Packet;
 use crate::{Cause, CommError, Group, Options};
 
-/// A rank that is a process. It is connected with every other one.
+/// A rank in its own process, connected to every other rank.
 #[derive(Debug)]
 pub struct TcpGroup(Mesh<TcpLink>);
 
@@ -29,8 +29,9 @@ impl TcpGroup {
     /// Joins the group that processes of these identities make. Waits for all of them.
     ///
     /// # Errors
-    /// The identity's rank is not below its size. A rank does not come before the deadline, or comes twice. The port is taken. Ranks disagree about their number,
-    /// or the program's version.
+    /// Fails if the identity's rank is not below its size, or if the port is taken. Also fails if a rank does not come
+    /// before the deadline, or comes twice. Also fails if ranks disagree about their number, or about the program's
+    /// version.
     pub fn join(identity: &Identity, options: Options) -> Result<Self, CommError> {
         call::check_rank("join", identity.size, identity.rank)?;
         let options = options.bounded();
@@ -238,7 +239,7 @@ impl Joining<'_> {
             }
             match listener.accept() {
                 Ok((stream, _)) => {
-                    // Whoever knows no secret is no rank.
+                    // Whoever knows no secret is not a rank.
                     let hello = greeting(&stream)
                         .ok()
                         .filter(|hello| hello.secret == secret);

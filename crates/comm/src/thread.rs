@@ -11,7 +11,7 @@ use crate::{Cause, Options};
 /// A fault of ranks or of the connections between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// Messages from one rank to another take so long.
+    /// Messages from one rank to another take this long.
     Delay {
         /// The sender.
         from: usize,
@@ -29,7 +29,7 @@ pub enum Fault {
         /// The number of the message between them, from 0.
         message: u64,
     },
-    /// A rank ends without a word.
+    /// A rank ends without a message.
     Kill {
         /// The rank.
         rank: usize,
@@ -49,7 +49,7 @@ pub enum Fault {
     },
 }
 
-/// A rank that is a thread of this process.
+/// A rank in a thread of this process.
 #[derive(Debug)]
 pub struct ThreadGroup(Mesh<ThreadLink>);
 
@@ -63,8 +63,8 @@ impl ThreadGroup {
         )
     }
 
-    /// A group whose clock goes on only while all ranks wait. So waiting takes no time, and computing none of the
-    /// clock's. Faults happen at the same points of every run.
+    /// A group with a simulated clock, which advances only while all ranks wait. Waiting takes no real time, and
+    /// computing takes no simulated time. Faults happen at the same points of every run.
     ///
     /// Each handle has to be used or dropped: until then its rank counts as computing.
     pub fn simulate(size: usize, options: Options, faults: Vec<Fault>) -> Vec<Self> {
@@ -91,7 +91,7 @@ impl ThreadGroup {
         self.0.link().now()
     }
 
-    /// Lets time pass on the group's clock, as a slow rank does.
+    /// Advances the group's clock, as a slow rank does.
     pub fn pause(&self, time: Duration) {
         let link = self.0.link();
         link.hub.wait(link.rank, link.now() + time, false);

@@ -55,7 +55,7 @@ impl Packet {
         if header > LONGEST {
             return Err(io::Error::new(
                 ErrorKind::InvalidData,
-                "this is no message of a rank",
+                "this is not a message of a rank",
             ));
         }
         let json = read_bytes(from, header.into())?;

@@ -341,7 +341,7 @@ impl Step<'_> {
         Some(self.again(op, &bounds.collect::<Vec<_>>()))
     }
 
-    /// Is it a cast that only takes digits?
+    /// Returns whether it is a cast that only takes digits.
     fn narrows(&self) -> bool {
         let is_same = |a: DType, b: DType| {
             (a.is_float() && b.is_float()) || (a.is_complex() && b.is_complex())

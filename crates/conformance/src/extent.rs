@@ -19,7 +19,7 @@ impl Extent {
     /// choice once on standard error.
     ///
     /// # Panics
-    /// Panics if `RUSTORCH_TEST_SEED` is no seed.
+    /// Panics if `RUSTORCH_TEST_SEED` is not a seed.
     pub fn of_tests() -> Self {
         static OF_TESTS: LazyLock<Extent> = LazyLock::new(Extent::of_environment);
         *OF_TESTS
@@ -33,7 +33,7 @@ impl Extent {
         let name = given.or_else(commit).unwrap_or_else(|| "0".to_owned());
         let digits = name.get(..16).unwrap_or(&name);
         let seed = u64::from_str_radix(digits, 16)
-            .unwrap_or_else(|_| panic!("RUSTORCH_TEST_SEED={name} is no hexadecimal number"));
+            .unwrap_or_else(|_| panic!("RUSTORCH_TEST_SEED={name} is not a hexadecimal number"));
         // Past what the test harness captures. It is of no importance that nobody may read it.
         let _ = writeln!(
             stderr(),

@@ -116,7 +116,7 @@ fn variables(case: &Case) -> Vec<(usize, Option<usize>)> {
     let doubles = operands.filter(|(i, x)| is_double(x.ty.dtype) && !is_whole(&case.op, *i));
     let mut variables: Vec<(usize, Option<usize>)> = doubles.map(|(i, _)| (i, None)).collect();
     let may_be_one = match &case.op {
-        // From a number towards itself is no step, whose gradient PyTorch says is 0.
+        // From a number towards itself is not a step, whose gradient PyTorch says is 0.
         Op::Binary(binary) => binary.op != BinaryOp::NextAfter,
         Op::Matmul(_) | Op::Concat(_) | Op::Linear(_) => true,
         _ => false,

@@ -399,7 +399,7 @@ fn decompose(graph: &mut Graph, op: &Op, inputs: &[ValueId]) -> Result<Results, 
 /// Why there is no result to compare.
 enum Failure {
     Run(RunError),
-    /// An operand that is no state has changed.
+    /// An operand that is not a state has changed.
     Overwritten(usize),
 }
 

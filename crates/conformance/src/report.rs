@@ -106,7 +106,7 @@ pub struct Planted {
     pub fault: Fault,
     /// Did the result then fail?
     pub found: bool,
-    /// Is it within the loss that the kernel may have?
+    /// Whether it is within the loss that the kernel may have.
     pub may_hide: bool,
 }
 

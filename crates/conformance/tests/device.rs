@@ -117,7 +117,7 @@ fn a_wrong_result_is_found() {
     }
 }
 
-/// The processor, but no kernel of an operation can be made. Is that to be expected of it?
+/// The processor, but no kernel of an operation can be made. Whether that is to be expected of it.
 struct Lacking {
     inner: rustorch_cpu::Cpu,
     kind: OpKind,

@@ -12,7 +12,7 @@ use crate::table::{Column, Table};
 pub struct CsvOptions {
     /// The separator of fields.
     pub delimiter: u8,
-    /// Does the first line hold the columns' names? Otherwise they are called `0`, `1` and so on.
+    /// Whether the first line holds the columns' names. Otherwise they are called `0`, `1` and so on.
     pub has_names: bool,
 }
 

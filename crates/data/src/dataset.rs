@@ -8,13 +8,12 @@ use rustorch_tensor::Tensor;
 
 use crate::error::{DataError, DataResult};
 
-/// Tensors of a sample, or of several samples stacked in a new first dimension: images and labels,
-/// say.
+/// Tensors of a sample, or of several samples stacked in a new first dimension, such as images and labels.
 pub type Batch = Vec<Tensor>;
 
-/// Samples that can be asked for in any order: `torch.utils.data.Dataset`.
+/// Samples that can be read in any order: `torch.utils.data.Dataset`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no data set",
+    message = "`{Self}` is not a data set",
     label = "expected a data set",
     note = "`TensorDataset::new(vec![x, y])?` makes one of tensors with equally many rows; others have `impl Dataset`, with `len` and `get`"
 )]
@@ -22,7 +21,7 @@ pub trait Dataset: Send + Sync {
     /// Number of samples.
     fn len(&self) -> usize;
 
-    /// Is the data set empty?
+    /// Returns whether the data set is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

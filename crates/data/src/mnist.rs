@@ -74,7 +74,7 @@ fn parse(mut bytes: impl Read) -> DataResult<Tensor> {
     let mut magic = [0; 4];
     exact(&mut bytes, &mut magic)?;
     let [0, 0, ty, rank] = magic else {
-        let problem = "this is no file of the format IDX; it begins with other bytes";
+        let problem = "this is not a file of the format IDX; it begins with other bytes";
         return Err(DataError::Damaged(problem.to_owned()));
     };
     let mut shape = Vec::new();
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_in_a_line() {
         for (bytes, told) in [
-            (b"PK\x03\x04".to_vec(), "no file of the format IDX"),
+            (b"PK\x03\x04".to_vec(), "not a file of the format IDX"),
             (idx(8, &[3], &[1, 2]), "has not the elements of [3]"),
             (idx(8, &[1], &[1, 2]), "has not the elements of [1]"),
             (idx(7, &[1], &[1]), "type 0x07"),

@@ -47,7 +47,7 @@ pub fn parse_parquet(bytes: Bytes) -> DataResult<Table> {
     Table::new(columns)
 }
 
-/// Adds a value to a column of `row` rows. `false` if it is no number and no text, or not of the column's kind.
+/// Adds a value to a column of `row` rows. `false` if it is neither a number nor text, or not of the column's kind.
 fn add(column: &mut Column, field: &Field, row: usize) -> bool {
     let integer = match field {
         Field::Bool(value) => Some(i64::from(*value)),

@@ -6,7 +6,7 @@ use crate::order::{Random, permutation, shuffle};
 /// The order of an epoch's samples, or batches of them: `torch.utils.data.Sampler`.
 ///
 /// A `Sampler` gives numbers of samples; a `Sampler<Vec<usize>>` gives those of whole batches. An order is a function of the
-/// epoch alone, so that a loader goes on exactly where it was.
+/// epoch alone, so that a loader continues exactly where it was.
 ///
 /// ```
 /// use rustorch_data::{DataLoader, LoaderOptions, Sampler, TensorDataset};
@@ -35,7 +35,7 @@ use crate::order::{Random, permutation, shuffle};
 /// # }
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no sampler of `{T}`",
+    message = "`{Self}` is not a sampler of `{T}`",
     label = "expected a sampler",
     note = "a sampler of samples is a `Sampler`, one of batches a `Sampler<Vec<usize>>`; `BatchSampler::new` makes batches of samples"
 )]
@@ -43,7 +43,7 @@ pub trait Sampler<T = usize>: Send + Sync {
     /// Number of samples or batches in an epoch.
     fn len(&self) -> usize;
 
-    /// Is the data set empty?
+    /// Returns whether the data set is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -80,7 +80,7 @@ pub enum Lengths {
 
 /// Sizes of parts as an argument: `[80, 20]` or `[0.8, 0.2]`, as an array, slice or vector.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no list of lengths",
+    message = "`{Self}` is not a list of lengths",
     label = "expected numbers of samples, or fractions",
     note = "lengths are an array, slice or vector of `usize` (`[80, 20]`), or of `f64` that add up to 1 (`[0.8, 0.2]`)"
 )]

@@ -130,7 +130,7 @@ impl Call {
         found.map(|(_, value)| value).ok_or_else(mistake)
     }
 
-    /// Is the argument given, and not `None`?
+    /// Returns whether the argument is given, and not `None`.
     pub fn has(&self, name: &str) -> bool {
         !matches!(self.value(name), Ok(Value::None) | Err(_))
     }

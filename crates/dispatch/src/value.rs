@@ -63,7 +63,7 @@ impl Value {
         }
     }
 
-    /// Are both values equal? For tensors the answer is not known.
+    /// Returns whether both values are equal. For tensors the answer is not known.
     pub fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::None, Self::None) | (Self::Ellipsis, Self::Ellipsis) => true,
@@ -111,12 +111,12 @@ pub enum Output {
     Tensor(Tensor),
     /// Several results.
     List(Vec<Output>),
-    /// A result that is no tensor.
+    /// A result that is not a tensor.
     Value(Value),
 }
 
 impl Output {
-    /// The tensor of the result; `None` if it is no tensor.
+    /// The tensor of the result; `None` if it is not a tensor.
     pub fn into_tensor(self) -> Option<Tensor> {
         match self {
             Self::Tensor(tensor) => Some(tensor),

@@ -56,7 +56,7 @@ pub struct DLDataType {
     pub code: u8,
     /// Bits of a number; for complex numbers, of both parts.
     pub bits: u8,
-    /// Numbers in an element: 1, but for vectors.
+    /// Numbers in an element: 1, except for vectors.
     pub lanes: u16,
 }
 
@@ -115,7 +115,7 @@ pub struct DLTensor {
     pub shape: *mut i64,
     /// Elements from one index to the next; null for row-major order without gaps.
     pub strides: *mut i64,
-    /// Bytes from the memory's begin to the first element.
+    /// Bytes from the start of the memory to the first element.
     pub byte_offset: u64,
 }
 

@@ -43,7 +43,7 @@ pub enum FileError {
         /// A description of the file's contents or name.
         found: String,
     },
-    /// Something announced in the file needs more bytes than there are.
+    /// A part of the file needs more bytes than the file has.
     #[error(
         "{place}, at byte {offset}, needs {needed} bytes but {left} are left; \
          the file is cut short or damaged, fetch it again"
@@ -77,7 +77,7 @@ pub enum FileError {
         advice: String,
     },
     /// Memory for copying or decompressing is too small or exceeds the limit.
-    #[error("{place}: {bytes} bytes of memory are needed, and {limit}")]
+    #[error("{place}: this needs {bytes} bytes of memory, but {limit}")]
     TooLarge {
         /// The part of the file.
         place: String,
@@ -117,7 +117,7 @@ pub enum FileError {
     },
     /// Two tensors get one name.
     #[error(
-        "the tensors {} and {} both get the name {}; give each one of its own",
+        "the tensors {} and {} both get the name {}; give each its own",
         quoted(&names[0]), quoted(&names[1]), quoted(name)
     )]
     SameName {

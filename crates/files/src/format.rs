@@ -71,7 +71,7 @@ impl Format {
 /// Reads a file of tensors. The format comes from its beginning, or else from its name.
 ///
 /// # Errors
-/// Fails if the file cannot be read, is of an unknown format, or is damaged.
+/// Fails if the file cannot be read, has an unknown format, or is damaged.
 #[track_calls(files)]
 pub fn load(path: impl AsRef<Path>) -> FileResult<Tensors> {
     let path = path.as_ref();

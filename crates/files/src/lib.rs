@@ -4,8 +4,8 @@
 //! file, if their numbers are aligned and in the machine's byte order. Then nothing is copied, and a device that uses
 //! the host's memory computes with them there.
 //!
-//! A file is never trusted: whatever its bytes, reading it gives tensors, or one [`FileError`] with the problem,
-//! the place, and advice. No code in it is run. Memory is taken only for data that the file really holds.
+//! A file is never trusted: whatever its bytes, reading it gives tensors, or one [`FileError`] with the problem, the
+//! place, and advice. No code in a file is run. Memory is taken only for data that the file really holds.
 //!
 //! ```
 //! use rustorch_files::{Tensors, load, save};

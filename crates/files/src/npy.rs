@@ -272,7 +272,10 @@ fn element_type(place: &str, descr: Literal<'_>) -> FileResult<(DType, ByteOrder
             return Err(FileError::unsupported(place, "an array of records", advice));
         }
         Literal::Bool(_) | Literal::Sizes(_) => {
-            return Err(FileError::damaged(place, "the header's `descr` is no text"));
+            return Err(FileError::damaged(
+                place,
+                "the header's `descr` is not text",
+            ));
         }
     };
     let (order, code) = match text.split_at_checked(1) {

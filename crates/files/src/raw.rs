@@ -36,7 +36,7 @@ impl Layout {
         }
     }
 
-    /// The number of elements from the first to the last, both included; `None` if it is none.
+    /// The number of elements from the first to the last, both included; `None` if there are none.
     fn reach(&self, strides: &[usize]) -> Option<usize> {
         if self.shape.contains(&0) {
             return Some(0);

@@ -123,7 +123,7 @@ fn header_of(source: &Source) -> FileResult<(Header, Source)> {
     let prefix = source.part("the size of the header", 0, PREFIX)?;
     let len = prefix.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b));
     if len > LONGEST_HEADER {
-        let problem = format!("it declares {len} bytes, and at most {LONGEST_HEADER} are possible");
+        let problem = format!("it declares {len} bytes, but at most {LONGEST_HEADER} are allowed");
         return Err(FileError::damaged("the header", problem));
     }
     let text = source.part("the header", PREFIX, len)?;
@@ -157,7 +157,7 @@ pub fn write(out: &mut impl Write, tensors: &Tensors) -> FileResult<()> {
         if name == METADATA {
             return Err(FileError::Unwritable {
                 name: name.to_owned(),
-                problem: "safetensors keeps its metadata by this name".to_owned(),
+                problem: "safetensors keeps its metadata under this name".to_owned(),
                 advice: "choose another name".to_owned(),
             });
         }
@@ -245,7 +245,7 @@ struct Entry {
 }
 
 impl Header {
-    /// Fails unless the tensors take all of `bytes`, one behind the other.
+    /// Fails unless the tensors take all of `bytes`, one after the other.
     fn check_places(&self, bytes: u64) -> FileResult<()> {
         let mut places: Vec<([u64; 2], &str)> = (self.tensors.iter())
             .map(|(name, entry)| (entry.data_offsets, name.as_str()))

@@ -58,7 +58,7 @@ impl Source {
         Self { owner, range }
     }
 
-    /// `len` bytes from `start` on; errors call them `place`.
+    /// `len` bytes from `start` on; errors name them `place`.
     ///
     /// # Errors
     /// Fails if the file is shorter.

@@ -62,7 +62,7 @@ impl Tensors {
         self.tensors.len()
     }
 
-    /// Is the data set empty?
+    /// Returns whether the data set is empty.
     pub fn is_empty(&self) -> bool {
         self.tensors.is_empty()
     }

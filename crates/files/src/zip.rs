@@ -109,7 +109,7 @@ mod tests {
             (
                 end + 8,
                 &[4, 0, 4, 0],
-                "4 entries were announced, 3 are there",
+                "4 entries were announced, but 3 are there",
             ),
             (end + 19, &[1], "is not before it"),
             (first, b"x", "no entry begins there"),

@@ -37,7 +37,7 @@ pub(crate) struct Count {
 }
 
 impl Counts {
-    /// Was nothing found?
+    /// Returns whether nothing was found.
     pub(crate) fn is_clean(&self) -> bool {
         self.died == 0 && self.targets.iter().all(|count| count.found == 0)
     }

@@ -109,7 +109,7 @@ fn kind(line: &str, input: &[u8]) -> String {
                     '[' => Some(']'),
                     _ => None,
                 };
-                // What is quoted is no part of a word.
+                // What is quoted is not a part of a word.
                 unquoted.push(if quote.is_some() { '.' } else { char });
                 before = char;
             }

@@ -52,7 +52,7 @@ pub enum GgufError {
 
     /// A GGUF file for machines of the other byte order.
     #[error(
-        "this GGUF file is big-endian, only little-endian files are read; \
+        "this GGUF file is big-endian, but only little-endian files are read; \
          convert it with gguf-py's gguf_convert_endian.py"
     )]
     BigEndian,
@@ -128,7 +128,7 @@ pub enum GgufError {
 
     /// `general.alignment` is impossible.
     #[error(
-        "general.alignment is {alignment}, it must be a power of two and at least 8; the file's writer is at fault"
+        "general.alignment is {alignment}, but must be a power of two and at least 8; the file's writer is at fault"
     )]
     Alignment {
         /// The alignment found.
@@ -188,7 +188,7 @@ pub enum KeyProblem {
 pub enum TensorProblem {
     /// More dimensions than ggml has.
     #[error(
-        "it has {count} dimensions, at most {limit} are possible; the file is damaged, fetch it again"
+        "it has {count} dimensions, but at most {limit} are allowed; the file is damaged, fetch it again"
     )]
     TooManyDims {
         /// How many it has.
@@ -275,7 +275,7 @@ pub enum TensorProblem {
     Duplicate,
     /// Data handed to the writer that is not the tensor's size.
     #[error(
-        "{found} bytes of data were given, its type and dimensions need {expected}; pass exactly that many"
+        "it has {found} bytes of data, but its type and dimensions need {expected}; pass exactly that many"
     )]
     WrongSize {
         /// Bytes given; when more than needed, counted only up to the first write that was too much.
@@ -344,7 +344,7 @@ pub enum SplitProblem {
     },
     /// The parts together do not hold the announced number of tensors.
     #[error(
-        "the {count} parts hold {found} tensors, {expected} were announced; fetch all parts of the same model"
+        "the {count} parts hold {found} tensors, but {expected} were announced; fetch all parts of the same model"
     )]
     WrongTensorCount {
         /// The number of parts.

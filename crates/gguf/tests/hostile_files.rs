@@ -275,17 +275,17 @@ fn wrong_alignments_are_refused() {
         (
             "0",
             with(0),
-            "general.alignment is 0, it must be a power of two",
+            "general.alignment is 0, but must be a power of two",
         ),
         (
             "24",
             with(24),
-            "general.alignment is 24, it must be a power of two",
+            "general.alignment is 24, but must be a power of two",
         ),
         (
             "4",
             with(4),
-            "general.alignment is 4, it must be a power of two and at least 8",
+            "general.alignment is 4, but must be a power of two and at least 8",
         ),
         (
             "huge",
@@ -314,7 +314,7 @@ fn wrong_tensors_are_refused() {
         (
             "5 dimensions",
             one(&[1; 5], F32, 0),
-            "tensor `w`: it has 5 dimensions, at most 4 are possible",
+            "tensor `w`: it has 5 dimensions, but at most 4 are allowed",
         ),
         (
             "many dimensions",

@@ -168,7 +168,7 @@ fn parts_that_disagree_are_refused() {
     let first: [(Change, &str); 4] = [
         (
             |_, part| drop(part.insert("split.tensors.count", 5i32)),
-            "the 2 parts hold 2 tensors, 5 were announced",
+            "the 2 parts hold 2 tensors, but 5 were announced",
         ),
         (
             |_, part| drop(part.remove("split.tensors.count")),

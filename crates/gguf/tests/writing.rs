@@ -137,7 +137,7 @@ fn data_of_the_wrong_size_is_refused() {
             writer_of_one().write_to(&mut Vec::new(), |_, out| out.write_all(&vec![0; given]));
         let message = result.unwrap_err().to_string();
         let expected = format!(
-            "tensor `t`: {given} bytes of data were given, its type and dimensions need 24"
+            "tensor `t`: it has {given} bytes of data, but its type and dimensions need 24"
         );
         assert!(message.starts_with(&expected), "{message}");
     }
@@ -151,7 +151,7 @@ fn data_of_the_wrong_size_is_refused() {
         result
             .unwrap_err()
             .to_string()
-            .contains("60 bytes of data were given")
+            .contains("it has 60 bytes of data")
     );
 }
 

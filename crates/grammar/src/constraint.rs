@@ -13,7 +13,7 @@ use crate::automaton::Text;
 pub struct TokenMask(SimpleVob);
 
 impl TokenMask {
-    /// Is this token one of them?
+    /// Returns whether the mask allows this token.
     pub fn allows(&self, token: u32) -> bool {
         (token as usize) < self.0.len() && self.0.is_allowed(token)
     }
@@ -117,7 +117,7 @@ impl Constraint {
         }
     }
 
-    /// May this token come next? It equals a look-up in [`Self::mask`], mostly without computing
+    /// Returns whether this token may come next. It equals a look-up in [`Self::mask`], mostly without computing
     /// the mask.
     ///
     /// # Errors
@@ -166,7 +166,7 @@ impl Constraint {
         self.unless_broken(back)
     }
 
-    /// May the text end here?
+    /// Returns whether the text may end here.
     ///
     /// # Errors
     /// [`GrammarError::Failed`] if the engine gave up.
@@ -178,12 +178,12 @@ impl Constraint {
         self.unless_broken(accepting)
     }
 
-    /// Is the text complete, so that nothing can follow?
+    /// Returns whether the text is complete, so that nothing can follow.
     pub fn is_complete(&self) -> bool {
         self.ended || (self.broken.is_none() && self.engine.is_complete())
     }
 
-    /// May anything be asked of the engine?
+    /// Whether anything may be asked of the engine.
     fn check_open(&self) -> Result<(), GrammarError> {
         match (&self.broken, self.ended) {
             (Some(error), _) => Err(error.clone()),

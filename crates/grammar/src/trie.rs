@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// The texts of all tokens. Tokens that are found as text have their place in the trie.
 pub(crate) struct Trie {
-    /// All texts, one behind the other.
+    /// All texts, one after the other.
     bytes: Vec<u8>,
     /// The start of a token's text; one more than there are tokens.
     starts: Vec<u32>,

@@ -112,7 +112,7 @@ impl Vocabulary {
         self.trie.len()
     }
 
-    /// Is the vocabulary empty?
+    /// Returns whether the vocabulary is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -90,13 +90,13 @@ pub fn not_differentiable(op: &'static str, reason: impl ToString) -> OpError {
     OpError::new(op, A_GRADIENT, reason)
 }
 
-/// Does an error say that an operation has no gradient?
+/// Returns whether an error says that an operation has no gradient.
 pub fn is_not_differentiable(error: &OpError) -> bool {
     error.expected == A_GRADIENT
 }
 
 impl DType {
-    /// Can elements of this type have a gradient? Floats and complex numbers have one.
+    /// Returns whether elements of this type can have a gradient. Floats and complex numbers have one.
     pub fn has_gradient(self) -> bool {
         self.is_float() || self.is_complex()
     }
@@ -226,13 +226,13 @@ mod tests {
         ("ldl_solve", "PyTorch has no gradient of it either"),
         (
             "qr",
-            "a whole basis of which the matrix says only a part (take the reduced one)",
+            "a complete basis, which the matrix determines only in part (use the reduced one)",
         ),
         (
             "sorted_and_count",
             "a function of the host's (what is made of operations has one: Composite)",
         ),
-        ("unary", "airy_ai, whose derivative is no function here"),
+        ("unary", "airy_ai, whose derivative is not a function here"),
     ];
 
     /// Asks for the gradient of one operand, in a graph of types alone.

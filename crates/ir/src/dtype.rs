@@ -118,37 +118,37 @@ impl DType {
         }
     }
 
-    /// Is it a real floating-point type with arithmetic?
+    /// Returns whether it is a real floating-point type with arithmetic.
     pub fn is_float(self) -> bool {
         Self::FLOATS.contains(&self)
     }
 
-    /// Is it an 8-bit float?
+    /// Returns whether it is an 8-bit float.
     pub fn is_float8(self) -> bool {
         Self::FLOATS8.contains(&self)
     }
 
-    /// Is it an integer type? `Bool` is not.
+    /// Returns whether it is an integer type. `Bool` is not.
     pub fn is_int(self) -> bool {
         Self::INTS.contains(&self)
     }
 
-    /// Is it an integer type without negative numbers?
+    /// Returns whether it is an unsigned integer type.
     pub fn is_unsigned(self) -> bool {
         Self::UNSIGNED.contains(&self)
     }
 
-    /// Is it a complex type?
+    /// Returns whether it is a complex type.
     pub fn is_complex(self) -> bool {
         Self::COMPLEX.contains(&self)
     }
 
-    /// Does the type support arithmetic? 8-bit floats and block formats are cast first.
+    /// Returns whether the type supports arithmetic. 8-bit floats and block formats are cast first.
     pub fn is_arithmetic(self) -> bool {
         !self.is_float8() && !self.is_block()
     }
 
-    /// Is it a block format?
+    /// Returns whether it is a block format.
     pub fn is_block(self) -> bool {
         matches!(self, Self::Block(_))
     }

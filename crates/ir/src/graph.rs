@@ -62,7 +62,7 @@ impl Node {
         (0..self.outputs.len()).filter_map(move |i| Some((i, def.overwrites(i)?)))
     }
 
-    /// Does it overwrite an operand?
+    /// Returns whether it overwrites an operand.
     pub fn has_effects(&self) -> bool {
         self.overwrites().next().is_some()
     }
@@ -143,7 +143,7 @@ impl Graph {
     ///
     /// # Errors
     /// Fails for operands that are not in the graph or were overwritten. Also fails for a write
-    /// over a value that is no state. Also the errors of [`crate::OpDef::infer`].
+    /// over a value that is not a state. Also the errors of [`crate::OpDef::infer`].
     pub fn push(&mut self, op: impl Into<Op>, inputs: &[ValueId]) -> Result<ValueId, OpError> {
         self.push_op(op.into(), inputs)
     }
@@ -205,7 +205,7 @@ impl Graph {
         }
     }
 
-    /// Was `value`, or its base, overwritten?
+    /// Returns whether `value`, or its base, was overwritten.
     pub fn is_overwritten(&self, value: ValueId) -> bool {
         let is_noted = || {
             let (word, bit) = place(self.base(value));
@@ -266,7 +266,7 @@ impl Graph {
         self.inputs.len() + self.producers.len()
     }
 
-    /// Does the graph have no values?
+    /// Returns whether the graph has no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

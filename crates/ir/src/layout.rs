@@ -52,7 +52,7 @@ impl Layout {
         self.shape.elements()
     }
 
-    /// Are the elements contiguous in row-major order (from `offset`)?
+    /// Returns whether the elements are contiguous in row-major order (from `offset`).
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         let mut expected = 1;
@@ -65,7 +65,7 @@ impl Layout {
         true
     }
 
-    /// Are the elements of the last dimension contiguous? True for rank 0.
+    /// Returns whether the elements of the last dimension are contiguous. True for rank 0.
     pub fn has_dense_rows(&self) -> bool {
         match (self.shape.last(), self.strides.last()) {
             (Some(&size), Some(&stride)) => size <= 1 || stride == 1,
@@ -312,7 +312,7 @@ mod tests {
             (spread.offset, &spread.strides[..]),
             (48, &[360, 8, 72, 1][..])
         );
-        // Rows of 8 are no pieces of 24, and no multiples of 12.
+        // Rows of 8 are neither pieces of 24 nor multiples of 12.
         assert!(heads.spread(16, 64, 0).is_none());
         assert!(heads.spread(12, 24, 0).is_none());
         let none = Layout::contiguous(&[2, 0].into());

@@ -156,7 +156,7 @@ pub trait OpDef {
         None
     }
 
-    /// Does the new value of a state follow from its old one?
+    /// Returns whether the new value of a state depends on its old one.
     fn reads_state(&self, _result: usize) -> bool {
         false
     }
@@ -194,13 +194,12 @@ pub trait OpDef {
         None
     }
 
-    /// Are its results kept in the host's memory, as far as a device reaches that, and not in the
-    /// device's?
+    /// Returns whether its results are kept in host memory, if the device can access that, not in the device's.
     fn offloads(&self) -> bool {
         false
     }
 
-    /// Does it bring back [offloaded](Self::offloads) values?
+    /// Returns whether it brings back [offloaded](Self::offloads) values.
     fn reloads(&self) -> bool {
         false
     }
@@ -323,7 +322,7 @@ macro_rules! ops {
 }
 
 impl OpKind {
-    /// Is each element of the result a function of the operands' elements at its place?
+    /// Returns whether each element of the result is a function of the operands' elements at its place.
     pub fn is_elementwise(self) -> bool {
         matches!(
             self,

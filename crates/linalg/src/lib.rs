@@ -42,7 +42,7 @@ pub enum Vectors {
 pub struct Triangle {
     /// The upper, not the lower one?
     pub upper: bool,
-    /// Is its diagonal taken to be 1?
+    /// Whether its diagonal is taken to be 1.
     pub unit: bool,
 }
 
@@ -91,7 +91,7 @@ pub trait Field: Copy + Send + Sync + 'static {
     fn ldl(a: &mut [Self], n: usize, hermitian: bool) -> Ldl;
 
     /// Solves `A·X = B` in place of `B` `[n, k]`, by the factors and pivots that [`Field::ldl`] gives
-    /// of `A`. `None` if a pivot is no row.
+    /// of `A`. `None` if a pivot is not a row.
     fn ldl_solve(
         factors: Vec<Self>,
         pivots: &[i32],

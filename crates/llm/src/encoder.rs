@@ -16,13 +16,13 @@ use crate::spec::Pooling;
 /// Options of an [`Encoder`].
 #[derive(Clone, Debug)]
 pub struct EncoderOptions {
-    /// Way from tokens to a text's vector; the file's own by default.
+    /// Pooling of the tokens' vectors into one; by default the file's own.
     pub pooling: Option<Pooling>,
-    /// Length of vectors.
+    /// Scaling of vectors.
     pub scaling: Scaling,
     /// Tokens beyond which a text is cut; 0 for the model's own number.
     pub tokens: usize,
-    /// Tokens that go through the model together; a text is never parted.
+    /// Maximum number of tokens in a forward pass; a text is never split.
     pub batch: usize,
     /// The devices that may be used.
     pub routing: Routing,
@@ -40,7 +40,7 @@ impl Default for EncoderOptions {
     }
 }
 
-/// Scaling of vectors. All but that of scores are scaled.
+/// Scaling of vectors. Scores are not scaled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scaling {
     /// None.
@@ -63,7 +63,7 @@ impl From<i32> for Scaling {
 }
 
 impl Scaling {
-    /// Scales a vector; one of zeros stays.
+    /// Scales a vector; a vector of zeros is unchanged.
     pub fn apply(self, vector: &mut [f32]) {
         let sizes = vector.iter().map(|x| f64::from(x.abs()));
         let size = match self {
@@ -138,7 +138,7 @@ impl<'m> Encoder<'m> {
     /// An encoder by `model`, on the devices of `runtime`.
     ///
     /// # Errors
-    /// The model has no classifier and the pooling is [`Pooling::Rank`]; an option makes no sense.
+    /// Fails if an option is invalid, or if the pooling is [`Pooling::Rank`] and the model has no classifier.
     pub fn new(
         model: &'m Model,
         runtime: &Runtime,
@@ -166,21 +166,22 @@ impl<'m> Encoder<'m> {
         })
     }
 
-    /// Way from tokens to a text's vector.
+    /// Pooling of the tokens' vectors into one.
     pub fn pooling(&self) -> Pooling {
         self.pooling
     }
 
-    /// Numbers of a token's vector.
+    /// Length of a token's vector.
     pub fn width(&self) -> usize {
         self.model.decoder().pool().width()
     }
 
     /// The vectors of texts, in their order. Texts of more tokens than the model takes are cut, with a warning. With
-    /// [`Pooling::None`], a text has the vectors of its tokens, one behind the other. With [`Pooling::Rank`] it has scores.
+    /// [`Pooling::None`], a text has the vectors of its tokens, one after the other. With [`Pooling::Rank`] it has
+    /// scores.
     ///
     /// # Errors
-    /// The model has no vocabulary, a text has no tokens, or no device is left.
+    /// Fails if the model has no vocabulary, a text has no tokens, or no device is left.
     pub fn embed(&mut self, texts: &[impl AsRef<str>]) -> Result<Vec<Vec<f32>>, LlmError> {
         let tokenizer = self.model.tokenizer()?;
         let options = EncodeOptions {
@@ -198,23 +199,24 @@ impl<'m> Encoder<'m> {
     /// The same as [`Self::embed`] of texts that are tokens already, and that are not cut.
     ///
     /// # Errors
-    /// A text has no tokens, or more than the model takes. A token is outside of the vocabulary. No device is left.
+    /// Fails if a text has no tokens, or more than the model takes. Also fails if a token is outside of the vocabulary,
+    /// or if no device is left.
     pub fn embed_tokens(&mut self, texts: &[Vec<u32>]) -> Result<Vec<Vec<f32>>, LlmError> {
         let inputs: Vec<Input> = texts.iter().cloned().map(Input::from).collect();
         self.run(&inputs)
     }
 
-    /// A score of each document for a query, the first one that the model's classifier gives.
+    /// A score of each document for a query: the first score of the model's classifier.
     ///
     /// # Errors
-    /// The same as [`Self::embed`]; the pooling is not [`Pooling::Rank`].
+    /// The same errors as [`Self::embed`]. Also fails if the pooling is not [`Pooling::Rank`].
     pub fn rerank(
         &mut self,
         query: &str,
         documents: &[impl AsRef<str>],
     ) -> Result<Vec<f32>, LlmError> {
         if self.pooling != Pooling::Rank {
-            let problem = "scores need the pooling rank, which rerankers have";
+            let problem = "scores need the pooling `rank`, which only rerankers have";
             return Err(LlmError::Input(problem.to_owned()));
         }
         let tokenizer = self.model.tokenizer()?;
@@ -378,7 +380,7 @@ struct Shape {
     tokens: usize,
     /// Are some texts shorter?
     is_padded: bool,
-    /// Are there tokens of several types?
+    /// Whether there are tokens of several types.
     is_typed: bool,
 }
 
@@ -444,7 +446,7 @@ impl Program {
         Ok(Trace::new(&inputs, &[&y])?.with_checked_values())
     }
 
-    /// The rows of all texts, one behind the other.
+    /// The rows of all texts, one after the other.
     fn run(
         &mut self,
         runtime: &Runtime,

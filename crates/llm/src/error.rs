@@ -29,7 +29,7 @@ pub enum LlmError {
     /// A computation failed.
     #[error(transparent)]
     Tensor(#[from] RusTorchError),
-    /// The model is of an unsupported kind.
+    /// The kind of model is not supported.
     #[error("{what} is not supported; {supported}")]
     Unsupported {
         /// The file's unsupported feature.
@@ -57,7 +57,7 @@ pub enum LlmError {
     /// architecture.
     #[error("{} problems: {}", .0.len(), list(.0))]
     Several(Vec<LlmError>),
-    /// An adapter or a control vector is none, or of another model.
+    /// A file is not an adapter or control vector, or is for another model.
     #[error("{name}: {problem}")]
     Adapter {
         /// The file.

@@ -105,8 +105,8 @@ pub struct Generated {
     pub stop: Stop,
     /// Statistics of the prompt.
     pub prompt: Speed,
-    /// Statistics of the new tokens. The last token is not fed back. Time for sampling and
-    /// callbacks is included; a device may work on during it.
+    /// Statistics of the new tokens. The last token is not fed back. Time for sampling and callbacks is included; a
+    /// device may continue to work meanwhile.
     pub decode: Speed,
     /// Statistics of drafts, if there were any.
     pub speculation: SpeculationStats,
@@ -227,7 +227,7 @@ struct Text<'s, 'm, 'd> {
     speculation: Option<&'s mut Speculation<'d>>,
     /// The tokens, with the one that was chosen last.
     ids: Vec<u32>,
-    /// Number of the session's tokens that are no guesses.
+    /// Number of the session's tokens that are not guesses.
     certain: usize,
     /// The position of the first token with these scores.
     scored: usize,

@@ -1,8 +1,8 @@
 //! llama.cpp's answers for a model, and the differences of a run from them.
 //!
-//! A golden is a prompt with its tokens, and the greedy steps after it with their largest logits.
-//! All steps are compared with llama.cpp's tokens as input. If its two best tokens are nearer than
-//! its rounding noise, either may win.
+//! A golden is a prompt with its tokens, and the greedy steps after it with their largest logits. All steps are
+//! compared with llama.cpp's tokens as input. If the two best logits differ by less than the rounding noise, either
+//! token may win.
 
 use rustorch_tokenizer::EncodeOptions;
 use serde::Deserialize;
@@ -33,7 +33,7 @@ pub struct GoldenStep {
 /// Limits of the differences from llama.cpp's logits.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bounds {
-    /// Two logits nearer than this may swap places.
+    /// Two logits nearer than this may swap their order.
     pub near: f32,
     /// The largest difference.
     pub worst: f32,
@@ -44,7 +44,7 @@ pub struct Bounds {
 /// Agreement of a run with llama.cpp.
 #[derive(Clone, Debug, Default)]
 pub struct Agreement {
-    /// Steps whose token must be llama.cpp's, and is.
+    /// Steps whose token must equal llama.cpp's, and does.
     pub equal: usize,
     /// Differences from llama.cpp that exceed the bounds.
     pub mistakes: Vec<String>,
@@ -58,7 +58,7 @@ impl Golden {
     /// Goldens in their file format: one JSON object per line.
     ///
     /// # Errors
-    /// Fails if a line is no golden.
+    /// Fails if a line is not a golden.
     pub fn parse(text: &str) -> Result<Vec<Self>, LlmError> {
         let parse = |(i, line)| {
             serde_json::from_str(line)
@@ -163,7 +163,7 @@ impl Agreement {
                     let difference = (given - expected).abs();
                     sum += difference;
                     count += 1;
-                    // What is no number is farthest away.
+                    // What is not a number is farthest away.
                     if difference > result.worst || difference.is_nan() {
                         result.worst = difference;
                     }

@@ -58,7 +58,7 @@ impl<'a> Keys<'a> {
         problems.into_iter().map(|(_, problem)| problem).collect()
     }
 
-    /// Has there been a mistake?
+    /// Returns whether there has been a mistake.
     pub(crate) fn has_problems(&self) -> bool {
         !self.problems.borrow().is_empty()
     }

@@ -17,7 +17,7 @@ pub struct BackendDevice {
     pub device: DeviceType,
     /// Bytes of its free memory, if known.
     pub free: Option<u64>,
-    /// Does it use weights in the host's memory, in place?
+    /// Whether it uses weights in the host's memory, in place.
     pub shares_host_memory: bool,
 }
 
@@ -78,7 +78,7 @@ impl MemoryNeeds {
             .saturating_add(self.working)
     }
 
-    /// Does the whole model fit in this much free memory?
+    /// Returns whether the whole model fits in this much free memory.
     pub fn fit(&self, free: u64) -> bool {
         self.total() <= usable(free)
     }
@@ -123,7 +123,7 @@ pub fn free_memory(runtime: &Runtime, info: &DeviceInfo) -> BackendDevice {
     }
 }
 
-/// Is it a graphics card that another driver shows too? Its memory is there once.
+/// Returns whether it is a graphics card that another driver shows too. Its memory is there once.
 pub(crate) fn is_same_card(first: &DeviceInfo, second: &DeviceInfo) -> bool {
     let is_gpu = |info: &DeviceInfo| info.hardware == Hardware::Gpu;
     let driver = |info: &DeviceInfo| std::mem::discriminant(&info.device);

@@ -1,4 +1,4 @@
-//! Decoders over given weights, without a file and without a cache: as they are trained.
+//! Decoders over given weights, without a file and without a cache, for training.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ impl ModelSpec {
     /// The description of a model with these keys, as a file has them.
     ///
     /// # Errors
-    /// The architecture is not supported; keys are missing or make no sense.
+    /// Fails if the architecture is not supported, or if keys are missing or invalid.
     pub fn of_keys(metadata: &Metadata) -> Result<Self, LlmError> {
         let gguf = GgufWriter::new(metadata.clone()).to_memory(|_, _, _| ())?;
         let keys = Keys::new(&gguf)?;
@@ -28,10 +28,11 @@ impl ModelSpec {
         Ok(spec)
     }
 
-    /// The tensors that the model has, by name: the required ones, and optional ones whose names end so.
+    /// The tensors of the model, by name: the required ones, and the optional ones whose names end with one of
+    /// `optional`.
     ///
     /// # Errors
-    /// No memory could hold such a tensor.
+    /// Fails for a tensor too large for memory.
     pub fn tensors(&self, optional: &[&str]) -> Result<Vec<TensorSpec>, LlmError> {
         let (recorder, adapters) = (Recorder::new(optional), Adapters::default());
         let decoder = Decoder::load(Loader::new(&recorder, &adapters), self.clone())?;
@@ -71,7 +72,8 @@ impl Network {
     /// weights.
     ///
     /// # Errors
-    /// Weights are missing, have another shape, or are of no use to the model; the model is an encoder.
+    /// Fails if weights are missing, have another shape, or are not used by the model. Also fails if the model is an
+    /// encoder.
     pub fn new(
         spec: ModelSpec,
         weights: &BTreeMap<String, Tensor>,
@@ -97,7 +99,7 @@ impl Network {
     /// Logits `[b · t, vocab]` of tokens `[b, t]`, integers.
     ///
     /// # Errors
-    /// Tokens of another shape.
+    /// Fails for tokens of another shape.
     pub fn forward(&self, tokens: &Tensor) -> RusTorchResult<Tensor> {
         self.0.forward_sequences(tokens)
     }

@@ -33,7 +33,7 @@ impl Placement {
         self
     }
 
-    /// Is everything left to the runtime?
+    /// Returns whether everything is left to the runtime.
     pub fn is_empty(&self) -> bool {
         self.layers.is_empty() && self.elsewhere.is_empty()
     }
@@ -73,7 +73,7 @@ enum Subject {
     Experts(usize),
 }
 
-/// A wish for the device of some tensors.
+/// A rule for the device of some tensors.
 #[derive(Clone, Debug)]
 pub struct TensorRule {
     /// The option and its value, for errors and reasons.
@@ -88,7 +88,7 @@ impl TensorRule {
     /// value.
     ///
     /// # Errors
-    /// The pattern is no regular expression.
+    /// Fails if the pattern is not a regular expression.
     pub fn matching(
         name: impl Into<String>,
         pattern: &str,
@@ -97,7 +97,7 @@ impl TensorRule {
         let name = name.into();
         let wrong = |problem: String| {
             LlmError::Input(format!(
-                "{name}: {pattern:?} is no regular expression: {problem}"
+                "{name}: {pattern:?} is not a regular expression: {problem}"
             ))
         };
         if pattern.is_empty() {
@@ -153,7 +153,7 @@ impl TensorRule {
     }
 }
 
-/// The wishes for the devices of a model.
+/// The rules for the devices of a model.
 #[derive(Clone, Debug, Default)]
 pub struct PlacementOptions {
     /// Number of layers on devices other than the processor.
@@ -270,7 +270,7 @@ mod tests {
             let error = TensorRule::matching("-ot", bad, GPU)
                 .unwrap_err()
                 .to_string();
-            assert!(error.contains("is no regular expression"), "{error}");
+            assert!(error.contains("is not a regular expression"), "{error}");
             assert!(!error.contains('\n'), "{error}");
         }
         let dense = &tensors()[5..];

@@ -282,7 +282,7 @@ impl Preset {
 /// order of a quantised file, of the types that `file_type` mixes.
 ///
 /// # Errors
-/// Keys are missing or make no sense.
+/// Fails if keys are missing or invalid.
 pub fn described(
     metadata: Metadata,
     file_type: FileType,

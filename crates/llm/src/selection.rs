@@ -57,7 +57,7 @@ impl Selection {
         })
     }
 
-    /// Is it a single token?
+    /// Returns whether it is a single token.
     pub(crate) fn is_choice(&self) -> bool {
         self.best == Some(1)
     }

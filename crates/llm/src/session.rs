@@ -30,9 +30,8 @@ pub struct SessionOptions {
     pub routing: Routing,
     /// The devices of tensors and layers; none to leave them to the runtime.
     pub placement: Placement,
-    /// To compare with: the type that values are converted to, and back, where they go from one
-    /// device to another, see [`Trace::converting`](rustorch_tensor::Trace::converting). `None`
-    /// converts nothing there.
+    /// For comparisons: the type that values are converted to, and back, when they move between devices, see
+    /// [`Trace::converting`](rustorch_tensor::Trace::converting). `None` converts nothing there.
     pub converting: Option<DType>,
 }
 
@@ -108,7 +107,7 @@ struct Ahead {
 }
 
 impl Ahead {
-    /// Is it the pass over these tokens?
+    /// Returns whether it is the pass over these tokens.
     fn is_over(&self, past: usize, batch: &[u32], wanted: &Wanted) -> bool {
         self.past == past && batch == self.token.as_slice() && self.wanted == *wanted
     }
@@ -166,7 +165,7 @@ impl<'m> Session<'m> {
         &self.tokens
     }
 
-    /// Tokens the context has room for.
+    /// Size of the context in tokens.
     pub fn context(&self) -> usize {
         self.context
     }

@@ -1,9 +1,8 @@
 //! Tokens with their keys and values in a file, so that a conversation continues without
 //! recomputation.
 //!
-//! It is a GGUF file of its own architecture: the tokens, the lengths of their batches, and the model's
-//! identity. Each layer has the tensors `blk.N.keys` and `blk.N.values` `[kv heads, tokens, width]` in the
-//! cache's type.
+//! It is a GGUF file with a special architecture: the tokens, the lengths of their batches, and the model's identity.
+//! Each layer has the tensors `blk.N.keys` and `blk.N.values` `[kv heads, tokens, width]` in the cache's type.
 
 use std::io;
 use std::path::Path;

@@ -24,19 +24,20 @@ impl TensorSpec {
         Role::of(&self.name)
     }
 
-    /// Is it a stack of experts' matrices?
+    /// Returns whether it is a stack of experts' matrices.
     pub fn are_experts(&self) -> bool {
         self.role().is_some() && self.shape.len() == 3
     }
 
-    /// Does a low-rank adapter extend its products? It does for products of layers that all tokens go through.
+    /// Returns whether a low-rank adapter extends its products. This is so for the products of layers that all tokens
+    /// pass through.
     pub fn is_adaptable(&self) -> bool {
         let is_product = self.role().is_some_and(|role| role != Role::Router);
         is_product && self.layer().is_some() && self.shape.len() == 2
     }
 
-    /// Is it left as it is by training? No gradient goes to divisors of frequencies, and to a bias that only chooses
-    /// experts.
+    /// Returns whether training leaves it unchanged. Divisors of frequencies get no gradient, nor does a bias that
+    /// only chooses experts.
     pub fn is_fixed(&self) -> bool {
         self.name.starts_with("rope_") || self.name.contains("exp_probs_b")
     }
@@ -80,7 +81,7 @@ pub enum Role {
     Down,
     /// Logits of experts.
     Router,
-    /// Product behind the pooling of a text's tokens.
+    /// Product after the pooling of a text's tokens.
     Pooling,
 }
 
@@ -143,7 +144,7 @@ pub struct ModelSpec {
     pub vocab: usize,
     /// Features of a token (`embedding_length`).
     pub width: usize,
-    /// Tokens of the context it was trained with, or that YaRN was asked to stretch that to.
+    /// Context size in tokens: that of training, or the larger one that YaRN extends it to.
     pub context: usize,
     /// The embedding: from token ids to the first layer.
     pub embedding: EmbeddingSpec,
@@ -153,11 +154,11 @@ pub struct ModelSpec {
     pub head: HeadSpec,
     /// The way from the last layer to the embedding of a text.
     pub pool: PoolSpec,
-    /// Parts of names of tensors that a file may have and that nothing reads.
+    /// Parts of the names of tensors that a file may have but the model does not read.
     pub unread: &'static [&'static str],
 }
 
-/// Must a file have this tensor?
+/// Whether a file must have this tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// Required: a file without it is rejected.
@@ -257,11 +258,11 @@ pub struct PoolSpec {
     pub pooling: Pooling,
     /// The vector that the classifier reads.
     pub ranked: Pooling,
-    /// Activation behind the classifier's first product (`cls`).
+    /// Activation after the classifier's first product (`cls`).
     pub activation: Activation,
-    /// Are the classifier's scores probabilities?
+    /// Whether the classifier's scores are probabilities.
     pub softmax: bool,
-    /// Tokens beyond which a text is cut; the context, if the file does not say.
+    /// Tokens beyond which a text is cut; the context, if the file has no such key.
     pub tokens: usize,
 }
 
@@ -282,7 +283,7 @@ pub struct LayerSpec {
     pub residual: Residual,
     /// Norm before the feed-forward part.
     pub ffn_norm: Option<NormSpec>,
-    /// The part that computes each token by itself.
+    /// The part that computes each token separately.
     pub ffn: FfnSpec,
     /// Norm of the feed-forward part's result.
     pub ffn_out_norm: Option<NormSpec>,
@@ -292,7 +293,7 @@ pub struct LayerSpec {
     pub residual_scale: f64,
     /// Norm of the layer's result.
     pub result_norm: Option<NormSpec>,
-    /// Does the layer add the embedding, times `layer_output_scale`?
+    /// Whether the layer adds the embedding, times `layer_output_scale`.
     pub embedding_skip: bool,
     /// Norm of the layer's result, whose weights belong to no layer.
     pub last_norm: Option<NormSpec>,
@@ -340,7 +341,7 @@ pub struct AttentionSpec {
     pub norm_after_rope: bool,
     /// Rotation of queries and keys.
     pub rope: Option<RopeSpec>,
-    /// Does a query see no later keys?
+    /// Whether a query sees no later keys.
     pub causal: bool,
     /// Keys that a query sees, besides causality.
     pub window: Option<Window>,
@@ -381,11 +382,11 @@ pub struct HeadNormSpec {
 /// The features that one norm of queries or keys covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NormedOver {
-    /// Each head by itself, weights `[head width]`.
+    /// Each head separately, weights `[head width]`.
     Head,
-    /// Each head by itself, weights `[heads, head width]`.
+    /// Each head separately, weights `[heads, head width]`.
     HeadOwnWeights,
-    /// Each head by itself, weights `[heads, 1]`.
+    /// Each head separately, weights `[heads, 1]`.
     HeadOneWeight,
     /// All heads together, weights `[heads · head width]`.
     Width,
@@ -485,12 +486,12 @@ pub enum Activation {
     },
 }
 
-/// The part of a layer that computes each token by itself. The results of its parts are added.
+/// The part of a layer that computes each token separately. The results of its parts are added.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FfnSpec {
     /// An activation of the input, without products.
     pub bare: Option<Activation>,
-    /// Two or three products.
+    /// The dense part, of two or three products.
     pub dense: Option<DenseSpec>,
     /// Mixture of experts.
     pub experts: Option<Box<ExpertsSpec>>,
@@ -509,7 +510,7 @@ pub enum Gate {
     None,
 }
 
-/// Products that are multiplied by `.scale` tensors, if the file has them.
+/// The products whose results are multiplied by `.scale` tensors, if the file has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scales {
     /// All.
@@ -620,7 +621,8 @@ pub enum StateSpec {
 }
 
 impl ModelSpec {
-    /// Is each token computed from those before it, and are there logits? Then the model makes texts.
+    /// Returns whether each token is computed from those before it, with logits as results. Then the model makes
+    /// texts.
     pub fn makes_texts(&self) -> bool {
         let is_causal = |layer: &LayerSpec| match &layer.mixer {
             Mixer::Attention(attention) => attention.causal,
@@ -629,7 +631,7 @@ impl ModelSpec {
         self.head.output != Need::Absent && self.layers.iter().all(is_causal)
     }
 
-    /// Part of a tensor of this name and rank that a token reads: of a layer's experts, the chosen ones.
+    /// The fraction of a tensor of this name and rank that a token reads: the chosen experts of a layer, or all of it.
     pub fn part_read(&self, name: &str, rank: usize) -> f64 {
         let index = layer_of(name);
         let mut layers = self.layers.iter();

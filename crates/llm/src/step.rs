@@ -46,7 +46,7 @@ impl Wanted {
         }
     }
 
-    /// Is it a single token, which the device can go on with?
+    /// Returns whether it is a single token, which the device can go on with.
     fn is_choice(&self) -> bool {
         self.rows == 1 && self.selection.is_choice()
     }
@@ -118,7 +118,7 @@ impl Step {
         })
     }
 
-    /// Is it a pass over this number of tokens with these results?
+    /// Returns whether it is a pass over this number of tokens with these results.
     pub(crate) fn is_for(&self, tokens: usize, wanted: &Wanted) -> bool {
         self.tokens == tokens && self.wanted == *wanted
     }

@@ -134,7 +134,7 @@ pub(crate) struct Loader<'a> {
     /// Shapes of those that are there.
     found: RefCell<BTreeMap<String, Vec<usize>>>,
     problems: RefCell<Vec<LlmError>>,
-    /// Are there sizes that are not known?
+    /// Whether there are sizes that are not known.
     is_unsure: bool,
     /// The ranks that have parts of the weights.
     ranks: Option<&'a CommunicationGroup>,

@@ -159,7 +159,7 @@ fn several_files_are_one_model() {
     )
     .unwrap();
     let error = hugging_face::open(folder.path()).unwrap_err().to_string();
-    assert!(error.contains("is no file of the folder"), "{error}");
+    assert!(error.contains("is not a file of the folder"), "{error}");
 }
 
 #[test]

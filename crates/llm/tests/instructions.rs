@@ -73,7 +73,7 @@ const SIZES: [usize; 3] = [10, 100, 1000];
 /// maps of many values are found in caches less often.
 const GROWTH: f64 = 0.3;
 
-/// Operations that share their operands, one behind the other.
+/// Operations that share their operands, one after the other.
 fn recorded(count: usize) -> RusTorchResult<()> {
     let mut h = Tensor::from_slice(&[0.5_f32; 256], [8, 32])?;
     for _ in 0..count {
@@ -329,7 +329,7 @@ impl Counts {
     }
 }
 
-/// Is this the program whose instructions are counted?
+/// Whether this is the program whose instructions are counted.
 fn is_comparable(known: &Counts, tools: &[String]) -> Result<(), String> {
     if cfg!(debug_assertions) {
         return Err("counts are of `--release`".to_owned());

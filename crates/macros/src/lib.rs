@@ -29,7 +29,7 @@ pub fn track_calls(module: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// Makes a structure a module whose parts are its fields, by name: `rustorch::nn::Module` lists the
-/// allowed fields. Fields marked `#[module(skip)]` are no parts. `#[module(rename = "self")]` gives
+/// allowed fields. Fields marked `#[module(skip)]` are not parts. `#[module(rename = "self")]` gives
 /// a part another name. A raw identifier, such as `r#type`, gives its name without `r#`.
 #[proc_macro_derive(Module, attributes(module))]
 pub fn derive_module(item: TokenStream) -> TokenStream {
@@ -73,7 +73,7 @@ impl ToTokens for Function {
 }
 
 impl Function {
-    /// Is it public, and can it fail as tensors' operations do?
+    /// Returns whether it is public, and can fail as tensors' operations do.
     fn records(&self) -> bool {
         let result = self.signature.output.to_token_stream().to_string();
         matches!(self.visibility, Visibility::Public(_)) && result.contains("RusTorchResult")

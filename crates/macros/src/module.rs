@@ -41,7 +41,7 @@ pub(crate) fn derived(input: DeriveInput) -> Result<Tokens> {
     let visit = |method: &str, reference: Tokens| {
         let method = syn::Ident::new(method, proc_macro2::Span::call_site());
         let calls = parts.iter().map(|(member, part)| {
-            // What is no part of a module is an error at its field.
+            // What is not a part of a module is an error at its field.
             let at = proc_macro2::Span::call_site().located_at(member.span());
             quote_spanned! {at=>
                 ::rustorch::nn::Visit::#method(
@@ -70,7 +70,7 @@ pub(crate) fn derived(input: DeriveInput) -> Result<Tokens> {
 }
 
 /// The name of a field's part: that of `#[module(rename = "…")]`, or the field's own. A field that is marked
-/// `#[module(skip)]` is no part.
+/// `#[module(skip)]` is not a part.
 fn part_name(member: &Member, field: &Field) -> Result<Option<String>> {
     let (mut skipped, mut renamed) = (false, None);
     for attribute in field.attrs.iter().filter(|a| a.path().is_ident("module")) {

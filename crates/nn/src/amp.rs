@@ -30,7 +30,7 @@ use crate::optim::{Optimizer, Rule};
 /// let x = tensor![[1.0, 2.0]];
 /// let loss = autocast(DType::F16, || net.forward(&x)?.square()?.sum_all())?;
 /// scaler.scale(&loss)?.backward()?;
-/// // 65536 is no number of `f16`: the first scale is too large for this loss, and nothing is updated.
+/// // 65536 is not a number of `f16`: the first scale is too large for this loss, and nothing is updated.
 /// assert!(!scaler.step(&mut sgd)?);
 /// scaler.update()?;
 /// sgd.zero_grad();
@@ -48,7 +48,7 @@ pub struct GradScaler {
     growth_tracker: Tensor,
     /// Updates that were left out, `i64`.
     skipped: Tensor,
-    /// Are there gradients that are no numbers? The step of gradients that are unscaled already.
+    /// Whether there are gradients that are infinite or NaN. The step of gradients that are unscaled already.
     found_inf: Option<Tensor>,
 }
 

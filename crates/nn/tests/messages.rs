@@ -20,30 +20,36 @@ const WRONG: &[(&str, &[&str])] = &[
     (
         "#[derive(Module)] pub struct A { pub linear: Linear, pub width: usize }",
         &[
-            "`usize` is no part of a module",
+            "`usize` is not a part of a module",
             "`#[module(skip)]`",
             "pub width: usize",
         ],
     ),
     (
         "#[derive(Module)] pub struct B { pub rate: f64 }",
-        &["`f64` is no part of a module", "`#[module(skip)]`"],
+        &["`f64` is not a part of a module", "`#[module(skip)]`"],
     ),
     (
         "#[derive(Module)] pub struct C { pub name: String, pub linear: Linear }",
-        &["`String` is no part of a module", "`#[module(skip)]`"],
+        &["`String` is not a part of a module", "`#[module(skip)]`"],
     ),
     (
         "#[derive(Module)] pub struct D { pub block: Forgotten }",
-        &["`Forgotten` is no part of a module", "`#[derive(Module)]`"],
+        &[
+            "`Forgotten` is not a part of a module",
+            "`#[derive(Module)]`",
+        ],
     ),
     (
         "#[derive(Module)] pub struct E { pub blocks: Vec<Forgotten> }",
-        &["`Forgotten` is no part of a module", "`#[derive(Module)]`"],
+        &[
+            "`Forgotten` is not a part of a module",
+            "`#[derive(Module)]`",
+        ],
     ),
     (
         "#[derive(Module)] pub struct F(Linear, bool);",
-        &["`bool` is no part of a module", "`#[module(skip)]`"],
+        &["`bool` is not a part of a module", "`#[module(skip)]`"],
     ),
     (
         "#[derive(Module)] pub enum G { A(Linear) }",
@@ -70,7 +76,7 @@ const WRONG: &[(&str, &[&str])] = &[
     ),
     (
         "pub fn l(net: &Layer) -> RusTorchResult<SGD> { SGD::new(net, SGDOptions::default()) }",
-        &["is no list of parameters", "`net.named_parameters()`"],
+        &["is not a list of parameters", "`net.named_parameters()`"],
     ),
     (
         "pub fn m(x: &Tensor, l: &Linear) -> RusTorchResult<()> { let y = l.forward(x); y.relu(); Ok(()) }",

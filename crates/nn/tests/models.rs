@@ -157,7 +157,7 @@ fn all_that_does_not_fit_a_state_is_in_one_error() -> RusTorchResult<()> {
     assert_says(
         net.load_state_dict_with(&state, true, |_| Some("0.weight".to_owned())),
         "expected a name of its own for each tensor, got the tensors `0.weight` and `0.bias` both get the name `0.weight`; \
-         give each one of its own",
+         give each its own",
     );
     assert_eq!(
         net[0].parameters()[0].to_vec::<f32>()?,

@@ -268,7 +268,7 @@ fn pytorch_s_lbfgs_goes_on_here() -> Result<(), Box<dyn std::error::Error>> {
         let error = fewer.load_pytorch_state_dict(&checkpoint["optimizer"]);
         let error = error.unwrap_err().to_string();
         let expected =
-            "2 parameters in group 0, not 1; direction, which is no tensor of 6 elements";
+            "2 parameters in group 0, not 1; direction, which is not a tensor of 6 elements";
         assert!(error.contains(expected), "{error}");
     }
     // A state of no step.

@@ -46,7 +46,7 @@ fn tensor(value: &Value) -> Called<&Tensor> {
     }
 }
 
-/// A result of each step, one behind the other in its own dimension.
+/// A result of each step, one after the other in its own dimension.
 fn stacked(steps: &[Vec<Value>], at: usize) -> Called<Value> {
     let parts = steps.iter().map(|results| match results.get(at) {
         Some(result) => tensor(result),

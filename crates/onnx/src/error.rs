@@ -26,7 +26,7 @@ pub enum OnnxError {
     #[error(transparent)]
     File(#[from] FileError),
     /// The file contradicts its format, or itself.
-    #[error("{place}: {problem}; the file is damaged, or no ONNX file")]
+    #[error("{place}: {problem}; the file is damaged, or is not an ONNX file")]
     Damaged {
         /// The part of the file.
         place: String,
@@ -103,7 +103,7 @@ impl OnnxError {
         }
     }
 
-    /// Is the model, or a call in it, unsupported rather than invalid?
+    /// Returns whether the model, or a call in it, is unsupported rather than invalid.
     pub fn is_unsupported(&self) -> bool {
         match self {
             Self::InFile { error, .. } => error.is_unsupported(),

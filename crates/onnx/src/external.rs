@@ -41,7 +41,9 @@ impl Folder {
         let number = |key: &str| match entry(key).map(str::parse::<u64>) {
             None => Ok(None),
             Some(Ok(number)) => Ok(Some(number)),
-            Some(Err(_)) => Err(failed(format!("its {key} is no number; export it again"))),
+            Some(Err(_)) => Err(failed(format!(
+                "its {key} is not a number; export it again"
+            ))),
         };
         let (offset, length) = (number("offset")?.unwrap_or(0), number("length")?);
         if length.is_some_and(|length| length != bytes as u64) {

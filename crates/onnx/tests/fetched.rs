@@ -23,7 +23,7 @@ fn goldens(name: &str) -> Tensors {
 fn tensor(value: &Value) -> &Tensor {
     match value {
         Value::Tensor(tensor) => tensor,
-        other => panic!("{other} is no tensor"),
+        other => panic!("{other} is not a tensor"),
     }
 }
 

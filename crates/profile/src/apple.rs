@@ -62,7 +62,7 @@ texts! {
 /// The argument of [`FORMAT`], as clang's `__builtin_os_log_format` lays it out.
 #[repr(C, packed(4))]
 struct Arguments {
-    /// Something that is no number is among them.
+    /// Something that is not a number is among them.
     summary: u8,
     count: u8,
     /// A text that may be shown to everybody.

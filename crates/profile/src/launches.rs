@@ -45,7 +45,7 @@ impl<T, V> PerList<T, V> {
         &mut place.insert_entry((list.clone(), value)).into_mut().1
     }
 
-    /// Are there too many to keep when another one comes?
+    /// Returns whether there are too many to keep when another one comes.
     pub(crate) fn is_full(&self) -> bool {
         self.launches.max(self.known.len()) >= MOST
     }

@@ -464,7 +464,7 @@ impl Perfetto {
         self.filled = 0;
     }
 
-    /// Adds a packet that is no event.
+    /// Adds a packet that is not an event.
     fn packet(&mut self, packet: &Packet) {
         self.empty();
         write(&mut self.out, packet);

@@ -150,7 +150,7 @@ impl BlockFormat {
         &self.codec().codes
     }
 
-    /// Do groups have a minimum? Then codes are not negative.
+    /// Returns whether groups have a minimum. Then codes are not negative.
     pub const fn has_minima(self) -> bool {
         self.codec().has_minima
     }

@@ -14,8 +14,8 @@ pub trait Backend: Send + Sync {
     /// The device's description.
     fn info(&self) -> &DeviceInfo;
 
-    /// Does a kernel support this? The answer comes from the [`KernelTable`] that
-    /// [`Backend::compile`] launches from, so the two cannot differ.
+    /// Returns whether a kernel supports this. The answer comes from the [`KernelTable`] that [`Backend::compile`]
+    /// launches from, so the two cannot differ.
     fn supports(&self, signature: &Signature) -> bool;
 
     /// The Cargo feature that would add a kernel for this, if it is not
@@ -47,7 +47,7 @@ pub trait Backend: Send + Sync {
         self.compile(graph)
     }
 
-    /// Does it use constants? Others compile a program once for all weights of a shape.
+    /// Returns whether it uses constants. Others compile a program once for all weights of a shape.
     fn takes_constants(&self) -> bool {
         false
     }
@@ -58,8 +58,8 @@ pub trait Backend: Send + Sync {
         None
     }
 
-    /// Is this graph's program [with these constants](Backend::compile_with) already available, for
-    /// example in a cache? This is asked only if [compiling takes long](Backend::compilation).
+    /// Returns whether this graph's program [with these constants](Backend::compile_with) is available, such as in a
+    /// cache. This is asked only if [compiling takes long](Backend::compilation).
     fn has_compiled(&self, _graph: &Graph, _constants: &[Option<HostBuffer>]) -> bool {
         false
     }
@@ -75,13 +75,13 @@ pub trait Backend: Send + Sync {
         Vec::new()
     }
 
-    /// May a [supported](Backend::supports) operation turn out to have no kernel, if the kernel
-    /// compiler is missing? A composite then runs as its parts.
+    /// Returns whether a [supported](Backend::supports) operation may lack a kernel if the kernel compiler is
+    /// missing. A composite then runs as its parts.
     fn may_lack(&self, _kind: OpKind) -> bool {
         false
     }
 
-    /// Do its programs [return](Program::is_queued) while the device still works?
+    /// Returns whether its programs [return](Program::is_queued) while the device still works.
     fn runs_ahead(&self) -> bool {
         false
     }
@@ -121,8 +121,8 @@ pub struct Compilation {
     /// The approximate time of compiling a program. If devices are compared by
     /// [measured times](crate::Runtime::set_costs), each segment counts a thousandth of it.
     pub program: Duration,
-    /// Number of operations below which a segment is not worth a program. Another device runs it if
-    /// it can, unless the user chose this one.
+    /// Number of operations below which compiling a segment does not pay. Another device runs it if it can, unless the
+    /// user chose this one.
     pub least_operations: usize,
 }
 
@@ -143,7 +143,7 @@ pub trait Program: Send + Sync {
         probe: &dyn Probe,
     ) -> Result<(), DeviceError>;
 
-    /// Can a run find a mistake of the caller in its operands' values, such as an index out of range?
+    /// Returns whether a run can find invalid operand values, such as an index out of range.
     fn finds_mistakes(&self) -> bool {
         true
     }
@@ -177,7 +177,7 @@ pub trait Program: Send + Sync {
         self.run(inputs, outputs, probe)
     }
 
-    /// Does [`Program::queue`] return while the device still works?
+    /// Returns whether [`Program::queue`] returns while the device still works.
     fn is_queued(&self) -> bool {
         false
     }
@@ -200,7 +200,7 @@ pub trait Program: Send + Sync {
 pub struct Scratch {
     /// Number of bytes.
     pub bytes: usize,
-    /// Does the program keep it between runs? Otherwise each run takes it from the device's pool,
+    /// Whether the program keeps it between runs. Otherwise each run takes it from the device's pool,
     /// so programs of similar size share it.
     pub kept: bool,
     /// Bytes of the host's memory for [offloaded](rustorch_ir::OpDef::offloads) values, which the

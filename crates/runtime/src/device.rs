@@ -22,7 +22,7 @@ pub struct DeviceInfo {
     pub device: DeviceType,
     /// The kind of hardware.
     pub hardware: Hardware,
-    /// Does it use the host's memory, so that nothing has to be copied?
+    /// Whether it uses the host's memory, so that nothing has to be copied.
     pub shares_host_memory: bool,
     /// Its readable name, from the CPU or driver.
     pub name: String,

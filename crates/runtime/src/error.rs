@@ -30,7 +30,7 @@ pub enum FailureClass {
 }
 
 impl FailureClass {
-    /// Is the device not used again?
+    /// Returns whether the device is not used again.
     pub fn loses_device(self) -> bool {
         matches!(self, Self::Lost | Self::Timeout)
     }
@@ -126,7 +126,7 @@ impl DeviceError {
 pub struct Fallback {
     /// The failed operation, its device and the reason.
     pub error: DeviceError,
-    /// The device that takes over; `None` while that is not planned yet, or if there is none.
+    /// The device that takes over; `None` if it is not planned yet, or if no device is left.
     pub to: Option<DeviceType>,
 }
 

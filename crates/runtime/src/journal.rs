@@ -50,7 +50,7 @@ pub struct PlanCounters {
     pub reused: u64,
     /// Plans that are in the cache.
     pub kept: usize,
-    /// Their size in bytes, about.
+    /// Their approximate size in bytes.
     pub bytes: usize,
 }
 

@@ -116,7 +116,7 @@ impl Step {
         }
     }
 
-    /// Does it compute random numbers?
+    /// Returns whether it computes random numbers.
     pub fn draws(&self) -> bool {
         let mut parts = self.parts.iter();
         parts.any(|part| part.op.def().draws())
@@ -180,6 +180,6 @@ pub(crate) struct Draft {
     pub(crate) step: Box<Step>,
     /// The source of each operand.
     pub(crate) roots: SmallVec<[Root; 4]>,
-    /// May it be fused with its neighbours?
+    /// Whether it may be fused with its neighbours.
     pub(crate) fuses: bool,
 }

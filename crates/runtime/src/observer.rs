@@ -15,14 +15,14 @@ pub struct LaunchInfo {
     pub name: String,
     /// Where.
     pub device: DeviceType,
-    /// Bytes that it reads and writes, about.
+    /// Approximate number of bytes that it reads and writes.
     pub bytes: u64,
     /// Multiplications and additions of its products; 0 if there are none.
     pub flops: u64,
 }
 
-/// Launches of a run that a device has worked on one behind the other: mostly all of a segment, since reporting
-/// each by itself would take a share of a short launch's time.
+/// Consecutive launches of a run with their times: usually all of a segment. Reporting each launch separately would
+/// cost much compared with a short launch.
 #[derive(Clone, Copy, Debug)]
 pub struct LaunchTimes<'a> {
     /// The segment's launches, in the order in which they are made.
@@ -31,21 +31,21 @@ pub struct LaunchTimes<'a> {
     pub first: usize,
     /// Start of the run.
     pub begin: Instant,
-    /// Since when and for how long the device worked on that one and those behind it.
+    /// Start and duration of the device's work on that launch and the following ones.
     pub times: &'a [LaunchTime],
 }
 
 /// Time of a device's work on a launch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LaunchTime {
-    /// Since when: nanoseconds since the run began.
+    /// Start, in nanoseconds since the run began.
     pub since: u64,
     /// Duration in nanoseconds.
     pub time: u64,
 }
 
 impl LaunchTime {
-    /// A launch that took `time`, since `since` after the run began.
+    /// A launch that began `since` after the start of the run, and took `time`.
     pub fn new(since: Duration, time: Duration) -> Self {
         let [since, time] = [since, time].map(|d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
         Self { since, time }
@@ -140,8 +140,8 @@ pub trait Observer: Send + Sync {
     /// Something happened. The devices wait until this returns.
     fn saw(&self, event: Event<'_>);
 
-    /// Does it want the times of each launch? Devices are then a little slower. Otherwise it gets
-    /// only the host's events.
+    /// Returns whether it needs the times of each launch. Devices are then a little slower. Otherwise it gets only
+    /// the host's events.
     fn wants_launches(&self) -> bool {
         true
     }
@@ -229,7 +229,7 @@ impl Gallery {
     }
 }
 
-/// Something that the host is busy with until this is dropped, on the same thread.
+/// Guard of a host activity on the same thread, which ends when this is dropped.
 #[must_use = "it ends when it is dropped"]
 pub struct Span(Option<Observers>);
 

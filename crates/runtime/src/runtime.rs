@@ -107,7 +107,7 @@ impl Runtime {
             .collect()
     }
 
-    /// Was this device lost?
+    /// Returns whether this device was lost.
     pub fn is_lost(&self, device: DeviceType) -> bool {
         self.devices.named(device).any(|slot| slot.owner.is_lost())
     }
@@ -178,7 +178,7 @@ impl Runtime {
         self.devices.compiler.wait();
     }
 
-    /// Are programs that take long to compile made in the background, while other devices serve? The default is yes.
+    /// Sets whether slow compilations run in the background while other devices compute. The default is yes.
     /// Measurements and checks of devices should switch it off, so that they wait for programs.
     pub fn set_background_compilation(&self, on: bool) {
         self.devices.waits.store(!on, Ordering::Relaxed);
@@ -245,7 +245,7 @@ impl Runtime {
         self.prepare(graph, routing).candidates(custom_kernel)
     }
 
-    /// Is there a graphics processor that was not lost?
+    /// Returns whether there is a GPU that was not lost.
     pub fn has_gpu(&self) -> bool {
         let slots = self.devices.slots().iter();
         let gpus = slots.filter(|s| s.backend.info().hardware == Hardware::Gpu);
@@ -408,18 +408,17 @@ impl Runtime {
         counters
     }
 
-    /// Sets the limit in bytes for plans of graphs that are [run](Self::run) by themselves. Plans
-    /// that were used least recently go first.
+    /// Sets the limit in bytes for plans of graphs that are [run](Self::run) by themselves. The least recently used
+    /// plans are evicted first.
     pub fn set_plan_limit(&self, bytes: usize) {
         let evicted = lock(&self.cache).set_limit(bytes);
         drop(evicted);
     }
 
-    /// Makes computed tensors remember their recipes from now on. So they survive the loss of the
-    /// device with their only copy: they are computed again. Host memory that recipes need is kept,
-    /// up to about `bytes` otherwise unused bytes; 0 disables recipes. Each operation takes about a
-    /// kilobyte besides. The default is 256 MiB if a device
-    /// [runs ahead](crate::Backend::runs_ahead), else 0.
+    /// Makes computed tensors remember their recipes from now on. So they survive the loss of the device with their
+    /// only copy: they are computed again. Host memory that recipes need is kept, up to about `bytes` otherwise unused
+    /// bytes; 0 disables recipes. Each operation takes about another kilobyte. The default is 256 MiB if a device [runs
+    /// ahead](crate::Backend::runs_ahead), else 0.
     ///
     /// The limit is enforced at every evaluation. Beyond it the oldest recipes are dropped; tensors
     /// computed from them are then lost with their device.
@@ -427,7 +426,7 @@ impl Runtime {
         self.devices.sources.set_limit(bytes);
     }
 
-    /// Do tensors that are computed now [remember how](Self::set_recipe_limit)?
+    /// Returns whether tensors that are computed now [remember how](Self::set_recipe_limit).
     pub fn keeps_recipes(&self) -> bool {
         self.devices.sources.is_on()
     }
@@ -454,7 +453,7 @@ impl Runtime {
         devices.first().copied().unwrap_or(DeviceType::Cpu)
     }
 
-    /// Does a device have a copy of a storage's bytes?
+    /// Returns whether a device has a copy of a storage's bytes.
     pub fn has_copy(&self, storage: &Storage, device: DeviceType) -> bool {
         storage.devices().contains(&device)
     }

@@ -15,7 +15,7 @@ use rustorch_tensor::{RusTorchResult, Tensor, with_runtime};
 /// Elements of a tensor.
 const ELEMENTS: usize = 100;
 
-/// Operations one behind the other: as many as are recorded before they are computed.
+/// Operations one after the other: as many as are recorded before they are computed.
 const CHAIN: u32 = 1000;
 
 /// Runs of which the mean is taken.
@@ -55,7 +55,7 @@ fn show(what: &str, mut round: impl FnMut() -> Duration) {
     println!("{what:<44} {:>8.3} µs", best.as_secs_f64() * 1e6);
 }
 
-/// Sums one behind the other: `x + y + y …`.
+/// Sums one after the other: `x + y + y …`.
 fn sums(x: &Tensor, y: &Tensor, count: u32) -> RusTorchResult<Tensor> {
     let mut sum = x.clone();
     for _ in 0..count {

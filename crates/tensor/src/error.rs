@@ -98,7 +98,7 @@ impl fmt::Debug for RusTorchError {
 }
 
 impl RusTorchError {
-    /// Is it a device's failure or absence, so that the same call may succeed on another device?
+    /// Returns whether a device failed or is absent, so that the same call may succeed on another device.
     /// Otherwise it is the caller's mistake.
     pub fn is_device_error(&self) -> bool {
         match self {
@@ -112,7 +112,7 @@ impl RusTorchError {
         }
     }
 
-    /// Were elements lost with a device, so that their owner has to make them again?
+    /// Returns whether elements were lost with a device, so that their owner has to make them again.
     pub fn is_data_lost(&self) -> bool {
         match self {
             Self::DataLost { .. } | Self::UpdateLost { .. } => true,

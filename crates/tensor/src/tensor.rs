@@ -31,9 +31,8 @@ use crate::precision::{is_single, lower, with_lower};
 /// [`Tensor::to_vec`], printing). So the runtime sees them together and chooses devices for them.
 /// Shapes and dtypes are checked when an operation is recorded.
 ///
-/// Clones are handles on the same value ([`Tensor::copy`] makes a new one, as PyTorch's `clone`
-/// does). Views share the memory of their base. Writes in place through one of these are seen
-/// through the others, whatever was computed before.
+/// Clones are handles on the same value ([`Tensor::copy`] makes a new one, as PyTorch's `clone` does). Views share the
+/// memory of their base. A write in place through one of these shows in all others, whatever was computed before.
 ///
 /// Evaluation keeps the value of every tensor in the computation with a live handle. So nothing is
 /// computed twice, and no random number is drawn twice. An unread history is computed when it is
@@ -204,14 +203,14 @@ impl Tensor {
         base.map(|base| base.writes())
     }
 
-    /// Has it no memory yet, and no clone or view that would have to show a write?
+    /// Returns whether it has no memory yet, and no clone or view that would have to show a write.
     pub(crate) fn is_alone(&self) -> bool {
         let pending = self.value.pending();
         let has_none = |pending: Arc<Pending>| pending.written.is_none() && !pending.is_look();
         pending.is_some_and(has_none) && self.base.get().is_none_or(Base::is_alone)
     }
 
-    /// Is it the result of an operation without other handles?
+    /// Returns whether it is the result of an operation without other handles.
     fn is_fresh(&self) -> bool {
         let pending = self.value.pending();
         let is_computed = |pending: Arc<Pending>| pending.op.def().role() == Role::Compute;
@@ -423,13 +422,13 @@ impl Tensor {
         self.ty().shape.elements()
     }
 
-    /// Are the elements contiguous in row-major order? It does not matter whether they are computed
+    /// Returns whether the elements are contiguous in row-major order. It does not matter whether they are computed
     /// yet.
     pub fn is_contiguous(&self) -> bool {
         self.value.layout().is_contiguous()
     }
 
-    /// Is the value computed?
+    /// Returns whether the value is computed.
     pub fn is_ready(&self) -> bool {
         matches!(*self.value.lock(), State::Ready(_))
     }
@@ -484,8 +483,8 @@ impl Tensor {
     /// device is named by its [`DeviceType`], or by a text as in PyTorch (`"cuda"`, `"opencl:1"`).
     ///
     /// # Errors
-    /// Fails if the runtime has no such device, or if the only copy was on a lost device. In strict
-    /// mode it also fails if the device does.
+    /// Fails if the runtime has no such device, or if the only copy was on a lost device. In strict mode it also fails
+    /// if the device fails.
     pub fn to_device(&self, device: impl IntoDevice) -> RusTorchResult<Self> {
         self.moved(device.into_device("to_device")?)
     }

@@ -54,7 +54,7 @@ impl Header {
     /// All headers of a folder, sorted by name.
     ///
     /// # Panics
-    /// Panics if a file is no header.
+    /// Panics if a file is not a header.
     pub fn all(folder: &Path) -> Vec<Self> {
         let files = fs::read_dir(folder).expect("a folder of headers");
         let mut paths: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
@@ -85,7 +85,7 @@ impl Header {
         }
     }
 
-    /// Is this a tensor that does not change llama.cpp's logits?
+    /// Returns whether this is a tensor that does not change llama.cpp's logits.
     pub fn ignores(&self, tensor: &str) -> bool {
         self.ignored.iter().any(|end| tensor.ends_with(end))
     }

@@ -20,13 +20,13 @@ const MERGES: &str = "tokenizer.ggml.merges";
 /// Byte-pair encoding with one vocabulary's merges.
 ///
 /// A symbol is a text that merging can come upon: the tokens by their ids, then those that the
-/// merges name although they are no tokens. Such files exist, and llama.cpp merges through them.
+/// merges name although they are not tokens. Such files exist, and llama.cpp merges through them.
 pub(crate) struct Bpe {
     splitter: Splitter,
     whole_words: WholeWords,
     letters: Letters,
     merges: HashMap<(u32, u32), Merge>,
-    /// The handling of symbols that are left and are no tokens; see [`Bpe::new`].
+    /// The handling of symbols that are left and are not tokens; see [`Bpe::new`].
     leftovers: Vec<Box<[u32]>>,
 }
 
@@ -57,7 +57,7 @@ impl Bpe {
     /// Reads the merges of `vocab`.
     ///
     /// Merges that are not two texts with a space between are ignored, as is a pair's second
-    /// occurrence. Symbols that are no tokens become the tokens of their bytes, and what
+    /// occurrence. Symbols that are not tokens become the tokens of their bytes, and what
     /// has none is dropped. All three as in llama.cpp.
     pub(crate) fn new(
         metadata: &Metadata,
@@ -221,7 +221,7 @@ impl Bpe {
 }
 
 impl Letters {
-    /// The tokens of a symbol that is no token: those of its bytes, as far as there are any.
+    /// The tokens of a symbol that is not a token: those of its bytes, as far as there are any.
     fn leftover(&self, vocab: &Vocab, text: &str) -> Box<[u32]> {
         match self {
             Letters::Bytes(_) => {

@@ -1,8 +1,8 @@
 //! SentencePiece's precompiled map of characters.
 //!
-//! A number comes first: the bytes of the trie behind it. The replacements of its keys follow, each with a zero
-//! behind. The trie is an array of 32-bit units (Kanda 2018, "Space- and time-efficient string dictionaries"). A
-//! node's children are found by the exclusive or of its base and their byte.
+//! A number comes first: the size of the trie in bytes. The trie and the replacements of its keys follow. A zero ends
+//! each replacement. The trie is an array of 32-bit units (Kanda 2018, "Space- and time-efficient string
+//! dictionaries"). A node's children are found by the exclusive or of its base and their byte.
 
 use std::borrow::Cow;
 

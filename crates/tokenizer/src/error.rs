@@ -83,10 +83,10 @@ pub enum TokenizerError {
         byte: u8,
     },
 
-    /// A vocabulary to be trained has no room for what every text needs.
+    /// A vocabulary to be trained has no room for the tokens that every text needs.
     #[error(
         "a vocabulary of {size} tokens is too small: every byte, and the tokens that begin and end a text, make \
-         {least}; ask for at least so many"
+         {least}; ask for at least that many"
     )]
     VocabTooSmall {
         /// The size asked for.
@@ -95,7 +95,7 @@ pub enum TokenizerError {
         least: usize,
     },
 
-    /// The added tokens are more than can be searched for.
+    /// There are too many added tokens to search for.
     #[error(
         "the added tokens cannot be searched for ({0}); the file is damaged, convert the model again"
     )]

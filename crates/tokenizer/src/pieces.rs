@@ -8,9 +8,9 @@ const BLOCK: usize = 1 << 20;
 /// A piece without white space is ended at this size, whatever that does to a word.
 const LONGEST: usize = 16 << 20;
 
-/// Reads a text in pieces of about a mebibyte. Each but the first begins with white space that
-/// follows no other white space. Words of byte-level BPE do not reach across such a place. So the
-/// pieces have the tokens of the whole text.
+/// Reads a text in pieces of about a mebibyte. Each but the first begins with white space that follows no other white
+/// space. Words of byte-level BPE do not extend across such a position. So the pieces have the tokens of the whole
+/// text.
 ///
 /// ```
 /// use rustorch_tokenizer::TextPieces;
@@ -113,7 +113,7 @@ impl<R: Read> TextPieces<R> {
 
 /// The last place, but the beginning, where white space follows something else.
 fn last_word_end(text: &[u8]) -> Option<usize> {
-    // ASCII's white space is enough, and is no part of other characters.
+    // ASCII's white space is enough, and is not a part of other characters.
     let is_end = |at: &usize| text[*at].is_ascii_whitespace() && text[*at - 1].is_ascii_graphic();
     (1..text.len()).rev().find(is_end)
 }

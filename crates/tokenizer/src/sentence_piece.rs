@@ -1,4 +1,4 @@
-//! SentencePiece's byte-pair encoding: characters merged by score, bytes for what is no token.
+//! SentencePiece's byte-pair encoding: characters merged by score, bytes for what is not a token.
 
 use rustorch_gguf::Metadata;
 

@@ -43,7 +43,7 @@ impl Tokenizer {
     ///
     /// Incomplete or contradictory metadata is accepted as far as llama.cpp accepts it, with the
     /// same meaning. A missing name of the pre-tokenizer means `default`, with a warning. Without
-    /// token types all are normal, and without scores all are equal. Merges that are no pair have
+    /// token types all are normal, and without scores all are equal. Merges that are not a pair have
     /// no effect. Ids of special tokens outside the vocabulary are ignored, with a warning.
     ///
     /// # Errors
@@ -94,8 +94,8 @@ impl Tokenizer {
         ids
     }
 
-    /// The ids of a question and an answer, or of two other texts, and the place of the second one. EOS is behind each
-    /// text, if the model wants it there. SEP follows the first one, if the model wants that.
+    /// The ids of two texts, such as a question and an answer. Also returns the index at which the second one begins.
+    /// EOS follows each text, if the model wants that. SEP follows the first one, if the model wants that.
     pub fn encode_pair(&self, first: &str, second: &str, parse_special: bool) -> (Vec<u32>, usize) {
         let options = EncodeOptions {
             add_special: false,
@@ -180,7 +180,7 @@ impl Tokenizer {
         self.special.bos
     }
 
-    /// Does the model want texts to begin with [`bos`](Self::bos)?
+    /// Returns whether the model expects texts to begin with [`bos`](Self::bos).
     pub fn adds_bos(&self) -> bool {
         self.front.is_some()
     }
@@ -190,7 +190,7 @@ impl Tokenizer {
         self.special.eos
     }
 
-    /// The token that the model wants behind texts.
+    /// The token that the model wants after texts.
     pub fn end(&self) -> Option<u32> {
         self.back
     }
@@ -205,7 +205,7 @@ impl Tokenizer {
         self.special.sep
     }
 
-    /// Does the model want [`sep`](Self::sep) between the texts of a pair?
+    /// Returns whether the model expects [`sep`](Self::sep) between the texts of a pair.
     pub fn adds_sep(&self) -> bool {
         self.separates
     }
@@ -220,12 +220,12 @@ impl Tokenizer {
         self.special.unknown
     }
 
-    /// Does this token end a generation?
+    /// Returns whether this token ends a generation.
     pub fn is_end_of_generation(&self, id: u32) -> bool {
         self.special.ends.contains(&id)
     }
 
-    /// Is this a control token, which is not shown?
+    /// Returns whether this is a control token, which is not shown.
     pub fn is_control(&self, id: u32) -> bool {
         self.vocab.token_type(id) == Some(TokenType::Control)
     }

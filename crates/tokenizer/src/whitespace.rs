@@ -1,4 +1,4 @@
-//! Byte-pair encoding of what stands between white space, which is dropped.
+//! Byte-pair encoding of the words between white space, which is dropped.
 
 use std::borrow::Cow;
 

@@ -27,7 +27,7 @@ impl Conversations {
     /// "…"}, {"role": "assistant", "content": "…"}]}`.
     ///
     /// # Errors
-    /// Fails if the file cannot be read. Also fails if a line is no conversation, or has no answer
+    /// Fails if the file cannot be read. Also fails if a line is not a conversation, or has no answer
     /// within the context.
     pub fn read(
         path: &Path,
@@ -90,7 +90,7 @@ impl Conversations {
         Ok(Self { samples, context })
     }
 
-    /// Splits off the last twentieth, at least one sample. Returns the others and that.
+    /// Splits off the last twentieth, at least one sample. Returns the other samples and these.
     pub fn split_last(mut self) -> [Self; 2] {
         let last = self.samples.len().div_ceil(20);
         let samples = self.samples.split_off(self.samples.len() - last);

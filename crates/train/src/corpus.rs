@@ -87,8 +87,7 @@ fn open(path: &Path) -> Result<BufReader<File>, TrainError> {
     Ok(BufReader::new(file))
 }
 
-/// The origin of the tokens. It is kept beside them, so that a resumed run need not make them
-/// again.
+/// The origin of the tokens. It is kept beside them, so that a resumed run does not make them again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prepared {
     /// The training texts.
@@ -271,7 +270,7 @@ impl Tokens {
         self.len
     }
 
-    /// Is the data set empty?
+    /// Returns whether the data set is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -47,8 +47,8 @@ impl Visit for Decoder {
 impl Module for Decoder {}
 
 impl Decoder {
-    /// A new model of these keys, as a file has them. Its first weights follow from `seed`: normal numbers, smaller
-    /// ones where layers add to their input, ones in norms; and the embedding's table as the head.
+    /// A new model of these keys, as a file has them. Its initial weights depend only on `seed`: normal numbers,
+    /// smaller ones where layers add to their input, and ones in norms. The embedding table also serves as the head.
     ///
     /// # Errors
     /// Fails if keys are missing or contradictory, or if memory cannot hold the weights.
@@ -108,8 +108,8 @@ impl Decoder {
         })
     }
 
-    /// Puts adapters ([LoRA](https://arxiv.org/abs/2106.09685)) beside the products of all layers, and has nothing else
-    /// trained. Their sum is scaled by `alpha / rank`. They add nothing at first: `a` is drawn evenly from
+    /// Puts adapters ([LoRA](https://arxiv.org/abs/2106.09685)) beside the products of all layers, and freezes
+    /// everything else. Their sum is scaled by `alpha / rank`. They add nothing at first: `a` is drawn uniformly from
     /// `±1 / √inputs`, `b` is zeros.
     ///
     /// # Errors
@@ -230,7 +230,7 @@ fn order(tensor: &TensorSpec) -> (usize, Option<Role>) {
     (tensor.layer().unwrap_or(usize::MAX), tensor.role())
 }
 
-/// Is it added, so that zeros change nothing?
+/// Returns whether it is added, so that zeros change nothing.
 fn is_addend(tensor: &TensorSpec) -> bool {
     tensor.name.ends_with(".bias") || tensor.name.contains("exp_probs_b")
 }

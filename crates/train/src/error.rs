@@ -54,7 +54,7 @@ pub enum TrainError {
     /// A setting is invalid.
     #[error("{0}")]
     Setting(String),
-    /// A checkpoint is of another run.
+    /// A checkpoint belongs to another run.
     #[error("{}: {problem}", path.display())]
     Checkpoint {
         /// The file or folder.
@@ -73,7 +73,7 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    /// Were weights lost with a device, so that the run must resume from a checkpoint?
+    /// Returns whether weights were lost with a device, so that the run must resume from a checkpoint.
     pub fn is_data_lost(&self) -> bool {
         matches!(self, Self::Tensor(error) if error.is_data_lost())
     }

@@ -76,7 +76,7 @@ pub fn gguf(decoder: &Decoder, metadata: &Metadata) -> Result<Gguf, TrainError> 
     Ok(file.writer.to_memory(fill)?)
 }
 
-/// Writes the adapters of a model, for `--lora`: llama.cpp's keys and names, all in `F32`.
+/// Writes the adapters of a model, for `--lora`: with llama.cpp's keys and names, all in `F32`.
 ///
 /// # Errors
 /// Fails if the file cannot be written.

@@ -4,7 +4,7 @@ use std::f64::consts::PI;
 
 use crate::TrainingSettings;
 
-/// A learning rate that rises evenly for some steps and then falls along half a cosine.
+/// A learning rate that rises linearly for some steps, and then falls along half a cosine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Schedule {
     highest: f64,

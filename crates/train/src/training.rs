@@ -416,7 +416,7 @@ impl Training {
     /// with the reasons.
     ///
     /// # Errors
-    /// Fails if a checkpoint is of another run.
+    /// Fails if a checkpoint belongs to another run.
     pub fn resume(&mut self, checkpoints: &Checkpoints) -> Result<Vec<TrainError>, TrainError> {
         let mut damaged = Vec::new();
         for (_, path) in checkpoints.list()? {

@@ -33,7 +33,7 @@ impl Windows {
         (self.range.end - self.range.start) / batch.max(1) as u64
     }
 
-    /// Splits off the last twentieth. Returns the others and that.
+    /// Splits off the last twentieth. Returns the other samples and these.
     pub fn split_last(self) -> [Self; 2] {
         let Range { start, end } = self.range;
         let middle = end - (end - start) / 20;

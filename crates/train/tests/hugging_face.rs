@@ -117,5 +117,5 @@ fn what_is_not_read_is_told_in_a_line() {
     fs::remove_file(path("model.safetensors")).unwrap();
     let index = r#"{"weight_map": {"lm_head.weight": "../model.safetensors"}}"#;
     fs::write(path("model.safetensors.index.json"), index).unwrap();
-    refused("is no file of the folder");
+    refused("is not a file of the folder");
 }

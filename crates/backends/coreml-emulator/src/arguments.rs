@@ -113,7 +113,7 @@ impl Arguments {
     pub(crate) fn text(&self, name: &str) -> Result<&str, String> {
         match &self.get(name)?.data {
             Data::Text(text) => Ok(text),
-            _ => Err(format!("{name} is no text")),
+            _ => Err(format!("{name} is not text")),
         }
     }
 }

@@ -61,8 +61,7 @@ impl Model {
     /// Reads the package at `path`.
     ///
     /// # Errors
-    /// Fails for files that are missing or damaged, or a model that is no ML Program with a
-    /// function `main`.
+    /// Fails if files are missing or damaged. Also fails if the model has no ML Program with a function `main`.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let (spec, weights) = package::read(path)?;
         Self::of(spec, weights)

@@ -19,7 +19,7 @@ pub struct Properties {
     pub system: String,
     /// The operations that its version knows; `None` without ML Programs.
     pub opset: Option<Opset>,
-    /// Does the machine have a Neural Engine for Core ML? `None` if the system does not report it.
+    /// Whether the machine has a Neural Engine for Core ML. `None` if the system does not report it.
     pub has_neural_engine: Option<bool>,
     /// Cost of compiling; `None` if it is no larger than elsewhere.
     pub compilation: Option<Compilation>,
@@ -129,7 +129,7 @@ pub struct ModelError {
     pub code: isize,
     /// `localizedDescription`.
     pub message: String,
-    /// Was memory refused?
+    /// Whether memory was refused.
     pub is_out_of_memory: bool,
 }
 

@@ -164,7 +164,7 @@ fn handed(given: *mut NSError) -> ModelError {
 
 fn url(path: &Path) -> Result<Retained<NSURL>, ModelError> {
     let url = NSURL::from_file_path(path);
-    url.ok_or_else(|| ModelError::new(3, format!("{} is no path of a file", path.display())))
+    url.ok_or_else(|| ModelError::new(3, format!("{} is not a path of a file", path.display())))
 }
 
 fn configuration(units: ComputeUnits) -> Retained<MLModelConfiguration> {

@@ -148,8 +148,8 @@ pub(crate) fn gathered(
     ))
 }
 
-/// Puts elements to their places by the strides of an array; `from` has their bytes. Are these places
-/// among the bytes?
+/// Puts elements to their places by the strides of an array; `from` has their bytes. Checks that these places are among
+/// the bytes.
 #[cfg(any(test, target_os = "macos", target_os = "ios"))]
 pub(crate) fn scatter(
     from: &[u8],

@@ -20,9 +20,9 @@ pub(crate) struct Var {
     pub(crate) name: String,
     pub(crate) data_type: DataType,
     pub(crate) shape: Shape,
-    /// Is it known when the program is compiled?
+    /// Whether it is known when the program is compiled.
     pub(crate) is_constant: bool,
-    /// Is it a state, which is to be read and written, and no tensor?
+    /// Whether it is a state, which is to be read and written, and no tensor.
     pub(crate) is_state: bool,
     /// The graph input that all its elements are elements of.
     pub(crate) origin: Option<Origin>,

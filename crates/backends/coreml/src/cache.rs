@@ -97,7 +97,7 @@ impl Entry {
         &self.content
     }
 
-    /// Was this [noted](Self::note)?
+    /// Returns whether this was [noted](Self::note).
     pub(crate) fn has_note(&self, name: &str) -> bool {
         self.beside(name).exists()
     }
@@ -180,7 +180,7 @@ impl Cache {
         })
     }
 
-    /// Is there a complete entry that was [noted](Self::note) under this outline?
+    /// Returns whether there is a complete entry that was [noted](Self::note) under this outline.
     pub fn knows(&self, outline: &Key) -> bool {
         let noted = fs::read_to_string(self.known(outline));
         let key = noted.ok().and_then(|name| Key::of_name(&name));

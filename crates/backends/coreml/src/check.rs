@@ -48,8 +48,8 @@ pub fn check(model: &Model, weights: Option<&[u8]>) -> Vec<Flaw> {
     checker.flaws
 }
 
-/// Is it a name that values, operations and features may have: a letter or `_`, then these, digits
-/// and `@`?
+/// Returns whether it is a name that values, operations and features may have: a letter or `_`, then these, digits and
+/// `@`.
 fn is_identifier(name: &str) -> bool {
     let first = |c: char| c.is_ascii_alphabetic() || c == '_';
     let rest = |c: char| first(c) || c.is_ascii_digit() || c == '@';
@@ -79,7 +79,7 @@ impl Checker<'_> {
 
     fn model(&mut self, model: &Model) {
         let Some(ModelType::MlProgram(program)) = &model.model_type else {
-            return self.flaw("the model", "is no ML Program");
+            return self.flaw("the model", "is not an ML Program");
         };
         let Some((function, block)) = self.body(program) else {
             return;
@@ -201,7 +201,7 @@ impl Checker<'_> {
     /// Adds a value of a declared type to those that are known.
     fn declared(&mut self, place: &str, value: &NamedValueType) -> Option<Type> {
         if !is_identifier(&value.name) {
-            self.flaw(place, format!("{:?} is no identifier", value.name));
+            self.flaw(place, format!("{:?} is not an identifier", value.name));
         }
         let ty = value.r#type.as_ref().and_then(|ty| ty.as_tensor());
         let ty = ty.ok_or_else(|| "no type of a tensor whose sizes are known".to_owned());
@@ -250,7 +250,7 @@ impl Checker<'_> {
         let name = operation.attributes.get("name");
         match name.and_then(values::text) {
             Some(name) if is_identifier(&name) => {}
-            Some(name) => self.flaw(place, format!("name {name:?} is no identifier")),
+            Some(name) => self.flaw(place, format!("name {name:?} is not an identifier")),
             None => self.flaw(place, "no name"),
         }
     }
@@ -309,7 +309,7 @@ impl Checker<'_> {
         let one = |binding: &crate::proto::mil::Binding| match &binding.binding {
             Some(BindingKind::Name(name)) => {
                 let known = self.known.get(name).cloned();
-                known.ok_or_else(|| format!("{name:?} is no value before it"))
+                known.ok_or_else(|| format!("{name:?} is not a value before it"))
             }
             Some(BindingKind::Value(value)) => self.immediate(value),
             None => Err("a parameter that is bound to nothing".to_owned()),

@@ -34,7 +34,7 @@ pub struct Options {
     pub precision: Precision,
     /// The units that Core ML may choose from.
     pub units: ComputeUnits,
-    /// Do programs that update a cache of halves row by row keep a copy of it themselves (`MLState`)?
+    /// Whether programs that update a cache of halves row by row keep a copy of it themselves (`MLState`).
     /// Only newer systems can.
     pub states: bool,
     /// Compiles and first loads programs in a child process, in case Core ML ends it. The output of
@@ -186,7 +186,7 @@ impl<A: Api> CoreMl<A> {
     }
 }
 
-/// Can these units be had?
+/// Checks that these units are available.
 fn check_units(units: ComputeUnits, opset: Opset, properties: &Properties) -> Result<(), Absent> {
     if units != ComputeUnits::CpuAndNeuralEngine {
         return Ok(());

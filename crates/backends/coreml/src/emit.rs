@@ -216,7 +216,7 @@ impl Emitter {
         self.target
     }
 
-    /// Can this be part of a program? Answered from the table that [`Self::emit`] writes from.
+    /// Returns whether this can be part of a program. Answered from the table that [`Self::emit`] writes from.
     /// `constant` says which operands are known when the program is compiled; those that it does
     /// not reach are.
     pub fn supports(&self, signature: &Signature, constant: &[bool]) -> bool {
@@ -239,7 +239,7 @@ impl Emitter {
     ///
     /// # Errors
     /// Fails for operations, inputs or outputs that a program cannot have. Also fails for bytes
-    /// that are no constant of the input's type.
+    /// that are not a constant of the input's type.
     pub fn emit(
         &self,
         graph: &Graph,

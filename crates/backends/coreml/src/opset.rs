@@ -49,12 +49,12 @@ impl Opset {
         Self::of_macos(major.checked_sub(3)?)
     }
 
-    /// Can inputs and outputs be in half precision?
+    /// Returns whether inputs and outputs can be in half precision.
     pub fn has_half_features(self) -> bool {
         self >= Self::CoreML6
     }
 
-    /// Can programs keep their own states from one prediction to the next (`MLState`)?
+    /// Returns whether programs can keep their own states from one prediction to the next (`MLState`).
     pub fn has_states(self) -> bool {
         self >= Self::CoreML8
     }
@@ -110,7 +110,7 @@ pub struct Target {
     pub opset: Opset,
     /// Precision of `f32`.
     pub precision: Precision,
-    /// Do programs that update a state row by row keep it themselves, if the system supports that?
+    /// Whether programs that update a state row by row keep it themselves, if the system supports that.
     pub states: bool,
 }
 

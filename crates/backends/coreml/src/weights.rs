@@ -97,7 +97,7 @@ impl WeightsWriter {
         }
     }
 
-    /// Are there no blobs?
+    /// Returns whether there are no blobs.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

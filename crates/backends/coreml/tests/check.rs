@@ -93,13 +93,13 @@ fn names() {
     finds("no name", |m| {
         operation(m, "softmax").attributes.clear();
     });
-    finds("name \"a b\" is no identifier", |m| {
+    finds("name \"a b\" is not an identifier", |m| {
         named(operation(m, "softmax"), "a b")
     });
-    finds("\"1v\" is no identifier", |m| {
+    finds("\"1v\" is not an identifier", |m| {
         operation(m, "conv").outputs[0].name = "1v".into()
     });
-    finds("\"\" is no identifier", |m| {
+    finds("\"\" is not an identifier", |m| {
         function(m).inputs[0].name.clear()
     });
     finds("a name that is taken", |m| {
@@ -150,7 +150,7 @@ fn versions() {
     finds("no block for CoreML6", |m| {
         function(m).opset = "CoreML6".into()
     });
-    finds("is no ML Program", |m| m.model_type = None);
+    finds("is not an ML Program", |m| m.model_type = None);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn operations() {
     finds("0 values for weight", |m| {
         operation(m, "conv").inputs.remove("weight");
     });
-    finds("\"later\" is no value before it", |m| {
+    finds("\"later\" is not a value before it", |m| {
         bind(m, "softmax", "x", "later")
     });
     finds("bias has to be a constant", |m| {
@@ -174,7 +174,9 @@ fn operations() {
         let text = operation(m, "conv").inputs["pad_type"].clone();
         operation(m, "softmax").inputs.insert("axis".into(), text);
     });
-    finds("is no value before it", |m| block(m).operations.reverse());
+    finds("is not a value before it", |m| {
+        block(m).operations.reverse()
+    });
 }
 
 #[test]
@@ -251,7 +253,7 @@ fn states() {
     finds("Float16[2, 5] into a state of Float16[3, 5]", &|m| {
         function(m).inputs[2].r#type = state(DataType::Float16, 3);
     });
-    finds("input is no state", &|m| {
+    finds("input is not a state", &|m| {
         bind(m, "read_state", "input", "x1")
     });
     finds("x is a state", &|m| bind(m, "softmax", "x", "x0"));

@@ -80,8 +80,8 @@ macro_rules! with_type {
 }
 pub(crate) use with_type;
 
-/// Are there kernels for elements of `dtype`, or is it one that the feature `dtypes` would bring? Blocks
-/// are for each kernel to say.
+/// Returns whether there are kernels for elements of `dtype`, or whether it is one that the feature `dtypes` would
+/// bring. Blocks are for each kernel to say.
 pub(crate) fn is_known(dtype: DType) -> bool {
     dtype.is_block() || with_type!(dtype, scalars T => Ok(size_of::<T>())).is_ok()
 }
@@ -96,7 +96,7 @@ pub(crate) trait Element: Pod + Send + Sync {
     /// Type of the computation: the type itself, or single precision for floats of fewer bits.
     type Compute: Element<Compute = Self::Compute>;
 
-    /// Is that another type?
+    /// Whether that is another type.
     const CONVERTED: bool;
 
     /// The elements in the compute type, put into `buffer` if they are not as they are.

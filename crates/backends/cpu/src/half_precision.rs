@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn rounding_is_to_the_nearest() {
-        // All exponents, around the bits that are cut off, and what is no number.
+        // All exponents, around the bits that are cut off, and what is not a number.
         let upper = (0..=u16::MAX).map(|upper| u32::from(upper) << 16);
         let lower = [0, 1, 0xFFF, 0x1000, 0x1001, 0x7FFF, 0x8000, 0x8001, 0xFFFF];
         let x: Vec<f32> = upper

@@ -31,7 +31,7 @@ pub(crate) enum Launch {
 }
 
 impl Launch {
-    /// Can it be one of several operations of a launch?
+    /// Returns whether it can be one of several operations of a launch.
     pub(crate) fn fuses(&self) -> bool {
         matches!(self, Self::Elementwise { check: None, .. })
     }

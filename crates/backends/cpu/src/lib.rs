@@ -105,7 +105,7 @@ fn processor_name() -> String {
     }
 }
 
-/// Is there no operand or result of a dtype that the feature `dtypes` would bring?
+/// Returns whether there is no operand or result of a dtype that the feature `dtypes` would bring.
 fn has_types(signature: &Signature) -> bool {
     let types = signature.inputs.iter().copied().chain(signature.outputs);
     types.map(|ty| ty.dtype).all(element::is_known)

@@ -29,7 +29,7 @@ use crate::simd::Arithmetic;
 pub(crate) trait Real: Float + AsPrimitive<f64> + Element<Compute = Self> {
     /// eˣ.
     fn exponential(self, m: Arithmetic) -> Self;
-    /// eˣ of numbers up to 0; may be 0 where it is no normal number.
+    /// eˣ of numbers up to 0; may be 0 where it is not a normal number.
     fn exponential_of_negative(self, m: Arithmetic) -> Self;
     /// Natural logarithm.
     fn logarithm(self, m: Arithmetic) -> Self;
@@ -47,11 +47,11 @@ pub(crate) trait Real: Float + AsPrimitive<f64> + Element<Compute = Self> {
     fn cosine(self, m: Arithmetic) -> Self;
     /// Tangent of tame angles.
     fn tangent(self, m: Arithmetic) -> Self;
-    /// May it be an angle for [`Self::sine`] and its like?
+    /// Returns whether it may be an angle for [`Self::sine`] and its like.
     fn is_tame(self) -> bool;
     /// A [base](Self::is_base) to the power of a number other than infinity and NaN.
     fn power(self, exponent: Self, m: Arithmetic) -> Self;
-    /// May it be the base of [`Self::power`]: is it positive, and not infinite?
+    /// Returns whether it may be the base of [`Self::power`]: positive and not infinite.
     fn is_base(self) -> bool;
     /// A constant, rounded.
     fn constant(value: f64) -> Self;
@@ -254,7 +254,7 @@ fn exp_below(m: Arithmetic, x: f32) -> f32 {
     exp_of_rest(m, r) * power(half) * power(bits - half)
 }
 
-/// eˣ for `x` up to 0, and 0 where that is no normal number.
+/// eˣ for `x` up to 0, and 0 where that is not a normal number.
 #[inline(always)]
 fn exp_of_negative(m: Arithmetic, x: f32) -> f32 {
     // The power of the least is 0.
@@ -629,7 +629,7 @@ mod tests {
             y if y < f32::MIN_POSITIVE.into() => 0.0,
             y => y,
         };
-        // What is no normal number may be 0.
+        // What is not a normal number may be 0.
         let unit = |_, y| {
             ulp(y).max(if y == 0.0 {
                 f32::MIN_POSITIVE.into()
@@ -670,7 +670,7 @@ mod tests {
     #[test]
     fn silu_is_exact_within_its_error() {
         let exact = |x: f64| x / (1.0 + (-x).exp());
-        // Where its sigmoid is no normal number, in steps of that times `x`.
+        // Where its sigmoid is not a normal number, in steps of that times `x`.
         let unit = |x: f64, y| ulp(y).max(x.abs() * f64::from(f32::from_bits(1)));
         check("silu", [3.0, 3.0], silu, exact, unit);
     }

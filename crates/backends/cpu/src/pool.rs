@@ -228,7 +228,7 @@ impl Pool {
         self.run(chunks, body);
     }
 
-    /// Is there nobody to share a loop with?
+    /// Returns whether there is nobody to share a loop with.
     fn is_alone(&self, chunks: usize) -> bool {
         self.workers.is_empty() || chunks <= 1 || INSIDE_CHUNK.get()
     }

@@ -53,7 +53,7 @@ impl Event {
         check("cuEventRecord", status)
     }
 
-    /// Has it come?
+    /// Returns whether it has come.
     pub(crate) fn has_come(&self) -> Result<bool, Failure> {
         self.context.enter()?;
         // SAFETY: the event is valid.

@@ -184,7 +184,7 @@ impl Nvrtc {
             let log = program.bytes(api.log_size, api.log);
             let log = String::from_utf8_lossy(&log);
             tracing::debug!("nvrtcCompileProgram: {log}");
-            // One line will do: what follows from the first error is no news.
+            // One line will do: what follows from the first error is not news.
             let first = log.lines().find(|line| line.contains("error"));
             let first = first.or(log.lines().next()).unwrap_or_default();
             return Err(format!("nvrtcCompileProgram: status {compiled}: {first}"));

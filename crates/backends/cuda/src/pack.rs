@@ -68,7 +68,7 @@ impl Target {
     }
 }
 
-/// The target of PTX, such as `90a`; `None` if it is no PTX.
+/// The target of PTX, such as `90a`; `None` if it is not PTX.
 pub(crate) fn target_of_ptx(image: &[u8]) -> Option<&str> {
     const DIRECTIVE: &[u8] = b"\n.target sm_";
     let mut windows = image.windows(DIRECTIVE.len());
@@ -293,20 +293,20 @@ impl Pack {
         Target::of(capability).find_map(|target| self.find(half, target))
     }
 
-    /// Is there a kernel of a source that a device of a compute capability runs?
+    /// Returns whether there is a kernel of a source that a device of a compute capability runs.
     pub fn has(&self, source: &str, capability: u32) -> bool {
         let half = half(source);
         Target::of(capability).any(|target| self.index.contains_key(&(half, target)))
     }
 
-    /// Are all kernels precompiled that the conformance suite needs for an operation? Fused
+    /// Returns whether all kernels that the conformance suite needs for an operation are precompiled. Fused
     /// products are excluded, since they have thousands of forms: only those of models are
     /// precompiled.
     pub fn has_all_of(kind: OpKind) -> bool {
         !matches!(kind, OpKind::FusedLinear | OpKind::FusedExpertLinear)
     }
 
-    /// Do kernels come compiled for an operation on operands of these dtypes? u16 and u64 are
+    /// Returns whether compiled kernels exist for an operation on operands of these dtypes. u16 and u64 are
     /// hardly computed with. They have kernels of moves, casts, and elementwise functions only.
     pub fn has_dtypes_of(signature: &Signature) -> bool {
         let is_rare = |ty: &TensorType| matches!(ty.dtype, DType::U16 | DType::U64);
@@ -319,7 +319,7 @@ impl Pack {
         self.index.len()
     }
 
-    /// Is there no kernel?
+    /// Returns whether there is no kernel.
     pub fn is_empty(&self) -> bool {
         self.index.is_empty()
     }

@@ -33,7 +33,7 @@ impl Failure {
         Self { call, status }
     }
 
-    /// Is it [`Self::hung`]? No call is checked before its work is done.
+    /// Returns whether it is [`Self::hung`]. No call is checked before its work is done.
     pub(crate) fn is_hung(self) -> bool {
         self.status == CUresult::CUDA_ERROR_NOT_READY
     }

@@ -412,7 +412,7 @@ impl DeviceMemory for FaultyMemory {
 struct FaultyBuffer {
     inner: Arc<dyn DeviceBuffer>,
     state: Arc<State>,
-    /// Is it the device's own memory, not the host's?
+    /// Whether it is the device's own memory, not the host's.
     owned: bool,
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct Cache {
     limit: u64,
     /// Bytes of the files, once they have been counted.
     used: Mutex<Option<u64>>,
-    /// Has it been said that the folder takes no files?
+    /// Whether it has been said that the folder takes no files.
     warned: AtomicBool,
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Head<'a> {
     pub(crate) pointers: &'a [Pointer<'a>],
     /// The names of its tensor maps, where the language has those.
     pub(crate) maps: &'a [String],
-    /// Has it parameters besides the pointers?
+    /// Whether it has parameters besides the pointers.
     pub(crate) has_params: bool,
     /// Work-items of a group.
     pub(crate) group: u32,
@@ -79,8 +79,8 @@ impl Dialect {
         }
     }
 
-    /// Are there SIMD-groups that share values and multiply matrices, which kernels of the
-    /// language's own are written for?
+    /// Returns whether there are SIMD-groups that share values and multiply matrices, which kernels of the language's
+    /// own are written for.
     pub(crate) fn has_simd_groups(self) -> bool {
         self == Self::Metal
     }

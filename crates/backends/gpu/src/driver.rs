@@ -21,11 +21,11 @@ pub struct Limits {
     pub max_buffer: u64,
     /// Bytes of the device's memory.
     pub memory: u64,
-    /// Is there double precision?
+    /// Whether there is double precision.
     pub has_f64: bool,
     /// Number of groups that run at a time, about: more of them hide no more latency.
     pub compute_units: usize,
-    /// Is it a processor, whose groups are loops of one thread? Lanes then cost as much as their
+    /// Whether it is a processor, whose groups are loops of one thread. Lanes then cost as much as their
     /// work, and local memory is as slow as other memory.
     pub is_processor: bool,
     /// CUDA's compute capability, ten times the major number plus the minor one; else 0.
@@ -78,7 +78,7 @@ pub struct Access {
     pub start: usize,
     /// The one after the last; possibly far behind the buffer's end.
     pub end: usize,
-    /// May the launch write to them?
+    /// Whether the launch may write to them.
     pub is_written: bool,
 }
 
@@ -116,8 +116,8 @@ pub struct Launch<'a, D: Driver> {
     pub params: &'a [u32],
     /// Bytes of local memory beyond the source's declarations.
     pub dynamic_local: u32,
-    /// May it begin before the launch ahead of it has ended, if its kernel waits for that by itself
-    /// ([`Dialect::Cuda`])? Not for the first launch of a run: kernels read inputs of the run
+    /// Whether it may begin before the preceding launch has ended, if its kernel waits for that itself
+    /// ([`Dialect::Cuda`]). Not for the first launch of a run: kernels read inputs of the run
     /// before they wait, and earlier runs may still write these.
     pub begins_early: bool,
 }
@@ -142,7 +142,7 @@ pub struct Gemm {
     pub b: Matrix,
     /// `[m, n]`, not transposed.
     pub y: Matrix,
-    /// Is there a bias, `[n]` of `y`'s dtype?
+    /// Whether there is a bias, `[n]` of `y`'s dtype.
     pub has_bias: bool,
 }
 
@@ -152,7 +152,7 @@ pub struct Gemm {
 pub struct Matrix {
     /// Its elements.
     pub dtype: DType,
-    /// Do columns follow each other?
+    /// Whether columns follow each other.
     pub transposed: bool,
     /// Elements from one row, or column, to the next.
     pub stride: usize,
@@ -173,17 +173,17 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// is no such thing.
     type Recording: Send + 'static;
 
-    /// Is the result of [`Driver::compile`] worth a file? It is not if the API keeps compiled
+    /// Whether the result of [`Driver::compile`] is worth caching in a file. It is not if the API keeps compiled
     /// kernels by itself.
     const KEEPS_BINARIES: bool = true;
 
-    /// Can launches be [recorded](Driver::record)?
+    /// Whether launches can be [recorded](Driver::record).
     const RECORDS: bool = false;
 
-    /// Does it compile and load kernels sooner on several threads than on one?
+    /// Whether several threads compile and load kernels faster than one.
     const LOADS_AT_ONCE: bool = false;
 
-    /// Can bytes be [copied](Driver::copy) from one of its devices to another?
+    /// Whether bytes can be [copied](Driver::copy) between its devices.
     const HAS_PEERS: bool = false;
 
     /// Description of the device.
@@ -320,7 +320,7 @@ pub trait Driver: Send + Sync + Sized + 'static {
         Ok(None)
     }
 
-    /// Is there [`Driver::gemm`]? It is asked only before use, so that a library of products is
+    /// Returns whether [`Driver::gemm`] is available. It is asked only before use, so that a library of products is
     /// opened only for products.
     fn has_gemm(&self) -> bool {
         false
@@ -337,7 +337,7 @@ pub trait Driver: Send + Sync + Sized + 'static {
         false
     }
 
-    /// Are there kernels of an operation on such operands? Not all of them, where nothing compiles.
+    /// Returns whether there are kernels of an operation on such operands. Not all of them, where nothing compiles.
     fn has_kernels_of(&self, _signature: &Signature) -> bool {
         true
     }

@@ -197,12 +197,12 @@ pub(crate) fn emit(
 }
 
 impl Emitter<'_> {
-    /// Is this a graph input that stays as it is while the graph runs?
+    /// Returns whether this is a graph input that stays as it is while the graph runs.
     pub(crate) fn is_constant(&self, place: &Place) -> bool {
         matches!(place.slot, Slot::Input(input) if !self.written.contains(&input))
     }
 
-    /// Is this a graph input that a single step of the graph writes?
+    /// Returns whether this is a graph input that a single step of the graph writes.
     pub(crate) fn is_written_once(&self, place: &Place) -> bool {
         let writes = |&&written: &&usize| place.slot == Slot::Input(written);
         self.written.iter().filter(writes).count() == 1

@@ -140,7 +140,7 @@ struct Start {
 /// Bytes of the unit that values in the arena and scratch memory begin at multiples of.
 pub(crate) const GRANULE: usize = 64;
 
-/// Position of a place for a launch that is no kernel: its buffer, and the byte at which it begins.
+/// Position of a place for a launch that is not a kernel: its buffer, and the byte at which it begins.
 pub(crate) fn position(place: &Place) -> (Buffer, usize) {
     let Start { granules, elements } = start(place);
     let size = place.ty.dtype.size().unwrap_or(1);

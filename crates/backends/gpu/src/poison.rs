@@ -204,7 +204,7 @@ impl<D: Driver> Poison<D> {
         self.is_any.store(true, Ordering::Release);
     }
 
-    /// May there be anything that is suspect or poisoned?
+    /// Returns whether there may be anything that is suspect or poisoned.
     pub(crate) fn may_be_any(&self) -> bool {
         let is_open = self.last.load(Ordering::Relaxed) > self.settled.load(Ordering::Relaxed);
         is_open || self.is_any.load(Ordering::Relaxed)
@@ -250,7 +250,7 @@ pub(crate) struct Look<'p, D: Driver> {
 }
 
 impl<D: Driver> Look<'_, D> {
-    /// Is there nothing to look at?
+    /// Returns whether there is nothing to look at.
     pub(crate) fn is_empty(&self) -> bool {
         self.words.is_empty()
     }

@@ -79,7 +79,7 @@ struct Recorded<D: Driver> {
 struct Parts(SmallVec<[Range<usize>; 2]>);
 
 impl<D: Driver> Recorded<D> {
-    /// Puts those of this run first. Were they known?
+    /// Puts those of this run first. Returns whether they were known.
     fn find(&mut self) -> bool {
         match self.known.iter().position(|(known, _)| *known == self.now) {
             Some(at) => {

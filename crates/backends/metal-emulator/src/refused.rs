@@ -4,7 +4,7 @@
 //! 4 (address spaces) and 5.2 (arguments of kernels). Words that the language lacks are poisoned in
 //! the header.
 
-/// Types of the language that are no address space.
+/// Types of the language that are not an address space.
 const TYPES: [&str; 14] = [
     "void",
     "bool",

@@ -44,7 +44,7 @@ pub(crate) fn parameters(source: &str, name: &str) -> Result<Vec<Binding>, Strin
                 false if ty.starts_with("device ") && ty.ends_with('*') => {
                     Ok(Binding::Buffer(ty.to_owned()))
                 }
-                false => Err(format!("{ty} is no pointer of the device")),
+                false => Err(format!("{ty} is not a pointer of the device")),
             };
         }
         match (attribute, ty) {

@@ -14,7 +14,7 @@ pub struct Properties {
     pub apple_family: u32,
     /// The system and its version.
     pub system: String,
-    /// Does it share the processor's memory?
+    /// Whether it shares the processor's memory.
     pub has_unified_memory: bool,
     /// Bytes of the largest buffer.
     pub max_buffer_length: u64,

@@ -122,7 +122,7 @@ struct Residency(Mutex<Set>);
 
 struct Set {
     set: Retained<ProtocolObject<dyn MTLResidencySet>>,
-    /// Are there changes that have not been committed?
+    /// Whether there are changes that have not been committed.
     is_changed: bool,
     bytes: u64,
     /// Memory that the device works well with: beyond, buffers come and go as they are used.

@@ -242,7 +242,7 @@ impl<A: Api> Driver for Metal<A> {
         let compiled = compiled.ok_or_else(|| self.queue.hangs("compiler"))?;
         let pipeline = compiled.map_err(|log| {
             tracing::debug!("{name}: {log}");
-            // One line will do: what follows from the first error is no news.
+            // One line will do: what follows from the first error is not news.
             let first = log.lines().find(|line| line.contains("error"));
             let first = first.or(log.lines().next()).unwrap_or_default();
             unsupported(format!("{name}: {first}"))

@@ -38,7 +38,7 @@ pub fn devices() -> Result<Vec<Arc<dyn Backend>>, Absent> {
 /// Opens every Metal device of this machine, which can have none.
 ///
 /// # Errors
-/// Always fails: this is no Mac.
+/// Always fails: this is not a Mac.
 #[cfg(not(target_os = "macos"))]
 pub fn devices() -> Result<Vec<Arc<dyn Backend>>, Absent> {
     let cure = "use another device of this machine";

@@ -84,7 +84,7 @@ impl Buffer {
         self.memory.raw()
     }
 
-    /// Hands the memory to the host, once all queued work is done; `None` if it is no host
+    /// Hands the memory to the host, once all queued work is done; `None` if it is not a host
     /// memory.
     pub(crate) fn to_host(&self) -> Result<Option<&HostBuffer>, Failure> {
         let Some(host) = &self.host else {

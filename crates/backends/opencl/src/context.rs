@@ -34,7 +34,7 @@ pub(crate) struct Context {
     pub(crate) options: &'static CStr,
     /// Does the driver keep compiled kernels by itself, so that a source is enough?
     pub(crate) keeps_kernels: bool,
-    /// Is it the machine's processor?
+    /// Whether it is the machine's processor.
     pub(crate) is_processor: bool,
     /// Limit of the time without progress.
     deadline: Mutex<Deadline>,

@@ -74,7 +74,7 @@ impl Device {
         Ok(value.first_chunk().map_or(0, |n| usize::from_ne_bytes(*n)))
     }
 
-    /// Is it the machine's processor?
+    /// Whether it is the machine's processor.
     pub(crate) fn is_processor(&self) -> Result<bool, Failure> {
         Ok(self.number(CL_DEVICE_TYPE)? & CL_DEVICE_TYPE_CPU != 0)
     }

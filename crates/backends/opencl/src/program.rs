@@ -99,7 +99,7 @@ fn kernel(context: &Context, binary: &[u8], name: &str) -> Result<Kernel, Device
         .map_err(|_| unsupported(format!("a kernel cannot be called {name:?}")))?;
     if binary.is_empty() {
         return Err(unsupported(
-            "an empty file is no compiled kernel".to_owned(),
+            "an empty file is not a compiled kernel".to_owned(),
         ));
     }
     let program = match context.keeps_kernels {
@@ -152,7 +152,7 @@ fn build(context: &Context, program: &Object) -> Result<(), DeviceError> {
         });
         let log = log.map_or_else(|failure| failure.to_string(), |log| text(&log));
         tracing::debug!("{failure}\n{log}");
-        // One line will do: what follows from the first error is no news.
+        // One line will do: what follows from the first error is not news.
         let first = log.lines().find(|line| line.contains("error"));
         let first = first.or(log.lines().next()).unwrap_or_default();
         context.error(failure.class(), format!("{failure}: {first}"))

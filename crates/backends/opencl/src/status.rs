@@ -116,7 +116,7 @@ impl Failure {
         Self { call, why }
     }
 
-    /// Is it this status of the driver?
+    /// Returns whether it is this status of the driver.
     pub(crate) fn is(self, status: cl_int) -> bool {
         matches!(self.why, Why::Status { status: said, .. } if said == status)
     }

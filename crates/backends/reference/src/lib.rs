@@ -60,7 +60,7 @@ impl Reference {
         inputs: &[Rc<Values>],
     ) -> Result<Results, String> {
         let kernel = self.kernels.find(signature);
-        let kernel = kernel.ok_or_else(|| format!("{} is no primitive", signature.op.name()))?;
+        let kernel = kernel.ok_or_else(|| format!("{} is not a primitive", signature.op.name()))?;
         let operands = signature.inputs.iter().zip(inputs);
         let operands: Vec<Operand> = operands
             .map(|(ty, values)| Operand {

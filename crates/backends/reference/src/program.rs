@@ -18,7 +18,7 @@ use crate::operand::{Call, Operand};
 pub(crate) struct Interpreter {
     graph: Graph,
     launches: Vec<Launch>,
-    /// Each node that is no view, by itself: the work of a launch.
+    /// Each node that is not a view, by itself: the work of a launch.
     nodes: Arc<[Nodes]>,
     /// For each value, the last node that reads it; past the end for outputs.
     last_use: Vec<usize>,
@@ -47,7 +47,7 @@ impl Interpreter {
     }
 }
 
-/// Is nothing computed for it?
+/// Returns whether nothing is computed for it.
 fn is_view(node: &Node) -> bool {
     node.op.def().role() == Role::View
 }

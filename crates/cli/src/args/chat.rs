@@ -72,8 +72,8 @@ pub(crate) struct ChatArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) prompt_cache: Option<PathBuf>,
 
-    /// File of tools that the model may call, each with a command (docs/chat.md has the format). The program
-    /// asks before each call. Without a terminal it runs none but those of --tool-approve
+    /// File of tools that the model may call, each with a command (docs/chat.md has the format). The program asks
+    /// before each call. Without a terminal it runs only those of --tool-approve
     #[arg(long, value_name = "FILE")]
     pub(crate) tool_command: Option<PathBuf>,
 

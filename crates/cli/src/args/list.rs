@@ -128,7 +128,7 @@ impl Item for Override {
         };
         let (key, typed) = text.split_once('=').ok_or_else(expected)?;
         let (ty, value) = typed.split_once(':').ok_or_else(expected)?;
-        let wrong = |ty: &str| format!("{key}: {value:?} is no {ty}");
+        let wrong = |ty: &str| format!("{key}: {value:?} is not of type {ty}");
         let value = match ty {
             "int" => Value::I64(value.parse().map_err(|_| wrong("int"))?),
             "float" => match value.parse::<f64>() {
@@ -237,9 +237,9 @@ mod tests {
             ("a=3", "expected KEY=TYPE:VALUE"),
             ("=int:3", "expected KEY=TYPE:VALUE"),
             ("a=i32:3", "expected KEY=TYPE:VALUE"),
-            ("a=int:3.5", "a: \"3.5\" is no int"),
-            ("a=float:inf", "a: \"inf\" is no float"),
-            ("a=bool:yes", "a: \"yes\" is no bool"),
+            ("a=int:3.5", "a: \"3.5\" is not of type int"),
+            ("a=float:inf", "a: \"inf\" is not of type float"),
+            ("a=bool:yes", "a: \"yes\" is not of type bool"),
         ] {
             let error = read::<Override>(bad).unwrap_err();
             assert!(error.contains(why), "{error}");
@@ -262,8 +262,8 @@ mod tests {
             ("exps=gpu7", "unknown device"),
             ("exps=", "unknown device"),
             ("exps=auto", "expected the name of a device"),
-            ("(=cpu", "no regular expression"),
-            ("=cpu", "no regular expression"),
+            ("(=cpu", "not a regular expression"),
+            ("=cpu", "not a regular expression"),
         ] {
             let error = devices(bad).unwrap_err();
             assert!(error.contains(why), "{bad}: {error}");

@@ -130,7 +130,7 @@ impl GpuArgs {
         }
     }
 
-    /// Are there tensors with devices of their own?
+    /// Returns whether there are tensors with devices of their own.
     pub(crate) fn places_tensors(&self) -> bool {
         self.cpu_moe || self.n_cpu_moe.is_some() || self.tensors().next().is_some()
     }
@@ -289,7 +289,7 @@ pub(crate) struct TextArgs {
 }
 
 impl TextArgs {
-    /// Is there a text, rather than one that may be piped in?
+    /// Returns whether there is a text, rather than one that may be piped in.
     pub(crate) fn is_given(&self) -> bool {
         self.prompt.is_some() || self.file.is_some() || self.binary_file.is_some()
     }

@@ -10,11 +10,11 @@ use rustorch_runtime::DeviceType;
 /// Sources of drafts, by llama.cpp's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SpecType {
-    /// No drafts.
+    /// No drafts
     None,
-    /// A smaller model.
+    /// Drafts by a smaller model
     DraftSimple,
-    /// The text so far.
+    /// Drafts from repeats in the text so far
     NgramSimple,
 }
 

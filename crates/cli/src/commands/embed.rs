@@ -48,11 +48,11 @@ pub(crate) struct Options {
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     prompt: Option<String>,
 
-    /// File of texts, one a line, in UTF-8; - for standard input
+    /// File of texts, one per line, in UTF-8; - for standard input
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Way from tokens to a text's vector [default: the model's]
+    /// Pooling of tokens into a text's vector [default: the model's]
     #[arg(long, value_enum, value_name = "KIND")]
     pooling: Option<PoolingArg>,
 

@@ -18,11 +18,11 @@ use crate::output::note;
 
 const EXAMPLES: &str = "\
 Examples:
-  rustorch-cli launch --gpus 2 -- rustorch-cli train --text book.txt --out book.gguf
+  rustorch-cli launch --gpus 2 -- python train.py
   rustorch-cli launch -n 4 -- ./program --option
 
 Each rank has torchrun's variables: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT. Its lines begin with its \
-number. If a rank fails, the others are ended, and launch ends with its status.";
+number. If a rank fails, the others are stopped, and launch exits with its status.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]

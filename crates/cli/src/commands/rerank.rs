@@ -33,7 +33,7 @@ pub(crate) struct Options {
     #[arg(allow_hyphen_values = true)]
     prompt: String,
 
-    /// File of documents, one a line, in UTF-8; - for standard input
+    /// File of documents, one per line, in UTF-8; - for standard input
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
 

@@ -22,7 +22,7 @@ Examples:
   rustorch-cli run model.onnx -i image.npy -o out                write each output as out/NAME.npy
   rustorch-cli run model.onnx -i x=sound.npy -i rate=rate.npy    give the names of inputs
 
-The command prints a line for each output: name, dtype and shape. Letters of a name that file names may lack \
+The command prints a line for each output: name, dtype and shape. In file names, unsafe characters of an output's name \
 become _.";
 
 #[derive(Debug, Args)]

@@ -112,7 +112,7 @@ fn processor(system: &mut System) -> Device {
     }
 }
 
-/// Is there such a process? Without an answer of the system, it counts as running.
+/// Returns whether there is such a process. Without an answer of the system, it counts as running.
 fn is_alive(system: &mut Option<System>, pid: u32) -> bool {
     let Some(system) = system else { return true };
     let pid = Pid::from_u32(pid);

@@ -290,7 +290,7 @@ pub(crate) struct Terminal {
     folder: tempfile::TempDir,
 }
 
-/// Is there tmux?
+/// Whether there is tmux.
 pub(crate) struct Tmux;
 
 pub(crate) fn find() -> Result<Tmux, String> {

@@ -269,7 +269,7 @@ fn prose(path: &Path) -> String {
 
 /// The targets of a document's links, without those outside the repository.
 fn links(prose: &str) -> Vec<String> {
-    // Spans of code are no links.
+    // Spans of code are not links.
     let bare: String = prose.split('`').step_by(2).collect();
     let targets = bare.split("](").skip(1);
     let targets = targets.filter_map(|rest| rest.split_once(')'));

@@ -308,7 +308,7 @@ pub(crate) fn paths_need_not_be_utf8() {
     lora.push(path(b"no\xfa.gguf"));
     let line = run(with(&["-p", "x"], &[&lora])).error(1);
     assert!(line.contains("cannot open"), "{line}");
-    // An argument that is no path has to be text.
+    // An argument that is not a path has to be text.
     let line = run(with(&["-p"], &[&OsStr::from_bytes(b"\xff").to_owned()])).error(2);
     assert!(line.contains("UTF-8"), "{line}");
 }

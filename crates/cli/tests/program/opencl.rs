@@ -278,7 +278,7 @@ pub(crate) fn places_that_make_no_sense_are_refused(_: &OpenCl) {
         (
             &["-ot", "(=cpu"][..],
             2,
-            &["-ot (=cpu", "no regular expression"][..],
+            &["-ot (=cpu", "not a regular expression"][..],
         ),
         (&["-ot", "exps"], 2, &["exps", "PATTERN=DEVICE"]),
         (&["-ot", "exps=gpu"], 2, &["exps=gpu", "unknown device"]),

@@ -166,10 +166,13 @@ pub(crate) fn calls_that_make_no_sense_are_told() {
     let approved = ["--tool-approve", "all"];
     let text = r#"<tool_call>\{"name": "add", "arguments": "2 and 3"\}</tool_call>"#;
     for (call, why) in [
-        (CALL.replace('2', "\"x\""), "/a: \"x\" is no number"),
+        (
+            CALL.replace('2', "\"x\""),
+            "/a: \"x\" is not of type number",
+        ),
         (
             text.to_owned(),
-            "no JSON (trailing characters at line 1 column 3): 2 and 3",
+            "not JSON (trailing characters at line 1 column 3): 2 and 3",
         ),
         (
             CALL.replace("add", "sub"),

@@ -128,7 +128,7 @@ pub(crate) fn load() -> Result<Box<dyn Mpi>, String> {
         return family(library, constants, version);
     }
     Err(format!(
-        "\"{version}\" is of an unknown family; set RUSTORCH_MPI to libmpi_abi.so, or to a library of Open MPI or MPICH"
+        "\"{version}\" has an unknown family; set RUSTORCH_MPI to libmpi_abi.so, or to a library of Open MPI or MPICH"
     ))
 }
 
@@ -181,7 +181,7 @@ fn version(library: &Library) -> Result<String, String> {
     type Version = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
     // SAFETY: the type is that of MPI's standard, the same in all families.
     let get: Symbol<Version> = unsafe { library.get(b"MPI_Get_library_version") }
-        .map_err(|_| "the library is no MPI: it lacks MPI_Get_library_version".to_owned())?;
+        .map_err(|_| "the library is not MPI: it lacks MPI_Get_library_version".to_owned())?;
     // Room for the longest text of any family.
     let mut text = vec![0_u8; 8192 + 1];
     let mut length = 0;

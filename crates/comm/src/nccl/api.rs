@@ -127,7 +127,7 @@ impl Nccl {
     /// Multicast over NVLink (NVLS) is off unless `NCCL_NVLS_ENABLE` is set.
     ///
     /// # Errors
-    /// It is missing or older than 2.14.
+    /// Fails if the library is missing or older than 2.14.
     ///
     /// # Safety
     /// No other thread reads or writes the environment meanwhile, other than by `std::env`.

@@ -110,7 +110,7 @@ fn a_library_of_another_kind_is_one_clear_error() {
         ),
         (
             "libc.so.6",
-            "MPI: the library is no MPI: it lacks MPI_Get_library_version",
+            "MPI: the library is not MPI: it lacks MPI_Get_library_version",
         ),
     ];
     for (library, expected) in errors {

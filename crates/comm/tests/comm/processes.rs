@@ -463,7 +463,11 @@ fn launchers_give_identities() {
         ("SLURM_JOB_ID", "1000"),
         ("SLURM_NODELIST", "gpu[07-09,12],other"),
     ];
-    assert_eq!(of(&batch), Ok(None), "a batch script is no task of a step");
+    assert_eq!(
+        of(&batch),
+        Ok(None),
+        "a batch script is not a task of a step"
+    );
     let srun = [&batch[..], &[("SLURM_STEP_ID", "0")]].concat();
     let expected = Identity {
         rank: 3,

@@ -165,10 +165,10 @@ impl Expected {
             Output::Tensor(got),
         ) = (expected, indices)
         else {
-            return Err("the last result is no tensor".into());
+            return Err("the last result is not a tensor".into());
         };
         let (Elements::Int(expected), Elements::Int(got)) = (elements, Elements::of(got)?) else {
-            return Err("the last result is no indices".into());
+            return Err("the last result is not indices".into());
         };
         let line = Lines::of(input.shape(), shape, dim);
         line.compare(&Elements::of(input)?.as_complex(), expected, &got)

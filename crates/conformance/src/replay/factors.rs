@@ -25,7 +25,7 @@ pub(crate) fn compare(name: &str, expected: &Expected, got: &Output) -> Result<(
             ..
         } = part
         else {
-            return Err("a factor that is no tensor".to_owned());
+            return Err("a factor that is not a tensor".to_owned());
         };
         bounds = (*rtol, *atol);
         wanted.push(tensor(elements, shape).map_err(|e| e.to_string())?);

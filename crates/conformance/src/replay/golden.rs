@@ -172,7 +172,7 @@ impl BadSample {
         self.arguments.given(tensors)
     }
 
-    /// Are there no such arguments in PyTorch?
+    /// Returns whether there are no such arguments in PyTorch.
     pub(crate) fn is_type_error(&self) -> bool {
         self.kind == "TypeError"
     }

@@ -145,7 +145,7 @@ fn replay_torch(options: &Options) -> Result<Report> {
     }
 }
 
-/// Is it the name, or one of the variants or functions behind it?
+/// Returns whether it is the name, or one of the variants or functions behind it.
 fn is_called(name: &str, wanted: &str) -> bool {
     let rest = name.strip_prefix(wanted);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

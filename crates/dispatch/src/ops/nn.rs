@@ -90,7 +90,7 @@ table! {
         let channels = c.input()?.shape().get(1).copied();
         let fits = |x: &&Tensor| x.rank() == 1 && Some(x.numel()) == channels;
         if ![mean, var].iter().flatten().all(fits) {
-            return untyped("running statistics of other channels, which are no argument here");
+            return untyped("running statistics of other channels, which are not an argument here");
         }
         let running = match (c.bool("use_input_stats")?, mean, var) {
             (true, ..) => None,

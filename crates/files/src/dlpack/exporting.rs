@@ -64,8 +64,8 @@ fn versioned((memory, dl_tensor): (Memory, DLTensor), flags: u64) -> *mut DLMana
     }
 }
 
-/// [`to_dlpack_copied`] by the structure without a version, for libraries that know no other. It cannot say that memory
-/// is only to be read, so this is always a copy.
+/// [`to_dlpack_copied`] by the structure without a version, for libraries that support no other. It cannot mark memory
+/// as read-only, so this always copies.
 ///
 /// # Errors
 /// The same errors as [`to_dlpack`].

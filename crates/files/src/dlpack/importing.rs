@@ -16,15 +16,15 @@ const MOST_DIMS: usize = 64;
 
 const PLACE: &str = "the DLPack tensor";
 
-/// A tensor of another library, used where its elements are if they are aligned, with its strides; negative
-/// strides are copied when the tensor is computed with. So are unaligned elements, and booleans other than 0
-/// and 1.
+/// A tensor of another library. Aligned elements are used in place, with their strides. Elements with negative strides
+/// are copied when they are first used. So are unaligned elements, and booleans other than 0 and 1.
 ///
-/// The structure is taken: its deleter is called when no tensor uses the memory any more, or now if this fails.
+/// This takes over the structure. Its deleter is called when no tensor uses the memory any more, or at once if this
+/// fails.
 ///
 /// # Safety
-/// `managed` points to a structure as DLPack 1 defines it, without another user. Its memory is as the structure says,
-/// stays so, and has no writer, until its deleter is called. The deleter may be called on any thread.
+/// `managed` points to a structure as DLPack 1 defines it, without another user. Its memory matches the structure, and
+/// nothing writes to it until its deleter is called. The deleter may be called on any thread.
 ///
 /// # Errors
 /// Fails for memory of a device, another major version, an unsupported dtype, or a shape too large

@@ -318,7 +318,7 @@ impl<'a> Machine<'a, '_> {
                 }
                 (kind, key, count)
             }
-            _ => return Err(self.wrong("this is no storage")),
+            _ => return Err(self.wrong("this is not a storage")),
         };
         let Object::Global(Global::Storage(dtype)) = self.objects[kind] else {
             return Err(self.wrong("a storage has no type"));
@@ -361,7 +361,7 @@ impl<'a> Machine<'a, '_> {
     fn size_of(&self, id: Id) -> FileResult<usize> {
         match self.objects[id] {
             Object::Int(n) => {
-                usize::try_from(n).map_err(|_| self.wrong(format_args!("{n} is no valid size")))
+                usize::try_from(n).map_err(|_| self.wrong(format_args!("{n} is not a valid size")))
             }
             _ => Err(self.wrong("a size is missing")),
         }
@@ -376,7 +376,7 @@ impl<'a> Machine<'a, '_> {
     fn call(&mut self) -> FileResult<()> {
         let (arguments, callee) = (self.pop()?, self.pop()?);
         let Object::Global(global) = self.objects[callee] else {
-            return Err(self.wrong("the called object is no name"));
+            return Err(self.wrong("the called object is not a name"));
         };
         let arguments = self.parts(arguments)?;
         match (global, &arguments[..]) {
@@ -414,7 +414,7 @@ impl<'a> Machine<'a, '_> {
             let pair = self.parts(pair)?;
             match pair[..] {
                 [key, value] => Ok((key, value)),
-                _ => Err(self.wrong("a dictionary has entries that are no pairs")),
+                _ => Err(self.wrong("a dictionary has entries that are not pairs")),
             }
         });
         pairs.collect()

@@ -110,7 +110,7 @@ fn legacy_storages<'a>(
             known.insert(storage.key, storage);
         }
     }
-    let wrong = || FileError::damaged("the list of storages", "it is no list of known keys");
+    let wrong = || FileError::damaged("the list of storages", "it is not a list of known keys");
     let Object::List(list) = &keys.objects[keys.value] else {
         return Err(wrong());
     };
@@ -224,7 +224,7 @@ impl<'a> Reader<'a> {
                 })
             }
             Object::Storage(_) => {
-                let advice = "save the tensor that it is of";
+                let advice = "save the tensor that it belongs to";
                 return Err(FileError::unsupported(PICKLE, "a storage alone", advice));
             }
             Object::Device(kind, number) => {
@@ -306,7 +306,7 @@ impl<'a> Reader<'a> {
         let data = data.part(&place, 0, bytes as u64)?;
         let size = dtype.size().unwrap_or(1);
         if !bytes.is_multiple_of(size) {
-            let problem = format!("its {bytes} bytes are no whole elements of {dtype}");
+            let problem = format!("its {bytes} bytes are not whole elements of {dtype}");
             return Err(FileError::damaged(place, problem));
         }
         let data = elements::native(storage.key, data, dtype, self.order)?;

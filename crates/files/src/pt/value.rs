@@ -81,7 +81,7 @@ impl Value {
         })
     }
 
-    /// Is it `None`?
+    /// Returns whether it is `None`.
     pub fn is_none(&self) -> bool {
         matches!(self, Self::None)
     }

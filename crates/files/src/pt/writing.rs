@@ -53,7 +53,7 @@ pub fn save_value(path: impl AsRef<Path>, value: &Value) -> FileResult<()> {
 }
 
 /// Writes a value that `torch.load` reads, also with `weights_only=True`: a checkpoint of states, numbers and texts.
-/// Tensors are written as by [`write()`].
+/// Writes tensors as [`write()`] does.
 ///
 /// # Errors
 /// Fails for containers nested more than 100 deep. Also fails for a list, dictionary or tensor as a

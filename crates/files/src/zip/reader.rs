@@ -69,7 +69,7 @@ impl Archive {
         }
         if entries.len() as u64 != directory.count {
             let problem = format!(
-                "{} entries were announced, {} are there",
+                "{} entries were announced, but {} are there",
                 directory.count,
                 entries.len()
             );
@@ -387,7 +387,7 @@ fn zip64<'a>(place: &'a str, extra: &'a [u8]) -> FileResult<&'a [u8]> {
     Ok(&[])
 }
 
-/// Little-endian numbers, one behind the other.
+/// Little-endian numbers, one after the other.
 struct Fields<'a> {
     place: &'a str,
     rest: &'a [u8],

@@ -289,7 +289,7 @@ fn names_are_changed_and_stay_apart() {
     assert_eq!(names(&some.unwrap()), ["m.a", "m.b"]);
     assert_eq!(
         error(state.rename(|name| Some(name.replace("module.a", "c")))),
-        "the tensors `module.a` and `c` both get the name `c`; give each one of its own"
+        "the tensors `module.a` and `c` both get the name `c`; give each its own"
     );
 }
 

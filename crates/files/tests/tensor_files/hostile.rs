@@ -122,7 +122,7 @@ fn wrong_arrays_are_refused() {
         (plain("'<U1'", "(1,)"), "dtype `<U1` is not supported"),
         (plain("[('a', '<f4')]", "(1,)"), "an array of records"),
         (plain("[", "(1,)"), "a list that ends"),
-        (plain("True", "(1,)"), "`descr` is no text"),
+        (plain("True", "(1,)"), "`descr` is not text"),
         ("{'descr': '<f4'}".to_owned(), "no proper `fortran_order`"),
         ("{'shape': (), 'shape': ()}".to_owned(), "`shape` twice"),
         ("{'a': ()}".to_owned(), "no proper `a`"),
@@ -224,7 +224,7 @@ fn wrong_pickles_are_refused() {
         ),
         (
             &tensor(b"J\xff\xff\xff\xffK\x02\x85K\x01\x85"),
-            "-1 is no valid size",
+            "-1 is not a valid size",
         ),
         (&tensor(b"K\x00K\x02\x85)"), "one stride for each size"),
         (&tensor(expanded), "shows more than the 1073741824 bytes"),
@@ -295,7 +295,7 @@ fn archives_that_claim_too_much_are_refused() {
         assert!(text.contains("1 bytes are behind the array"), "{text}");
         let text = error(npz::read_within(&file.clone().into(), 1000));
         assert!(
-            text.contains("262272 bytes of memory are needed, and the limit is 1000"),
+            text.contains("this needs 262272 bytes of memory, but the limit is 1000"),
             "{text}"
         );
     });
@@ -371,7 +371,7 @@ fn what_a_small_file_has_often_takes_no_memory() {
             let text = small(file.len(), || pt::read(&file));
             assert!(text.contains("occur too often"), "{text}");
         }
-        // Nobody asks for the name of what is no tensor.
+        // Nobody asks for the name of what is not a tensor.
         let file = with_pickle(&with(&[b"}h\x00](", &b"N".repeat(TEXT), b"es"]));
         assert!(
             within(128 * file.len(), || pt::read(&file))

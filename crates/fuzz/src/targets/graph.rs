@@ -130,7 +130,7 @@ pub(super) fn nodes(bytes: &[u8]) -> Result<(), String> {
     let mut refused = Ok(());
     while let Some(choice) = bytes.next() {
         let (op, count) = op(choice);
-        // Small numbers count from the last value back, large ones are no values at all.
+        // Small numbers count from the last value back, large ones are not values at all.
         let value = |byte: u8| ValueId((graph.len() as u32).wrapping_sub(u32::from(byte % 32)));
         let operands: Vec<ValueId> = bytes.by_ref().take(count).map(value).collect();
         let before = graph.len();

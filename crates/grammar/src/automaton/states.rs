@@ -261,7 +261,7 @@ impl States {
         self.states[state as usize].is_end
     }
 
-    /// May anything follow?
+    /// Returns whether anything may follow.
     pub(super) fn goes_on(&self, state: StateId) -> bool {
         let state = &self.states[state as usize];
         !(state.steps.is_empty() && state.tokens.is_empty())
@@ -378,7 +378,7 @@ struct Closure {
 }
 
 impl Closure {
-    /// Is it a new one?
+    /// Whether it is a new one.
     fn add(&mut self, item: Item) -> Result<bool, TooComplex> {
         let new = match self.items.len() {
             ..FEW => !self.items.contains(&item),

@@ -78,7 +78,7 @@ impl Text {
         self.masks().states.is_end(self.state())
     }
 
-    /// May anything follow?
+    /// Returns whether anything may follow.
     pub(crate) fn goes_on(&self) -> bool {
         self.masks().states.goes_on(self.state())
     }

@@ -56,7 +56,7 @@ enum Apart {
 /// A use of a rule in another.
 struct Use {
     rule: usize,
-    /// Is it at the end of the other's text?
+    /// Whether it is at the end of the other's text.
     last: bool,
 }
 

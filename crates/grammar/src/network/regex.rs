@@ -93,7 +93,7 @@ fn add(
     Ok(())
 }
 
-/// Adds parts that come one behind the other.
+/// Adds parts that come one after the other.
 fn sequence(
     builder: &mut Builder,
     parts: &[Hir],

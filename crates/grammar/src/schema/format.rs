@@ -1,8 +1,8 @@
 //! Formats of strings.
 //!
-//! In JSON Schema a format is an annotation unless an application means it; here it is meant. All generated
-//! texts have the format. For four of them not all that has it is generated: host names have no labels in
-//! Punycode (`xn--`). Leap seconds are in UTC, and e-mail addresses and URIs are in ASCII.
+//! In JSON Schema a format is an annotation unless an application enforces it; here it is enforced. All generated texts
+//! have the format. Four formats are generated only in part: host names have no labels in Punycode (`xn--`). Leap
+//! seconds are in UTC, and e-mail addresses and URIs are in ASCII.
 
 use serde_json::{Value, json};
 

@@ -299,7 +299,7 @@ fn target<'a>(root: &'a Value, path: &str) -> Option<&'a Value> {
     Some(at)
 }
 
-/// Is this a schema with a name that references in it are relative to?
+/// Returns whether this is a schema with a name that references in it are relative to.
 fn is_resource(keywords: &Map<String, Value>) -> bool {
     let id = keywords.get("$id").and_then(Value::as_str);
     id.is_some_and(|id| !id.starts_with('#'))

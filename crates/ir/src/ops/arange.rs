@@ -22,7 +22,7 @@ pub struct Arange {
 const EXACT: f64 = (1_i64 << 53) as f64;
 
 impl Arange {
-    /// Are all elements exact whole numbers in double precision, so that they can be counted from any of them?
+    /// Returns whether all elements are exact whole numbers in double precision.
     fn is_exact(&self) -> bool {
         let (start, step) = (self.start.as_f64(), self.step.as_f64());
         let farthest = start.abs() + step.abs() * self.len as f64;

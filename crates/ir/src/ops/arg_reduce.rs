@@ -9,11 +9,11 @@ use crate::{Graph, Named, OpDef, OpType, ResultTypes, Shape};
 /// Results: if `values`, the element, of the operand's dtype; then its index, `i64`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ArgReduce {
-    /// Is it the largest, not the smallest?
+    /// Whether it is the largest, not the smallest.
     pub largest: bool,
     /// The dimension.
     pub dim: usize,
-    /// Is the element a result, too, besides its index?
+    /// Whether the element is a result, too, besides its index.
     pub values: bool,
 }
 

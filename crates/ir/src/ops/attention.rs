@@ -29,14 +29,14 @@ pub struct Attention {
     pub causal: bool,
     /// `c · tanh(score / c)` before the mask, if `c` is given.
     pub soft_cap: Option<Param>,
-    /// Is `mask` among the operands?
+    /// Whether `mask` is among the operands.
     pub mask: bool,
-    /// Is `past` among the operands? Needs `causal`.
+    /// Whether `past` is among the operands. Needs `causal`.
     pub past: bool,
     /// Number of keys that a query sees, its own position included. Needs `causal`, and without `past`
     /// a key for each query.
     pub window: Option<usize>,
-    /// Is the logarithm of the weights' total a result, too?
+    /// Whether the logarithm of the weights' total is a result, too.
     pub log_sum_exp: bool,
 }
 

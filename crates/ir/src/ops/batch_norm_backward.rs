@@ -18,13 +18,13 @@ use crate::{Graph, Named, Op, OpDef, OpKind, OpType, Param, ResultTypes, Results
 pub struct BatchNormBackward {
     /// Number added to the variance.
     pub eps: Param,
-    /// Is there another gradient of the norm's result?
+    /// Whether there is another gradient of the norm's result.
     pub sums: bool,
-    /// Was the result's positive part taken (ReLU)?
+    /// Whether the positive part of the result was taken (ReLU).
     pub relu: bool,
-    /// Is the norm's bias given, in place of that?
+    /// Whether the norm's bias is given, in place of that.
     pub by_bias: bool,
-    /// Is the gradient of the positive part's operand a result, too?
+    /// Whether the gradient of the positive part's operand is a result, too.
     pub also: bool,
 }
 

@@ -15,9 +15,9 @@ use crate::{Graph, Named, Op, OpDef, OpKind, OpType, Param, ResultTypes, Results
 pub struct BatchNormTrain {
     /// Added to the variance.
     pub eps: Param,
-    /// Is another tensor added?
+    /// Whether another tensor is added.
     pub adds: bool,
-    /// Is the result the positive part (ReLU)?
+    /// Whether the result is the positive part (ReLU).
     pub relu: bool,
 }
 

@@ -162,7 +162,7 @@ impl BinaryOp {
         }
     }
 
-    /// Is the function defined for elements of `dtype`?
+    /// Returns whether the function is defined for elements of `dtype`.
     pub fn accepts(self, dtype: DType) -> bool {
         let real = dtype.is_float() || dtype.is_int();
         match self {
@@ -196,7 +196,7 @@ impl BinaryOp {
         }
     }
 
-    /// Is it one of the [special functions](crate::special)?
+    /// Returns whether it is one of the [special functions](crate::special).
     fn is_special(self) -> bool {
         self.defined()
             .is_some_and(|(_, name)| special::is_defined(name))

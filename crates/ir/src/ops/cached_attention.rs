@@ -21,7 +21,7 @@ use crate::{
 pub struct CachedAttention {
     /// The rotation.
     pub rope: Rope,
-    /// Are there factors for its frequencies?
+    /// Whether there are factors for its frequencies.
     pub factors: bool,
     /// The attention.
     pub attention: Attention,

@@ -19,13 +19,13 @@ impl ChannelsLast {
     /// See [`Self::ORDER`].
     pub const BACK: [usize; 4] = [0, 3, 1, 2];
 
-    /// Is operand `i`, of a type, an image? Weights of convolutions are none.
+    /// Returns whether operand `i`, of a type, is an image. Weights of convolutions are none.
     pub fn is_image(op: &Op, i: usize, ty: &TensorType) -> bool {
         let is_weight = i == 1 && matches!(op, Op::Conv2d(_) | Op::ConvTranspose2d(_));
         ty.rank() == 4 && !is_weight
     }
 
-    /// Is a result of a type an image?
+    /// Returns whether a result of a type is an image.
     pub fn gives_image(op: &Op, ty: &TensorType) -> bool {
         ty.rank() == 4 && !matches!(op, Op::Conv2dWeight(_))
     }

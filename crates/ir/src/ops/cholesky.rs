@@ -13,7 +13,7 @@ use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 /// minor that is not positive. The factor of such a matrix is meaningless.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Cholesky {
-    /// Is a matrix that is not positive definite an error?
+    /// Whether a matrix that is not positive definite is an error.
     pub check: bool,
 }
 

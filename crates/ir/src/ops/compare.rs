@@ -33,7 +33,7 @@ impl CompareOp {
     /// Every comparison.
     pub const ALL: &[Self] = &[Self::Eq, Self::Ne, Self::Lt, Self::Le, Self::Gt, Self::Ge];
 
-    /// Is the comparison defined for elements of `dtype`? Complex numbers have no order.
+    /// Returns whether the comparison is defined for elements of `dtype`. Complex numbers have no order.
     pub fn accepts(self, dtype: DType) -> bool {
         match self {
             Self::Eq | Self::Ne => dtype.is_arithmetic(),

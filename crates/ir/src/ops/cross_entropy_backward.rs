@@ -16,7 +16,7 @@ use crate::{Graph, Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, Shape
 pub struct CrossEntropyBackward {
     /// The loss.
     pub loss: CrossEntropy,
-    /// Is the loss also a result, from the same pass over `x`?
+    /// Whether the loss is also a result, from the same pass over `x`.
     pub also_loss: bool,
 }
 

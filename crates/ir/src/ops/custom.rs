@@ -61,7 +61,7 @@ pub trait Composite: Parameters + fmt::Debug + Send + Sync {
 
 /// Common traits of plain data: it can be compared and hashed.
 pub trait Parameters: Any {
-    /// Are both the same operation with the same parameters?
+    /// Returns whether both are the same operation with the same parameters.
     fn is_same(&self, other: &dyn Any) -> bool;
 
     /// A hash of them.
@@ -106,7 +106,7 @@ impl Custom {
         }
     }
 
-    /// Is its kernel guarded?
+    /// Returns whether its kernel is guarded.
     pub fn is_guarded(&self) -> bool {
         self.is_guarded
     }

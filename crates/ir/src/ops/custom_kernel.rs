@@ -15,7 +15,7 @@ pub enum KernelLanguage {
 
 /// The text of a kernel, and its launch.
 ///
-/// The text is functions (`FUNCTION float f(float x) { … }`) and then, between `KERNEL_BEGIN` and
+/// The text has functions (`FUNCTION float f(float x) { … }`) and then, between `KERNEL_BEGIN` and
 /// `KERNEL_END`, the code of a work-item. It uses the common subset of the three languages, or one
 /// of them. There are
 ///

@@ -66,7 +66,7 @@ impl UnaryOp {
                 return Err(not_differentiable("unary", "a function that gives bool"));
             }
             Self::AiryAi => {
-                let reason = "airy_ai, whose derivative is no function here";
+                let reason = "airy_ai, whose derivative is not a function here";
                 return Err(not_differentiable("unary", reason));
             }
             Self::Abs => g.unary(Self::Sign, x)?,

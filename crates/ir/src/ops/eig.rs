@@ -13,7 +13,7 @@ use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 /// those of [`Svd`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Eig {
-    /// Are the vectors requested?
+    /// Whether the vectors are requested.
     pub vectors: bool,
 }
 

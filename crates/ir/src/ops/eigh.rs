@@ -12,7 +12,7 @@ use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 /// wanted.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Eigh {
-    /// Are the vectors requested?
+    /// Whether the vectors are requested.
     pub vectors: bool,
 }
 

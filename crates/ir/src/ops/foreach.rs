@@ -36,7 +36,7 @@ impl Foreach {
         }
     }
 
-    /// Is an input of the body a number?
+    /// Returns whether an input of the body is a number.
     pub fn is_number(&self, input: usize) -> bool {
         self.body.inputs()[input].rank() == 0
     }

@@ -22,7 +22,7 @@ pub struct FusedLinear {
     pub norm: Option<Prologue>,
     /// Number of products.
     pub count: usize,
-    /// Does each product have a bias?
+    /// Whether each product has a bias.
     pub bias: bool,
     /// Operation on the results.
     pub epilogue: Option<Epilogue>,
@@ -33,7 +33,7 @@ pub struct FusedLinear {
 pub struct Prologue {
     /// The norm.
     pub norm: RmsNorm,
-    /// Does it have a weight?
+    /// Whether it has a weight.
     pub weight: bool,
 }
 

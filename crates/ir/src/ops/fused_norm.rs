@@ -15,11 +15,11 @@ pub struct FusedNorm {
     pub dims: usize,
     /// Added to the variance, or to the mean square.
     pub eps: Param,
-    /// Is it a layer norm, which subtracts the mean?
+    /// Whether it is a layer norm, which subtracts the mean.
     pub is_centred: bool,
-    /// Is there a summand?
+    /// Whether there is a summand.
     pub adds: bool,
-    /// Has the summand another dtype than `x`?
+    /// Whether the summand has another dtype than `x`.
     pub converts: bool,
     /// The norm's dtype, floating point, if it differs from `x`'s.
     pub dtype: Option<DType>,

@@ -88,7 +88,7 @@ impl HostArrayMut<'_> {
 }
 
 fn unfit<T>(ty: &TensorType) -> String {
-    format!("elements of {ty} are no {}", std::any::type_name::<T>())
+    format!("elements of {ty} are not {}", std::any::type_name::<T>())
 }
 
 /// A [`HostFunction`] as one of the operations.

@@ -11,7 +11,7 @@ use crate::{Graph, Named, OpDef, OpType, Param, ResultTypes, Results, ValueId};
 /// shape of those dimensions. The variance is the biased one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LayerNorm {
-    /// Number of last dimensions that are normalised together.
+    /// Number of trailing dimensions that are normalised together.
     pub dims: usize,
     /// Added to the variance.
     pub eps: Param,

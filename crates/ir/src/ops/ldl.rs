@@ -16,9 +16,9 @@ use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 /// `i32` `[…]`: the number, from 1, of the first block that is 0, or 0.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Ldl {
-    /// Are the matrices Hermitian? Real ones are if they are symmetric.
+    /// Whether the matrices are Hermitian. Real ones are if they are symmetric.
     pub hermitian: bool,
-    /// Is a zero block an error?
+    /// Whether a zero block is an error.
     pub check: bool,
 }
 

@@ -7,10 +7,10 @@ use crate::case::{Arrange, Case, Fill, Operand};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 
 /// Solves `A·X = B` with the factors `[…, n, n]` and pivots `[…, n]` of [`Ldl`]. `B` is `[…, n, k]`
-/// with the same leading dimensions. A pivot that is no row is the caller's mistake.
+/// with the same leading dimensions. A pivot that is not a row is the caller's mistake.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LdlSolve {
-    /// Are the factors of Hermitian matrices?
+    /// Whether the factors are those of Hermitian matrices.
     pub hermitian: bool,
 }
 

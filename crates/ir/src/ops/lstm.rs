@@ -23,9 +23,9 @@ use crate::{
 pub struct Lstm {
     /// The number of sequences at each time step.
     pub sizes: Vec<usize>,
-    /// Does the last time step come first?
+    /// Whether the last time step comes first.
     pub reverse: bool,
-    /// Are the values that gradients need results, too?
+    /// Whether the values that gradients need are results, too.
     pub saves: bool,
 }
 

@@ -14,7 +14,7 @@ use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 /// from 1, is the first that is 0.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Lu {
-    /// Is a zero pivot an error?
+    /// Whether a zero pivot is an error.
     pub check: bool,
 }
 

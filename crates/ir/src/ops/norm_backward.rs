@@ -18,11 +18,11 @@ pub struct NormBackward {
     pub dims: usize,
     /// Number added to the variance, or to the mean square.
     pub eps: Param,
-    /// Is it a layer norm, which subtracts the mean?
+    /// Whether it is a layer norm, which subtracts the mean.
     pub is_centred: bool,
-    /// Is there a weight?
+    /// Whether there is a weight.
     pub has_weight: bool,
-    /// Is there another gradient of `x`?
+    /// Whether there is another gradient of `x`.
     pub adds: bool,
     /// The dtype, floating point and not `x`'s, that the gradient of `x` is wanted in as well.
     pub also: Option<DType>,

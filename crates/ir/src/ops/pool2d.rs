@@ -26,7 +26,7 @@ pub struct Pool2d {
     pub padding: [usize; 2],
     /// Distance between the elements of a window.
     pub dilation: [usize; 2],
-    /// Are indices of maxima a result, too, and in which form?
+    /// Whether indices of maxima are a result, too, and in which form.
     pub indices: Option<PoolIndices>,
 }
 

@@ -13,7 +13,7 @@ use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature, ValueId};
 /// being the smaller size.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Qr {
-    /// Is `k` always `m`, so that `Q` is a complete basis?
+    /// Whether `k` is always `m`, so that `Q` is a complete basis.
     pub complete: bool,
 }
 
@@ -77,7 +77,8 @@ impl OpDef for Qr {
         let rank = shape.len();
         let (m, n) = (shape[rank - 2], shape[rank - 1]);
         let legal = !self.complete || m <= n;
-        let reason = "a whole basis of which the matrix says only a part (take the reduced one)";
+        let reason =
+            "a complete basis, which the matrix determines only in part (use the reduced one)";
         if !legal {
             return Err(not_differentiable(Self::NAME, reason));
         }

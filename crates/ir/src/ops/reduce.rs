@@ -35,7 +35,7 @@ impl ReduceOp {
     /// Every reduction.
     pub const ALL: &[Self] = &[Self::Sum, Self::Prod, Self::Max, Self::Min];
 
-    /// Is the reduction defined for elements of `dtype`?
+    /// Returns whether the reduction is defined for elements of `dtype`.
     pub fn accepts(self, dtype: DType) -> bool {
         match self {
             Self::Sum | Self::Prod => dtype.is_arithmetic(),

@@ -34,7 +34,7 @@ impl ScanOp {
     /// Every scan.
     pub const ALL: &[Self] = &[Self::Sum, Self::Prod, Self::Max, Self::Min, Self::LogSumExp];
 
-    /// Is the scan defined for elements of `dtype`?
+    /// Returns whether the scan is defined for elements of `dtype`.
     pub fn accepts(self, dtype: DType) -> bool {
         match self {
             Self::Sum | Self::Prod => dtype.is_arithmetic(),

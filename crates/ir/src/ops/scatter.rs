@@ -38,7 +38,7 @@ impl ScatterMode {
     /// Every mode.
     pub const ALL: &[Self] = &[Self::Set, Self::Add, Self::Prod, Self::Max, Self::Min];
 
-    /// Is it defined for elements of `dtype`?
+    /// Returns whether it is defined for elements of `dtype`.
     pub fn accepts(self, dtype: DType) -> bool {
         match self {
             Self::Set => true,

@@ -10,9 +10,9 @@ use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 /// dimensions. The other triangle of `A` is not read.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SolveTriangular {
-    /// Is it the upper triangle, not the lower one?
+    /// Whether it is the upper triangle, not the lower one.
     pub upper: bool,
-    /// Does the diagonal count as 1?
+    /// Whether the diagonal is taken to be 1.
     pub unitriangular: bool,
 }
 

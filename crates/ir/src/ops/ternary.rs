@@ -25,7 +25,7 @@ impl TernaryOp {
     /// Every function.
     pub const ALL: &[Self] = &[Self::Clamp, Self::Lerp];
 
-    /// Is the function defined for elements of `dtype`?
+    /// Returns whether the function is defined for elements of `dtype`.
     pub fn accepts(self, dtype: DType) -> bool {
         match self {
             Self::Clamp => BinaryOp::Maximum.accepts(dtype),

@@ -15,7 +15,7 @@ pub struct TopK {
     pub k: usize,
     /// The dimension.
     pub dim: usize,
-    /// Is it the largest, not the smallest?
+    /// Whether it is the largest, not the smallest.
     pub largest: bool,
 }
 

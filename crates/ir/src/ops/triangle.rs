@@ -9,7 +9,7 @@ use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId};
 /// `torch.triu`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Triangle {
-    /// Is it the upper triangle, not the lower one?
+    /// Whether it is the upper triangle, not the lower one.
     pub upper: bool,
     /// The diagonal at its edge, which belongs to it. It is counted in columns to the right of the
     /// main one.

@@ -54,7 +54,7 @@ macro_rules! functions {
             Round,
             /// Integer part.
             Trunc,
-            /// Is the element NaN? Result `bool`.
+            /// Whether the element is NaN. Result `bool`.
             IsNan,
             /// Logical not of a `bool`.
             Not,
@@ -205,7 +205,7 @@ impl UnaryOp {
         }
     }
 
-    /// Is the function defined for elements of `dtype`?
+    /// Returns whether the function is defined for elements of `dtype`.
     pub fn accepts(self, dtype: DType) -> bool {
         match self {
             Self::Neg => dtype.is_float() || dtype.is_int() || dtype.is_complex(),

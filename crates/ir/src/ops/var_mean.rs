@@ -20,7 +20,7 @@ pub struct VarMean {
     pub keepdim: bool,
     /// Number that is subtracted from the number of elements in the divisor.
     pub correction: Param,
-    /// Is the first result the standard deviation, the variance's root?
+    /// Whether the first result is the standard deviation, not the variance.
     pub root: bool,
 }
 

@@ -13,7 +13,7 @@ pub struct Within {
     pub low: Param,
     /// The largest element within the range.
     pub high: Param,
-    /// Is NaN inside?
+    /// Whether NaN is inside.
     pub nan: bool,
 }
 
@@ -29,7 +29,7 @@ impl Within {
         }
     }
 
-    /// Is `x` in the range?
+    /// Returns whether `x` is in the range.
     #[inline(always)]
     pub fn holds(&self, x: f64) -> bool {
         (x >= self.low.0 && x <= self.high.0) || (self.nan && x.is_nan())

@@ -108,7 +108,8 @@ fn is_supported(
     })
 }
 
-/// Is it an operation on images, element by element, whose operands are images of that size and numbers?
+/// Returns whether it is an operation on images, element by element, whose operands are images of that size and
+/// numbers.
 fn is_elementwise(graph: &Graph, node: &Node) -> bool {
     let shape = &node.outputs[0].shape;
     let fits = |&v: &ValueId| {

@@ -163,7 +163,7 @@ impl Chunking {
         Ok(self.parts.then(out.finish()?))
     }
 
-    /// Appends the chunks, one behind the other, and the nodes that join their results.
+    /// Appends the chunks, one after the other, and the nodes that join their results.
     fn emit(&self, chunks: usize, out: &mut Rewriting) -> Result<(), OpError> {
         let size = self.rows.div_ceil(chunks.max(1)).max(1);
         let mut joined: HashMap<usize, Vec<ValueId>> = HashMap::new();
@@ -268,7 +268,7 @@ impl Chunking {
     }
 }
 
-/// Indices from `start` up to but without `end`.
+/// Indices from `start` up to and excluding `end`.
 fn slice(dim: usize, start: usize, end: usize) -> Slice {
     let step = 1;
     Slice {
@@ -288,7 +288,7 @@ fn summed(ty: &TensorType) -> TensorType {
     TensorType::new(ty.shape.clone(), dtype)
 }
 
-/// Is it the loss of each row of a matrix?
+/// Returns whether it is the loss of each row of a matrix.
 fn is_of_rows(loss: &CrossEntropy, x: &TensorType) -> bool {
     x.rank() == 2 && loss.dim == 1
 }

@@ -113,7 +113,7 @@ impl<'g> Finder<'g> {
         &self.readers[value.index()]
     }
 
-    /// Is the value an output of the graph?
+    /// Returns whether the value is an output of the graph.
     pub fn is_output(&self, value: ValueId) -> bool {
         self.is_output[value.index()]
     }

@@ -30,7 +30,7 @@ impl Directions {
     /// The sum of the files' vectors, for the model of these keys.
     ///
     /// # Errors
-    /// Fails if a file is no control vector, or is for another model. Also fails if the layers do
+    /// Fails if a file is not a control vector, or is for another model. Also fails if the layers do
     /// not exist.
     pub(super) fn load(
         keys: &Keys,
@@ -120,7 +120,7 @@ fn layer(
     if layer == 0 || layer >= count {
         let last = count - 1;
         return Err(wrong(format!(
-            "the model has {count} layers, and vectors are for 1 to {last}: it is of another model"
+            "the model has {count} layers, and vectors are for 1 to {last}: it belongs to another model"
         )));
     }
     if tensor.ty != GgmlType::F32 {
@@ -129,7 +129,7 @@ fn layer(
     match tensor.shape()[..] {
         [own] if own == width => Ok(layer),
         ref own => Err(wrong(format!(
-            "it is {own:?}, and the model's width [{width}]: it is of another model"
+            "it is {own:?}, and the model's width [{width}]: it belongs to another model"
         ))),
     }
 }

@@ -34,7 +34,7 @@ impl LowRank {
     /// The sum that is added to the weight's own, `[outputs, inputs]`; of experts `[experts, outputs, inputs]`.
     ///
     /// # Errors
-    /// The operands' shapes do not fit.
+    /// Fails if the operands' shapes do not fit.
     pub fn matrix(&self) -> RusTorchResult<Tensor> {
         self.b.detach().matmul(&self.a.detach())?.mul(self.scale)
     }
@@ -100,7 +100,7 @@ impl Lora {
     /// The adapter in a file, for the model of these keys.
     ///
     /// # Errors
-    /// Fails if the file is no adapter, or is for another model.
+    /// Fails if the file is not an adapter, or is for another model.
     pub(super) fn load(file: &AdapterFile, keys: &Keys) -> Result<Self, LlmError> {
         file.check_scale()?;
         let alpha = check_header(file, keys.prefix)?;
@@ -244,7 +244,7 @@ impl Addition<'_> {
             _ => return Err(missing(Side::B, Side::A)),
         };
         let weight = model.tensor(self.weight).ok_or_else(|| {
-            let hint = "it is of another model";
+            let hint = "it belongs to another model";
             self.wrong(
                 Side::A,
                 format_args!("the model has no {}; {hint}", self.weight.escape_debug()),
@@ -295,7 +295,7 @@ impl Addition<'_> {
                 Side::A,
                 format_args!(
                     "it is {a:?}, and its .lora_b {b:?}; for {weight:?} of the model, {expected} \
-                     is expected: it is of another model"
+                     is expected: it belongs to another model"
                 ),
             )),
         }

@@ -31,7 +31,7 @@ pub struct AdapterFile {
 
 impl AdapterFile {
     /// # Errors
-    /// Fails if the file is missing or is no valid GGUF file.
+    /// Fails if the file is missing or is not a valid GGUF file.
     pub fn open(path: impl AsRef<Path>, scale: f32) -> Result<Self, GgufError> {
         let path = path.as_ref();
         Ok(Self {
@@ -101,7 +101,7 @@ impl AdapterKind {
 pub(crate) struct Adapters {
     loras: Vec<Lora>,
     directions: Directions,
-    /// Additions that are no files', such as those that are trained, by the names of weights.
+    /// Additions that are not files', such as those that are trained, by the names of weights.
     own: BTreeMap<String, LowRank>,
 }
 
@@ -109,7 +109,7 @@ impl Adapters {
     /// The adapters `loras`, and the sum of `vectors` on some layers, for the model of these keys.
     ///
     /// # Errors
-    /// Fails if a file is no adapter or control vector, or is for another model.
+    /// Fails if a file is not an adapter or control vector, or is for another model.
     pub(crate) fn load(
         keys: &Keys,
         loras: &[AdapterFile],

@@ -83,7 +83,7 @@ impl LayerBackend {
         }
     }
 
-    /// Is it as another layer, of which the same tensors are elsewhere?
+    /// Returns whether it is a variant of another layer, which has the same tensors.
     pub fn is_like(&self, other: &Self) -> bool {
         let alike = |(a, b): (&TensorBackend, &TensorBackend)| {
             a.device == b.device && a.reason == b.reason && a.names().eq(b.names())
@@ -202,8 +202,8 @@ impl BackendConfig {
         }
     }
 
-    /// Bytes of free memory that the best device needs for the first layer that it would get;
-    /// `None` if it has enough, or does not compute in memory of its own.
+    /// Bytes of free memory that the best device needs for its first layer. `None` if it has enough, or computes in the
+    /// host's memory.
     pub fn lacking(&self) -> Option<u64> {
         let layers = self.without_experts();
         let (device, layer) = (self.devices.first()?, layers.last()?);
@@ -213,7 +213,7 @@ impl BackendConfig {
         is_lacking.then(|| ((layer + self.working) as f64 / USABLE).ceil() as u64)
     }
 
-    /// Does everything stay where the runtime would put it?
+    /// Returns whether everything stays where the runtime would put it.
     pub fn is_met_by(&self, chosen: &[LayerBackend]) -> bool {
         let first = self.devices.first().map(|first| first.device);
         (chosen.iter()).all(|layer| Some(layer.device) == first && layer.elsewhere.is_empty())
@@ -301,7 +301,7 @@ impl Rooms {
         let cpu = all.find(|d| d.device == DeviceType::Cpu);
         let last_resort = cpu.or(config.devices.last());
         if let Some(device) = last_resort.filter(|_| chosen.len() < layers.len()) {
-            let reason = format!("{why}; what fits nowhere is read as it is needed");
+            let reason = format!("{why}; layers that fit nowhere are read when they are needed");
             let layer = LayerBackend::new(device.device, reason);
             chosen.resize(layers.len(), layer);
         }
@@ -374,7 +374,7 @@ impl SessionOptions {
     /// These options with the devices of tensors and layers as [`select_backend`] chooses them, and the choice.
     ///
     /// # Errors
-    /// The same as [`BackendConfig::new`]; a rule is for no tensor of the model.
+    /// The same errors as [`BackendConfig::new`]. Also fails if a rule matches no tensor of the model.
     pub fn placed(
         mut self,
         model: &Model,

@@ -1,4 +1,4 @@
-//! Self-attention with grouped queries.
+//! Grouped-query self-attention.
 
 use rustorch_ir::ops::Rope;
 use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor};
@@ -131,7 +131,7 @@ struct OutputGate {
     is_by_head: bool,
 }
 
-/// Self-attention with grouped queries.
+/// Grouped-query self-attention.
 pub(crate) struct Attention {
     spec: AttentionSpec,
     qkv: Qkv,

@@ -10,7 +10,7 @@ use crate::LlmError;
 use crate::spec::{Activation, DenseSpec, FfnSpec, Gate, Scales};
 use crate::weights::Loader;
 
-/// The part of a layer that computes each token by itself.
+/// The part of a layer that computes each token separately.
 pub(crate) struct Ffn {
     bare: Option<Activation>,
     dense: Option<Dense>,
@@ -37,7 +37,7 @@ impl Ffn {
         })
     }
 
-    /// Is there nothing to compute?
+    /// Returns whether there is nothing to compute.
     pub(crate) fn is_nothing(&self) -> bool {
         self.bare.is_none() && self.dense.is_none() && self.experts.is_none()
     }

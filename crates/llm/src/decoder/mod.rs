@@ -124,7 +124,7 @@ impl Decoder {
     /// Logits `[b · t, vocab]` of whole sequences `[b, t]`, without a cache.
     ///
     /// # Errors
-    /// The operands' shapes do not fit.
+    /// Fails if the operands' shapes do not fit.
     pub(crate) fn forward_sequences(&self, tokens: &Tensor) -> RusTorchResult<Tensor> {
         let (count, length) = (tokens.size(0)?, tokens.size(1)?);
         let positions = Tensor::arange_with(0, length as i64, 1, DType::I32)?;
@@ -138,7 +138,7 @@ impl Decoder {
     /// cache.
     ///
     /// # Errors
-    /// The operands' shapes do not fit.
+    /// Fails if the operands' shapes do not fit.
     pub(crate) fn encode(&self, tokens: &Tensor, pass: &Pass) -> RusTorchResult<Tensor> {
         Norm::apply(self.norm.as_ref(), self.hidden(tokens, pass, &[])?)
     }

@@ -125,7 +125,7 @@ impl HeadNorm {
         })
     }
 
-    /// Is it a norm of all heads together, `[t, heads · width]`?
+    /// Returns whether it is a norm of all heads together, `[t, heads · width]`.
     pub(crate) fn is_over_all(&self) -> bool {
         self.over == NormedOver::Width
     }

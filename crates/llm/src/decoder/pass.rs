@@ -23,7 +23,7 @@ struct MaskKey {
     device: Option<DeviceType>,
 }
 
-/// Whole sequences of one pass, all of one length. Their tokens are one behind the other.
+/// Whole sequences of one pass, all of one length. Their tokens are one after the other.
 pub(crate) struct Sequences<'a> {
     pub(crate) count: usize,
     /// The addend to scores, `f32` `[b, 1, 1, t]`: −∞ behind the end of a shorter sequence.

@@ -55,7 +55,7 @@ impl Pool {
         self.dense.last().map_or(self.width, Linear::outputs)
     }
 
-    /// Are there scores? A first product as wide as the model is only a step to them.
+    /// Returns whether there are scores. A first product as wide as the model is only a step to them.
     pub(crate) fn has_scores(&self) -> bool {
         let width = |classifier: &Linear| classifier.outputs() != self.width;
         self.scores.is_some() || self.classifier.as_ref().is_some_and(width)

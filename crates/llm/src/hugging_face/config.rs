@@ -130,7 +130,7 @@ impl Config {
     /// A size that is more than 0.
     ///
     /// # Errors
-    /// Fails if the key is missing, or if the value is no positive size.
+    /// Fails if the key is missing, or if the value is not a positive size.
     pub(super) fn size(&self, keys: &[&str]) -> Result<u32, LlmError> {
         let size = self.opt_size(keys)?.filter(|size| *size > 0);
         size.ok_or_else(|| match self.get(keys) {

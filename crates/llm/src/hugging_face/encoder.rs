@@ -1,4 +1,4 @@
-//! Keys of encoders, and of the modules that `sentence-transformers` puts behind a model.
+//! Keys of encoders, and of the modules that `sentence-transformers` puts after a model.
 
 use serde_json::{Map, Value};
 

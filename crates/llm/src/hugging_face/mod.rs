@@ -73,7 +73,7 @@ pub fn weights(folder: &Path) -> Result<Vec<PathBuf>, LlmError> {
         .iter()
         .find(|name| Path::new(name).components().count() != 1)
     {
-        let problem = format!("{name:?} is no file of the folder");
+        let problem = format!("{name:?} is not a file of the folder");
         return Err(LlmError::folder(&index, problem));
     }
     Ok(names.into_iter().map(|name| folder.join(name)).collect())
@@ -331,7 +331,7 @@ fn file_type(tensors: &[Changed]) -> FileType {
 /// The tensors of the files that become one of GGUF.
 struct Group {
     op: Op,
-    /// Is it made of one tensor for each expert?
+    /// Whether it is made of one tensor for each expert.
     is_stacked: bool,
     /// The tensors and their names, by their place.
     parts: BTreeMap<usize, (String, Part)>,
@@ -529,7 +529,7 @@ fn mxfp4(name: String, group: Group, rows: Rows) -> Result<Changed, String> {
     let (&[experts, all, per_row, BLOCK_BYTES], DType::U8, DType::U8) =
         (&blocks.shape[..], blocks.dtype, scales.dtype)
     else {
-        return Err(format!("{:?} are no blocks of MXFP4", blocks.shape));
+        return Err(format!("{:?} are not blocks of MXFP4", blocks.shape));
     };
     if scales.shape != [experts, all, per_row] {
         let (blocks, scales) = (&blocks.shape, &scales.shape);
@@ -583,7 +583,8 @@ fn find(tables: &'static [&'static [Row]], name: &str) -> Option<(&'static Row, 
     })
 }
 
-/// Is this a tensor of no use: a constant, or a part for images, for sounds or for predicting several tokens?
+/// Returns whether this is a tensor of no use: a constant, or a part for images, for sounds or for predicting several
+/// tokens.
 fn is_ignored(name: &str) -> bool {
     const CONSTANTS: [&str; 6] = [
         ".rotary_emb.inv_freq",

@@ -148,7 +148,7 @@ impl Tokens {
     }
 }
 
-/// Is this a token that structures texts, whatever its file says?
+/// Returns whether this is a token that structures texts, whatever its file says.
 fn looks_special(text: &str) -> bool {
     let is_within = |begin, end| text.starts_with(begin) && text.ends_with(end);
     matches!(text, "<pad>" | "<mask>" | "<2mass>" | "[@BOS@]")
@@ -157,7 +157,7 @@ fn looks_special(text: &str) -> bool {
         || is_within("<unused", ">")
 }
 
-/// Is this the token of a byte, such as `<0x0A>`?
+/// Returns whether this is the token of a byte, such as `<0x0A>`.
 fn is_byte(text: &str) -> bool {
     let digits = text.strip_prefix("<0x").and_then(|t| t.strip_suffix('>'));
     digits.is_some_and(|d| d.len() == 2 && d.bytes().all(|b| b.is_ascii_hexdigit()))
@@ -441,7 +441,7 @@ fn of_model(
 ) -> Result<Tokens, LlmError> {
     let bytes = std::fs::read(path).map_err(|error| LlmError::folder(path, error))?;
     let model = SentencePiece::read(&bytes).ok_or_else(|| {
-        let problem = "this is no valid SentencePiece model; fetch the folder's tokenizer.json";
+        let problem = "this is not a valid SentencePiece model; fetch the folder's tokenizer.json";
         LlmError::folder(path, problem)
     })?;
     let mut tokens = Tokens::new(path, rows);

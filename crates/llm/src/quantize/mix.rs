@@ -101,7 +101,7 @@ pub fn tensor_type(
     })
 }
 
-/// Are these attention values, on their own or fused with queries and keys?
+/// Returns whether these are attention values, on their own or fused with queries and keys.
 fn are_values(name: &str) -> bool {
     matches!(Role::of(name), Some(Role::Values | Role::QueriesKeysValues))
 }

@@ -84,7 +84,7 @@ pub enum QuantizeError {
         file_type: FileType,
     },
     /// `progress` stopped it.
-    #[error("it was stopped")]
+    #[error("quantising was stopped")]
     Stopped,
     /// A tensor cannot be converted.
     #[error("tensor `{}`: {error}", name.escape_debug())]

@@ -110,7 +110,7 @@ impl Breakers {
         (0..latest.len()).find_map(begins).unwrap_or(latest.len())
     }
 
-    /// Is this token a breaker by itself?
+    /// Returns whether this token is a breaker by itself.
     fn has(&self, token: u32) -> bool {
         let tails = self.tails.get(&token);
         tails.is_some_and(|tails| tails.iter().any(Vec::is_empty))

@@ -185,7 +185,7 @@ impl SamplerChain {
         }
     }
 
-    /// Is this token in the form?
+    /// Whether this token is in the form.
     fn allows(&mut self, token: u32) -> Result<bool, GrammarError> {
         let constraint = self.constraint.as_mut();
         constraint.map_or(Ok(true), |constraint| constraint.allows(token))
@@ -227,7 +227,7 @@ impl SamplerChain {
         constraint.map_or(Ok(()), |constraint| constraint.accept(token))
     }
 
-    /// May the text end here by its grammar? False without a grammar.
+    /// Returns whether the text may end here by its grammar. False without a grammar.
     pub fn is_complete(&self) -> bool {
         self.constraint
             .as_ref()

@@ -1,9 +1,9 @@
 //! Speculative decoding: a cheap draft proposes tokens, and the model checks several of them in one pass. Such a
 //! pass takes less time than a pass for each (Leviathan et al. 2023, arXiv:2211.17192).
 //!
-//! A drafted token is accepted if the sampler chooses it, by the model's logits at its place. So the text is the
-//! same as without drafts, up to [rounding](SpeculationOptions::max). [`Policy`] pauses drafting if measured
-//! times promise no gain.
+//! A drafted token is accepted if the sampler chooses it from the model's logits at its position. So the text is the
+//! same as without drafts, up to [rounding](SpeculationOptions::max). [`Policy`] pauses drafting if measured times
+//! promise no gain.
 
 mod model;
 mod ngram;
@@ -82,7 +82,7 @@ pub struct Speculation<'d> {
 }
 
 impl<'d> Speculation<'d> {
-    /// Speculation with the drafts of `draft`.
+    /// Creates a speculation that takes its drafts from `draft`.
     pub fn new(draft: impl Draft + 'd, options: SpeculationOptions) -> Self {
         let lengths = LENGTHS.into_iter();
         let allowed = lengths.filter(|&n| n <= options.max && n >= options.min);

@@ -55,7 +55,7 @@ impl<'m> ModelDraft<'m> {
         })
     }
 
-    /// Do `draft` and `target` have the same vocabulary?
+    /// Returns whether `draft` and `target` have the same vocabulary.
     ///
     /// # Errors
     /// [`LlmError::Draft`] with the first difference.

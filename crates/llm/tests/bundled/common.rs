@@ -65,7 +65,7 @@ pub(crate) fn find_metal() -> Result<Devices, NoCompiler> {
     Emulator::new().map(|emulator| rustorch_metal::backends(vec![emulator]).unwrap())
 }
 
-/// All devices that are no processor, or pretend so. It is for tests that also run without them.
+/// All devices that are not a processor, or pretend so. It is for tests that also run without them.
 pub(crate) fn gpus() -> Devices {
     let opencl = find_opencl().unwrap_or_default();
     opencl

@@ -141,7 +141,7 @@ pub struct RReLU {
     /// The largest slope.
     #[module(skip)]
     pub upper: f64,
-    /// Is the module in training, so that slopes are drawn?
+    /// Whether the module is in training mode, so that slopes are drawn.
     pub training: Training,
 }
 

@@ -82,7 +82,7 @@ impl AdaptiveLogSoftmaxWithLoss {
     /// `[n, in_features]` and `target` `[n]`. The batch dimension is optional. Targets are integers.
     ///
     /// # Errors
-    /// Fails for unsupported shapes or dtypes. Evaluation fails for a target that is no class.
+    /// Fails for unsupported shapes or dtypes. Evaluation fails for a target that is not a class.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
         let fits = matches!(x.rank(), 1 | 2) && target.shape() == &x.shape()[..x.rank() - 1];
         let got = format_args!(

@@ -11,7 +11,7 @@ use rustorch_tensor::{RusTorchResult, Tensor};
 use super::{Forward, Hooked, Leaf, LeafMut, Module, Visit};
 use crate::error::{require, unexpected};
 
-/// A module that a [`Sequential`] may have: it has `forward`, is [`Clone`], and can be asked for its type.
+/// A module that a [`Sequential`] may have: it has `forward`, is [`Clone`], and reports its type.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no `forward` of one tensor, or is not `Clone`",
     label = "expected a module with `Forward` and `Clone`",
@@ -146,7 +146,7 @@ impl Sequential {
         self.parts.len()
     }
 
-    /// Is the chain empty?
+    /// Returns whether the chain is empty.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }

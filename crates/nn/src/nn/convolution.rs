@@ -48,8 +48,8 @@ macro_rules! convolutions {
 
             #[track_calls($Conv)]
             impl $Conv {
-                /// A layer with a bias and zero padding. Weights and biases are uniform in
-                /// `±1 / √n`, by the number `n` of inputs of a result.
+                /// A layer with a bias and zero padding. Weights and biases are uniform in `±1 / √n`, where `n` is the
+                /// number of inputs of each result.
                 ///
                 /// # Errors
                 /// Fails for channels that the number of groups does not divide, or sizes too large

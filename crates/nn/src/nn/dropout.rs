@@ -16,7 +16,7 @@ macro_rules! dropouts {
                 /// The dropout probability.
                 #[module(skip)]
                 pub p: f64,
-                /// Is the module in training, so that it drops elements?
+                /// Whether the module is in training mode, so that it drops elements.
                 pub training: Training,
             }
 

@@ -122,7 +122,7 @@ pub struct EmbeddingBag {
     /// The reduction of a bag's rows.
     #[module(skip)]
     pub mode: EmbeddingBagMode,
-    /// Is the last offset the end of the last bag?
+    /// Whether the last offset is the end of the last bag.
     #[module(skip)]
     pub include_last_offset: bool,
     /// The id that is left out.

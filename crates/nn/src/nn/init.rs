@@ -138,7 +138,7 @@ pub fn zeros_(tensor: &mut Tensor) -> RusTorchResult<()> {
 /// Sets a matrix to the identity, as far as it reaches.
 ///
 /// # Errors
-/// Fails for a tensor that is no matrix.
+/// Fails for a tensor that is not a matrix.
 #[track_calls]
 pub fn eye_(tensor: &mut Tensor) -> RusTorchResult<()> {
     let &[n, m] = tensor.shape() else {
@@ -284,7 +284,7 @@ pub fn orthogonal_(tensor: &mut Tensor, gain: f64) -> RusTorchResult<()> {
 /// ([Martens](https://icml.cc/Conferences/2010/papers/458.pdf)).
 ///
 /// # Errors
-/// Fails for a tensor that is no matrix, or for a fraction outside `0..=1`.
+/// Fails for a tensor that is not a matrix, or for a fraction outside `0..=1`.
 #[track_calls]
 pub fn sparse_(tensor: &mut Tensor, sparsity: f64, std: f64) -> RusTorchResult<()> {
     const NAME: &str = "sparse_";

@@ -16,8 +16,8 @@ use crate::error::{require, unexpected};
 
 type Make<M> = dyn Fn(&Tensor) -> RusTorchResult<M> + Send + Sync;
 
-/// A module that is made at its first call, since its shape depends on the input. [`LazyLinear`],
-/// [`LazyConv2d`] and others are such, and [`Lazy::of`] makes more.
+/// A module that is made at its first call, since its shape depends on the input. [`LazyLinear`], [`LazyConv2d`] and
+/// others are lazy modules, and [`Lazy::of`] makes more.
 ///
 /// Before that it has no tensors. Call it once before an optimiser gets its parameters, before
 /// loading a state, and before recording a step. Afterwards it acts as the module, with the same

@@ -133,9 +133,9 @@ losses! {
     ] => |l, x, y| x.nll_loss(y, held(&l.weight).as_ref(), l.ignore_index, l.reduction);
     /// The negative log-likelihood of Poisson's distribution.
     PoissonNLLLoss {
-        /// Are predictions logarithms?
+        /// Whether predictions are logarithms.
         log_input: bool = true,
-        /// Is Stirling's term added?
+        /// Whether Stirling's term is added.
         full: bool = false,
         /// Added before the logarithm.
         eps: f64 = 1e-8,
@@ -144,7 +144,7 @@ losses! {
     } => |l, x, y| x.poisson_nll_loss(y, l.log_input, l.full, l.eps, l.reduction);
     /// The negative log-likelihood of a normal distribution with a variance.
     GaussianNLLLoss {
-        /// Is the constant added?
+        /// Whether the constant is added.
         full: bool = false,
         /// The least variance.
         eps: f64 = 1e-6,
@@ -155,7 +155,7 @@ losses! {
     KLDivLoss {
         /// Reduction of the losses.
         reduction: KLDivReduction = KLDivReduction::Each(Reduction::Mean),
-        /// Are targets logarithms, too?
+        /// Whether targets are logarithms, too.
         log_target: bool = false,
     } => |l, x, y| match l.reduction {
         KLDivReduction::Each(reduction) => x.kl_div(y, l.log_target, reduction),
@@ -249,7 +249,7 @@ losses! {
         blank: usize = 0,
         /// Reduction of the losses.
         reduction: Reduction = Reduction::Mean,
-        /// Are infinite losses 0?
+        /// Whether infinite losses become 0.
         zero_infinity: bool = false,
     } => |l, log_probs, targets, input_lengths, target_lengths| {
         let options = CtcOptions {

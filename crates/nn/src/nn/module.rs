@@ -28,7 +28,7 @@ use crate::error::{require, unexpected};
 ///
 /// Names are the fields' names with points between them, as PyTorch has them: `encoder.0.weight`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no part of a module",
+    message = "`{Self}` is not a part of a module",
     label = "expected a tensor, a module, or a list of them",
     note = "a field that holds no tensors is marked `#[module(skip)]`",
     note = "a structure of tensors and modules becomes a module by `#[derive(Module)]`"
@@ -41,14 +41,14 @@ pub trait Visit: Send + Sync {
     fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, LeafMut));
 }
 
-/// A layer, a model, or another part of one with its own tensors, that computes something:
-/// `torch.nn.Module`. `#[derive(Module)]` makes one of a structure, see [`Visit`].
+/// A layer, a model, or another part of one with its own tensors, that computes something: `torch.nn.Module`.
+/// `#[derive(Module)]` implements it for a structure, see [`Visit`].
 ///
 /// Clones of a tensor are handles on one memory. So an optimiser can write to the results of
 /// [`Module::parameters`]. A tensor in two places of a tree is a shared weight.
 /// [`Module::parameters`], and a tensor in two places of a tree is a shared weight.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no module",
+    message = "`{Self}` is not a module",
     label = "expected a module",
     note = "`#[derive(Module)]` makes a structure of tensors and modules one"
 )]
@@ -441,7 +441,7 @@ pub enum Leaf<'a> {
     Parameter(&'a Tensor),
     /// A tensor that is not trained.
     Buffer(&'a Buffer),
-    /// Is the module in training?
+    /// Whether the module is in training mode.
     Training(&'a Training),
     /// Weight of the batch in a batch norm's next statistics; `None`: all batches count the same.
     Momentum(Option<f64>),
@@ -453,7 +453,7 @@ pub enum LeafMut<'a> {
     Parameter(&'a mut Tensor),
     /// A tensor that is not trained.
     Buffer(&'a mut Buffer),
-    /// Is the module in training?
+    /// Whether the module is in training mode.
     Training(&'a mut Training),
     /// Weight of the batch in a batch norm's next statistics; `None`: all batches count the same.
     Momentum(&'a mut Option<f64>),
@@ -526,7 +526,7 @@ impl Default for Training {
 }
 
 impl Training {
-    /// Is it in training?
+    /// Returns whether it is in training mode.
     pub fn is_on(self) -> bool {
         self.0
     }

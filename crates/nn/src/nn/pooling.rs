@@ -35,7 +35,7 @@ macro_rules! pools {
                 /// unpooling.
                 ///
                 /// # Errors
-                #[doc = concat!("As [`Tensor::", stringify!($max), "`].")]
+                #[doc = concat!("The same errors as [`Tensor::", stringify!($max), "`].")]
                 pub fn forward_with_indices(&self, x: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
                     x.$max_indices(self.kernel_size, &self.options)
                 }
@@ -70,7 +70,7 @@ macro_rules! pools {
                 /// the smallest size that fits.
                 ///
                 /// # Errors
-                #[doc = concat!("As [`Tensor::", stringify!($unpool), "`].")]
+                #[doc = concat!("The same errors as [`Tensor::", stringify!($unpool), "`].")]
                 pub fn forward(
                     &self,
                     x: &Tensor,
@@ -165,7 +165,7 @@ macro_rules! pools {
                 /// The result of [`Forward::forward`], and the index of each element.
                 ///
                 /// # Errors
-                #[doc = concat!("As [`Tensor::", stringify!($adaptive_max), "`].")]
+                #[doc = concat!("The same errors as [`Tensor::", stringify!($adaptive_max), "`].")]
                 pub fn forward_with_indices(&self, x: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
                     x.$adaptive_indices(self.output_size)
                 }
@@ -246,7 +246,7 @@ macro_rules! fractional_pools {
                 /// The result of [`Forward::forward`], and the index of each element.
                 ///
                 /// # Errors
-                #[doc = concat!("As [`Tensor::", stringify!($method), "`].")]
+                #[doc = concat!("The same errors as [`Tensor::", stringify!($method), "`].")]
                 pub fn forward_with_indices(&self, x: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
                     let samples = self._random_samples.as_ref().map(Buffer::get);
                     x.$method(self.kernel_size, self.size, samples.as_ref())

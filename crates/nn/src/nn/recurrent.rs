@@ -470,7 +470,7 @@ fn part_of(states: &[Tensor; 2], begin: usize, rows: usize) -> RusTorchResult<[T
     }
 }
 
-/// Rows of states, one behind the other.
+/// Rows of states, one after the other.
 fn joined(states: &[[Tensor; 2]]) -> RusTorchResult<[Tensor; 2]> {
     let all = |i: usize| Tensor::cat(&states.iter().map(|state| &state[i]).collect::<Vec<_>>(), 0);
     Ok([all(0)?, all(1)?])

@@ -24,7 +24,7 @@ macro_rules! adams {
                 eps: f64 = 1e-8,
                 /// Weight decay.
                 weight_decay: f64 = $decay,
-                /// Is the objective to become larger?
+                /// Whether the objective is maximised.
                 maximize: bool = false,
                 $($(#[$may])* $option: $Option = $default,)*
             })*
@@ -35,14 +35,14 @@ macro_rules! adams {
 adams! {
     /// Options of [`Adam`].
     AdamOptions, lr 1e-3, weight_decay 0.0 {
-        /// Does the largest mean of squares so far count?
+        /// Whether the largest mean of squares so far is used.
         amsgrad: bool = false,
-        /// Does the parameter decay by itself, not by the gradient?
+        /// Whether weight decay applies to the parameter directly, not through the gradient.
         decoupled_weight_decay: bool = false,
     }
     /// Options of [`AdamW`].
     AdamWOptions, lr 1e-3, weight_decay 1e-2 {
-        /// Does the largest mean of squares so far count?
+        /// Whether the largest mean of squares so far is used.
         amsgrad: bool = false,
     }
     /// Options of [`Adamax`].
@@ -51,12 +51,12 @@ adams! {
     NAdamOptions, lr 2e-3, weight_decay 0.0 {
         /// Rate at which the momentum grows.
         momentum_decay: f64 = 4e-3,
-        /// Does the parameter decay by itself, not by the gradient?
+        /// Whether weight decay applies to the parameter directly, not through the gradient.
         decoupled_weight_decay: bool = false,
     }
     /// Options of [`RAdam`].
     RAdamOptions, lr 1e-3, weight_decay 0.0 {
-        /// Does the parameter decay by itself, not by the gradient?
+        /// Whether weight decay applies to the parameter directly, not through the gradient.
         decoupled_weight_decay: bool = false,
     }
 }
@@ -70,7 +70,7 @@ options! {
         betas: [f64; 2] = [0.9, 0.999],
         /// Added to the denominator.
         eps: f64 = 1e-8,
-        /// Is the objective to become larger?
+        /// Whether the objective is maximised.
         maximize: bool = false,
     }
 }

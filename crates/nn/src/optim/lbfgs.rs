@@ -30,9 +30,9 @@ options! {
         tolerance_change: f64 = 1e-9,
         /// Number of remembered changes.
         history_size: usize = 100,
-        /// Are steps searched that meet the strong Wolfe conditions?
+        /// Whether a line search finds steps that meet the strong Wolfe conditions.
         strong_wolfe: bool = false,
-        /// Is the objective to become larger?
+        /// Whether the objective is maximised.
         maximize: bool = false,
     }
 }
@@ -80,7 +80,7 @@ impl LBFGS {
     /// An optimiser of real parameters, all in one group.
     ///
     /// # Errors
-    /// Fails for an invalid option. Also fails for a parameter that is no leaf or has no float
+    /// Fails for an invalid option. Also fails for a parameter that is not a leaf or has no float
     /// dtype.
     pub fn new(parameters: impl IntoParameters, options: LBFGSOptions) -> RusTorchResult<Self> {
         check(&options)?;
@@ -294,7 +294,7 @@ impl LBFGS {
         for (name, key) in [("step_size", "t"), ("scale", "H_diag")] {
             match of_all.opt(key).and_then(pytorch::number) {
                 Some(number) => read.number(name.to_owned(), number)?,
-                None => read.problem(format!("{key}, which is no number")),
+                None => read.problem(format!("{key}, which is not a number")),
             }
         }
         self.read_vector(read, "direction", of_all.opt("d"))?;
@@ -316,7 +316,7 @@ impl LBFGS {
                     read.insert(format!("state.{name}.{key}"), part);
                 }
             }
-            _ => read.problem(format!("{key}, which is no tensor of {count} elements")),
+            _ => read.problem(format!("{key}, which is not a tensor of {count} elements")),
         }
         Ok(())
     }
@@ -578,7 +578,7 @@ impl LBFGS {
             let mut at = minimum_of_cubic(&low, &high, None);
             let (least, most) = (low.at.min(high.at), low.at.max(high.at));
             let margin = 0.1 * (most - least);
-            // Near an end twice, or at it, is no progress.
+            // Near an end twice, or at it, is not progress.
             if (most - at).min(at - least) < margin {
                 if is_slow || at >= most || at <= least {
                     let is_near_most = (at - most).abs() < (at - least).abs();
@@ -623,7 +623,7 @@ fn minimum_of_cubic(a: &Point, b: &Point, bounds: Option<[f64; 2]>) -> f64 {
     let [least, most] = bounds.unwrap_or(between);
     let d1 = a.slope + b.slope - 3.0 * (a.loss - b.loss) / (a.at - b.at);
     let square = d1 * d1 - a.slope * b.slope;
-    // Also where an objective is infinite, and the square is no number.
+    // Also where an objective is infinite, and the square is not a number.
     if square.is_nan() || square < 0.0 {
         return (least + most) / 2.0;
     }

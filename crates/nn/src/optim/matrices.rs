@@ -53,7 +53,7 @@ options! {
         d: f64 = 1.0,
         /// Weight decay.
         weight_decay: f64 = 0.0,
-        /// Is the objective to become larger?
+        /// Whether the objective is maximised.
         maximize: bool = false,
     }
     /// Options of [`Muon`].
@@ -64,7 +64,7 @@ options! {
         weight_decay: f64 = 0.1,
         /// Momentum: share of the mean of gradients that stays.
         momentum: f64 = 0.95,
-        /// Is the momentum Nesterov's?
+        /// Whether to use Nesterov's momentum.
         nesterov: bool = true,
         /// The iteration of Newton–Schulz: `a x + b x³ + c x⁵`.
         ns_coefficients: [f64; 3] = [3.4445, -4.775, 2.0315],

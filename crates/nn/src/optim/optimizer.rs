@@ -22,7 +22,7 @@ pub trait Rule: Options + Default + Send + Sync {
     /// The optimiser's name, for errors.
     const NAME: &'static str;
 
-    /// Does it take complex parameters, as pairs of real numbers?
+    /// Whether it takes complex parameters, as pairs of real numbers.
     const TAKES_COMPLEX: bool = true;
 
     /// Checks the values of the options.
@@ -39,8 +39,8 @@ pub trait Rule: Options + Default + Send + Sync {
         Ok(())
     }
 
-    /// The next value of a parameter, from its gradient of the same shape, in `step`, which counts
-    /// from 1. State that a step writes is there in the next step.
+    /// The next value of a parameter, from its gradient of the same shape, in `step`, which counts from 1. The next
+    /// step can read the state that a step writes.
     ///
     /// # Errors
     /// Fails for tensors whose shapes do not fit.
@@ -159,7 +159,7 @@ impl<R> ParamGroup<R> {
 /// Parameters for an optimiser: with names, as
 /// [`named_parameters`](crate::nn::Module::named_parameters) gives them, or without, which are called by their numbers.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no list of parameters",
+    message = "`{Self}` is not a list of parameters",
     label = "expected parameters",
     note = "parameters are what `net.named_parameters()` or `net.parameters()` gives"
 )]
@@ -222,7 +222,7 @@ impl<R: Rule> Optimizer<R> {
     /// Adds a group with its own options. A parameter that is listed twice counts once.
     ///
     /// # Errors
-    /// Fails for an invalid option. Also fails for a parameter that is no leaf, has no float dtype,
+    /// Fails for an invalid option. Also fails for a parameter that is not a leaf, has no float dtype,
     /// or is in a group already. Also fails for two parameters of one name.
     pub fn add_param_group(
         &mut self,
@@ -300,7 +300,7 @@ impl<R: Rule> Optimizer<R> {
         &mut self.groups
     }
 
-    /// Updates the parameters by their [gradients](Tensor::grad); those without one stay.
+    /// Updates the parameters by their [gradients](Tensor::grad); parameters without one do not change.
     ///
     /// # Errors
     /// The same errors as [`Optimizer::step_with`].
@@ -314,7 +314,7 @@ impl<R: Rule> Optimizer<R> {
             .for_each(|parameter| parameter.tensor.zero_grad());
     }
 
-    /// Updates the parameters by the gradients that `gradient` returns; those without one stay.
+    /// Updates the parameters by the gradients that `gradient` returns; parameters without one do not change.
     ///
     /// # Errors
     /// Fails for an invalid option, or for a gradient of another shape or dtype. Also fails if the

@@ -12,15 +12,15 @@ options! {
     SGDOptions {
         /// Learning rate.
         lr: f64 = 1e-3,
-        /// Momentum: share of the last step that goes on.
+        /// Momentum: share of the last step that is added to the next one.
         momentum: f64 = 0.0,
-        /// Dampening: share of the gradient that stays out of the momentum.
+        /// Dampening: share of the gradient that is not added to the momentum.
         dampening: f64 = 0.0,
         /// Weight decay: share of the parameter that is added to the gradient.
         weight_decay: f64 = 0.0,
-        /// Is the momentum Nesterov's?
+        /// Whether to use Nesterov's momentum.
         nesterov: bool = false,
-        /// Is the objective to become larger?
+        /// Whether the objective is maximised.
         maximize: bool = false,
     }
     /// Options of [`ASGD`].
@@ -35,7 +35,7 @@ options! {
         t0: f64 = 1e6,
         /// Weight decay: share of the parameter that is added to the gradient.
         weight_decay: f64 = 0.0,
-        /// Is the objective to become larger?
+        /// Whether the objective is maximised.
         maximize: bool = false,
     }
     /// Options of [`Rprop`].
@@ -46,7 +46,7 @@ options! {
         etas: [f64; 2] = [0.5, 1.2],
         /// The smallest and the largest step.
         step_sizes: [f64; 2] = [1e-6, 50.0],
-        /// Is the objective to become larger?
+        /// Whether the objective is maximised.
         maximize: bool = false,
     }
     /// Options of [`RMSprop`].
@@ -59,11 +59,11 @@ options! {
         eps: f64 = 1e-8,
         /// Weight decay: share of the parameter that is added to the gradient.
         weight_decay: f64 = 0.0,
-        /// Momentum: share of the last step that goes on.
+        /// Momentum: share of the last step that is added to the next one.
         momentum: f64 = 0.0,
-        /// Is the gradient divided by its standard deviation?
+        /// Whether the gradient is divided by its standard deviation.
         centered: bool = false,
-        /// Is the objective to become larger?
+        /// Whether the objective is maximised.
         maximize: bool = false,
     }
     /// Options of [`Adagrad`].
@@ -78,7 +78,7 @@ options! {
         initial_accumulator_value: f64 = 0.0,
         /// Added to the denominator.
         eps: f64 = 1e-10,
-        /// Is the objective to become larger?
+        /// Whether the objective is maximised.
         maximize: bool = false,
     }
     /// Options of [`Adadelta`].
@@ -91,7 +91,7 @@ options! {
         eps: f64 = 1e-6,
         /// Weight decay: share of the parameter that is added to the gradient.
         weight_decay: f64 = 0.0,
-        /// Is the objective to become larger?
+        /// Whether the objective is maximised.
         maximize: bool = false,
     }
 }

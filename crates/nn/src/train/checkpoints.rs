@@ -40,7 +40,7 @@ pub enum CheckpointError {
         source: std::io::Error,
     },
     /// Steps were lost again and again without a checkpoint in between.
-    #[error("step {step} was lost {times} times: {error}")]
+    #[error("step {step} was lost with its device {times} times: {error}")]
     LostAgain {
         /// The step.
         step: u64,

@@ -101,11 +101,10 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         self
     }
 
-    /// Also offloads activations to the host's memory, on devices with their own memory that
-    /// support it. It offloads all that lower the peak of the step. With a
-    /// [budget](Self::memory_budget) it offloads those that are slower to recompute. Losses are the
-    /// same to the bit. A device that cannot move a value keeps it; the CPU, whose memory is the
-    /// host's, always does.
+    /// Also offloads activations to the host's memory, on devices with their own memory that support it. It offloads
+    /// all activations that lower the peak of the step. With a [budget](Self::memory_budget) it offloads only
+    /// activations that are slower to recompute. Losses are the same to the bit. A device that cannot move a value
+    /// keeps it; the CPU, whose memory is the host's, always does.
     #[must_use]
     pub fn offload_activations(mut self) -> Self {
         self.forget_programs();
@@ -141,7 +140,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         }
     }
 
-    /// Would the next step, for a batch of such shapes, fit in the free memory and the budget?
+    /// Returns whether the next step, for a batch of such shapes, fits in the free memory and the budget.
     ///
     /// # Errors
     /// The same errors as [`TrainStep::step`], except those of memory.

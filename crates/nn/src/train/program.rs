@@ -54,7 +54,7 @@ pub(super) struct Kind {
 pub(super) struct Ran {
     pub(super) loss: Tensor,
     pub(super) norm: Option<Tensor>,
-    /// Was nothing updated?
+    /// Whether nothing was updated.
     pub(super) is_skipped: bool,
 }
 

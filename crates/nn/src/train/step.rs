@@ -93,8 +93,8 @@ pub struct TrainStep<M, R: Rule> {
 
 #[track_calls(TrainStep)]
 impl<M: Module, R: Rule> TrainStep<M, R> {
-    /// A step of a module, the optimiser of its parameters, and a loss function. The loss is a real
-    /// tensor of one element. Branches in `loss` are decided at the recording.
+    /// Makes a step from a module, the optimiser of its parameters, and a loss function. The loss is a real tensor of
+    /// one element. Branches in `loss` are decided at the recording.
     pub fn new(
         module: M,
         optimizer: Optimizer<R>,
@@ -184,7 +184,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         self.scaler.as_ref()
     }
 
-    /// The scaler. A saved state may be loaded into it: steps are then recorded again.
+    /// The mutable scaler, for example to load a saved state. Steps are then recorded again.
     pub fn scaler_mut(&mut self) -> Option<&mut GradScaler> {
         self.forget_programs();
         self.scaler.as_mut()
@@ -200,8 +200,8 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         self
     }
 
-    /// For callers that check values such as indices of classes and tokens themselves. Asynchronous
-    /// devices may then return before a step is done.
+    /// Leaves checks of values, such as indices of classes and tokens, to the caller. Asynchronous devices may then
+    /// return before a step is done.
     #[must_use]
     pub fn with_checked_values(mut self) -> Self {
         self.is_checked = true;
@@ -213,7 +213,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         &self.module
     }
 
-    /// The mutable module: steps are recorded again.
+    /// The mutable module. Steps are then recorded again.
     pub fn module_mut(&mut self) -> &mut M {
         self.forget_programs();
         &mut self.module
@@ -229,8 +229,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         &self.optimizer
     }
 
-    /// The optimiser. A schedule may change its learning rates, and a saved state may be loaded
-    /// into it.
+    /// The mutable optimiser, for example to change learning rates or to load a saved state.
     pub fn optimizer_mut(&mut self) -> &mut Optimizer<R> {
         &mut self.optimizer
     }

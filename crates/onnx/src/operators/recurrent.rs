@@ -192,7 +192,7 @@ fn layer(c: &Call, step: Step) -> Called<Output> {
 /// ones.
 type Update = fn(&Call, [f64; 2], &[&Tensor]) -> Called<Vec<Tensor>>;
 
-/// Parameters with their gradients and states, in lists one behind the other, `count` of them.
+/// Parameters with their gradients and states, in lists one after the other, `count` of them.
 fn optimised(c: &Call, count: usize, update: Update) -> Called<Output> {
     let all = c.tensors("all")?;
     let parameters = all.len() / count;

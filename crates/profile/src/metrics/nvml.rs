@@ -241,7 +241,7 @@ mod versions {
             line.starts_with("absent Some(\"NVML: ") && !line.contains("\\n"),
             "{line}"
         );
-        // There is a file that is no library.
+        // There is a file that is not a library.
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(NAME), "no library").unwrap();
         let none = told(folder.path());

@@ -55,7 +55,7 @@ impl Job {
         }
     }
 
-    /// Is it for this graph on the device, with these constants?
+    /// Returns whether it is for this graph on the device, with these constants.
     pub(crate) fn compiles(
         &self,
         device: DeviceId,
@@ -114,7 +114,7 @@ struct Shared {
 struct Work {
     /// Queue of jobs; abandoned ones are skipped.
     jobs: VecDeque<Weak<Job>>,
-    /// Is there a thread?
+    /// Whether there is a thread.
     is_running: bool,
 }
 

@@ -10,7 +10,7 @@ use crate::{Backend, DeviceType};
 pub struct TensorInfo {
     /// Its shape and element type.
     pub ty: TensorType,
-    /// Is it for a user-defined kernel?
+    /// Whether it is for a user-defined kernel.
     pub custom_kernel: bool,
 }
 
@@ -38,15 +38,15 @@ pub enum Support {
 pub struct DeviceCapability {
     /// The device.
     pub device: DeviceType,
-    /// Does it compute with half precision?
+    /// Whether it computes with half precision.
     pub supports_f16: bool,
-    /// Does it compute with single precision?
+    /// Whether it computes with single precision.
     pub supports_f32: bool,
-    /// Does it compute with double precision?
+    /// Whether it computes with double precision.
     pub supports_f64: bool,
-    /// Does it compute with complex numbers?
+    /// Whether it computes with complex numbers.
     pub supports_complex: bool,
-    /// Does it communicate with other devices?
+    /// Whether it communicates with other devices.
     pub supports_distributed: bool,
     /// Gigabytes (10⁹ bytes) of memory for tensors, if known.
     pub memory_gb: Option<f64>,
@@ -133,7 +133,7 @@ impl DeviceCapability {
         }
     }
 
-    /// Does it have kernels of this family for elements of this type?
+    /// Returns whether it has kernels of this family for elements of this type.
     pub fn supports(&self, op_type: OpType, dtype: DType) -> bool {
         self.operations.contains(&op_type) && self.dtypes.contains(&dtype)
     }

@@ -35,7 +35,7 @@ pub(crate) struct Devices {
     unsupported: Mutex<HashSet<(DeviceId, Memo)>>,
     /// Are segments timed?
     pub(crate) profiling: AtomicBool,
-    /// Are there measured devices to choose between?
+    /// Whether there are measured devices to choose between.
     pub(crate) compares: AtomicBool,
     /// Makes the programs that take long.
     pub(crate) compiler: Compiler,
@@ -198,12 +198,12 @@ impl Devices {
         self.chain.info(device)
     }
 
-    /// Is there a device on which compiling takes long?
+    /// Returns whether there is a device on which compiling takes long.
     pub(crate) fn compile_slowly(&self) -> bool {
         self.slots.iter().any(|slot| slot.compilation.is_some())
     }
 
-    /// Is there one whose programs are compiled in the background?
+    /// Returns whether there is one whose programs are compiled in the background.
     pub(crate) fn compile_in_background(&self) -> bool {
         self.compile_slowly() && !self.waits.load(Ordering::Relaxed)
     }

@@ -39,7 +39,7 @@ pub(crate) struct Split {
     pub(crate) devices: Vec<Option<DeviceId>>,
 }
 
-/// Is it made of nothing but its parameters, and not pinned anywhere?
+/// Returns whether it is made of nothing but its parameters, and not pinned anywhere.
 pub(crate) fn is_constant(node: &Node) -> bool {
     node.inputs.is_empty() && node.pin.is_none() && node.op.def().op_type().is_none()
 }

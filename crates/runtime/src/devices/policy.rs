@@ -102,7 +102,7 @@ pub struct Routing {
     pub device: DeviceType,
     /// The rules if no device is requested.
     pub rules: Rules,
-    /// Is an operation that the first device does not support an error?
+    /// Whether an operation that the first device does not support is an error.
     pub strict: bool,
     /// The CPU's part.
     pub strategy: GpuExecutionStrategy,
@@ -187,9 +187,9 @@ pub(crate) const TIE: f64 = 1.05;
 pub struct DeviceSelector {
     /// Number of bytes of a graph above which a GPU goes before Core ML.
     pub large_bytes: usize,
-    /// Are measured times compared, if there are any?
+    /// Whether measured times are compared, if there are any.
     pub compares: bool,
-    /// Do GPUs go before Core ML, at any size and with any measurement?
+    /// Whether GPUs go before Core ML, at any size and with any measurement.
     pub gpus_first: bool,
 }
 
@@ -349,7 +349,7 @@ fn is_coreml(device: DeviceType) -> bool {
     matches!(device, DeviceType::CoreML(_))
 }
 
-/// Does Core ML suit an operation of this family on such a tensor?
+/// Returns whether Core ML suits an operation of this family on such a tensor.
 pub fn supports_coreml(op_type: OpType, tensor: &TensorInfo) -> bool {
     let ty = &tensor.ty;
     !tensor.custom_kernel && is_for_coreml(Some(op_type), ty.dtype, ty.rank())

@@ -19,7 +19,7 @@ impl Constants {
         (self.0).extend(known.filter_map(|(value, memory)| Some((value.index(), memory?))));
     }
 
-    /// Are these the inputs that programs were compiled with?
+    /// Returns whether these are the inputs that programs were compiled with.
     pub(super) fn are_in(&self, inputs: Inputs) -> bool {
         self.0.iter().all(|(input, memory)| {
             let given = inputs.get(*input).and_then(Storage::constant);

@@ -19,8 +19,8 @@ use crate::{Costs, DeviceType, Nodes, TransferMethod};
 /// A row of `explain`: operations that go to one device for one reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
-    /// The operation, by PyTorch's name. It comes after the name of the method that recorded it, if that has
-    /// another and is known; all that one launch was seen to compute.
+    /// The operation, by PyTorch's name. If the method that recorded it has another name, that name comes first. A
+    /// timed launch of several operations lists all of them.
     pub op: String,
     /// Number of the plan's nodes, or of several launches.
     pub count: usize,

@@ -10,7 +10,7 @@ use crate::{DeviceError, FailureClass, RunError, Storage};
 pub struct Loaded<'a> {
     /// The input.
     pub storage: &'a Storage,
-    /// Was it copied to the device's own memory? Otherwise it is used in place on the host.
+    /// Whether it was copied to the device's own memory. Otherwise it is used in place on the host.
     pub is_copied: bool,
     /// Bytes of the loaded inputs so far.
     pub done: u64,

@@ -54,9 +54,9 @@ pub struct Executable {
     pub(crate) runs_ahead: bool,
     /// Why it is planned for the first time: another one may have been before.
     cause: Cause,
-    /// Was it planned yet?
+    /// Whether it was planned yet.
     is_planned: AtomicBool,
-    /// Was it given other memory than programs were compiled with? Then they are compiled without.
+    /// Whether it was given other memory than programs were compiled with. Then they are compiled without.
     has_varied: AtomicBool,
     /// Bytes of the last plan, about.
     footprint: AtomicUsize,

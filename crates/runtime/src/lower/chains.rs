@@ -131,7 +131,7 @@ fn candidate(
     find(false).or_else(|| find(true))
 }
 
-/// Is it better that all readers of `producer` repeat it, and its result is not written?
+/// Returns whether it is better that all readers of `producer` repeat it, and its result is not written.
 fn is_repeated(drafts: &[Option<Draft>], users: &[usize], producer: &Step) -> bool {
     let result = producer.output();
     let costs_no_more = match (producer.inputs.as_slice(), producer.parts.as_slice()) {
@@ -151,8 +151,8 @@ fn is_repeated(drafts: &[Option<Draft>], users: &[usize], producer: &Step) -> bo
     producer.reduction.is_none() && costs_no_more && users.iter().all(is_taken)
 }
 
-/// Is there a place in `into` for `producer`? A step has one reduction and no random numbers beside it. Only
-/// constants can come before its epilogue.
+/// Returns whether there is a place in `into` for `producer`. A step has one reduction and no random numbers beside it.
+/// Only constants can come before its epilogue.
 fn takes(into: &Step, producer: &Step) -> bool {
     let draws = into.draws() || producer.draws();
     if draws && (into.reduction.is_some() || producer.reduction.is_some()) {
@@ -183,13 +183,13 @@ impl From<usize> for Root {
     }
 }
 
-/// The number of parts that are no constants.
+/// The number of parts that are not constants.
 fn computed(step: &Step) -> usize {
     let parts = step.parts.iter();
     parts.filter(|part| !part.op.def().is_number()).count()
 }
 
-/// Is it one number everywhere?
+/// Returns whether it is one number everywhere.
 fn is_constant(step: &Step) -> bool {
     step.parts.len() == 1 && step.last().op.def().is_number()
 }

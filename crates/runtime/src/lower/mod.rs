@@ -20,8 +20,8 @@ pub trait Kernels {
     /// The layouts that the kernel for this reads.
     fn layouts(&self, signature: &Signature) -> Layouts;
 
-    /// Is this a kernel that the backend can fuse with others: of an elementwise operation, or of a
-    /// reduction, which takes elementwise ones before and behind it?
+    /// Returns whether this is a kernel that the backend can fuse with others: of an elementwise operation, or of a
+    /// reduction, which takes elementwise ones before and behind it.
     fn fuses(&self, signature: &Signature) -> bool;
 
     /// The largest buffer that the device has, in bytes.

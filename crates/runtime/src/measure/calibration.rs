@@ -17,7 +17,7 @@ const FORMAT: u32 = 1;
 /// Bytes that no such file has.
 const LIMIT: u64 = 1 << 20;
 /// The command that makes a valid one.
-const CURE: &str = "`rustorch-cli calibrate` measures anew";
+const CURE: &str = "`rustorch-cli calibrate` measures again";
 
 /// The user's cache folder: `RUSTORCH_CACHE_DIR`, or `rustorch` in the system's cache folder.
 pub fn cache_folder() -> Option<PathBuf> {
@@ -68,7 +68,7 @@ pub enum CalibrationError {
     /// Made by another version of the program, whose kernels may take other times.
     #[error("made by version {} of this program; {CURE}", one_line(.0))]
     Version(String),
-    /// The file is of another device, driver or setting.
+    /// The file was measured with another device, driver or setting.
     #[error("{device} was {} and is now {}; {CURE}", one_line(was), one_line(is))]
     Changed {
         /// Name of the device.
@@ -177,7 +177,7 @@ impl Calibration {
         })
     }
 
-    /// Does it match these devices?
+    /// Returns whether it matches these devices.
     ///
     /// # Errors
     /// Fails if another version of the program measured it, or if a device has changed.

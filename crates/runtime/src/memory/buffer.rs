@@ -82,8 +82,8 @@ pub trait DeviceBuffer: Send + Sync + fmt::Debug {
     /// Fails if the device is lost.
     fn host(&self) -> Result<Option<&HostBuffer>, DeviceError>;
 
-    /// Did its contents come from a run that [found a mistake](crate::Program::run_ahead) of the
-    /// caller? Then it cannot be read.
+    /// Returns whether its contents come from a run that [found a mistake](crate::Program::run_ahead) of the caller.
+    /// Then it cannot be read.
     fn is_poisoned(&self) -> bool {
         false
     }
@@ -311,12 +311,12 @@ impl HostBuffer {
         self.bytes
     }
 
-    /// May the bytes be written to? Borrowed ones may not.
+    /// Returns whether the bytes may be written to. Borrowed ones may not.
     pub fn is_writable(&self) -> bool {
         self.writable
     }
 
-    /// Is this the same memory as `other`?
+    /// Returns whether this is the same memory as `other`.
     pub fn same_memory(&self, other: &Self) -> bool {
         self.same_start(other) && self.bytes == other.bytes
     }

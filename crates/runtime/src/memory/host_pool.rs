@@ -6,10 +6,9 @@ use std::sync::{Arc, Mutex, Weak};
 use crate::HostBuffer;
 use crate::journal::lock;
 
-/// Pieces of host memory that are kept when they are freed, for the next request of about the same
-/// size.
+/// A pool that keeps freed host memory for later requests of about the same size.
 ///
-/// Clones share everything.
+/// Clones share one pool.
 #[derive(Clone, Debug)]
 pub struct HostPool(Arc<Mutex<Free>>);
 

@@ -74,7 +74,7 @@ impl HostCopy {
 struct Copy {
     owner: Arc<Owner>,
     buffer: Arc<dyn DeviceBuffer>,
-    /// Is it the memory of the host's copy?
+    /// Whether it is the memory of the host's copy.
     in_host: bool,
     /// Bytes of the device's memory that it takes.
     takes: usize,
@@ -179,7 +179,7 @@ impl Storage {
         self.0.bytes
     }
 
-    /// Are both handles on the same bytes?
+    /// Returns whether both handles refer to the same bytes.
     pub fn same_as(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -241,12 +241,12 @@ impl Storage {
         self.0.announced.get()
     }
 
-    /// Notes that a call recorded at a moment that the bytes will be written over.
+    /// Notes that a call recorded, at a moment, a later write over the bytes.
     pub fn announce_overwrite(&self, moment: Moment, by: Call) {
         self.0.announced.raise(moment, Some(by));
     }
 
-    /// Tells the bytes of now from those before and behind each write to them.
+    /// Version of the bytes; each write changes it.
     pub fn version(&self) -> u64 {
         self.0.version.load(Ordering::Acquire)
     }
@@ -274,7 +274,7 @@ impl Storage {
         Arc::strong_count(&self.0)
     }
 
-    /// Is this the only handle, now and later?
+    /// Returns whether this is the only handle, now and later.
     pub(crate) fn is_unique(&self) -> bool {
         Arc::strong_count(&self.0) == 1 && Arc::weak_count(&self.0) == 0
     }
@@ -286,7 +286,7 @@ impl Storage {
         present.map(|c| c.owner.device).collect()
     }
 
-    /// Is there a copy on the host, and which devices have one?
+    /// Whether there is a copy on the host, and which devices have one.
     pub(crate) fn whereabouts(&self) -> (bool, SmallVec<[Arc<Owner>; 2]>) {
         let copies = self.copies();
         let present = copies.devices.iter().filter(|c| !c.is_lost());

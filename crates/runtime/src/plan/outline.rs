@@ -5,8 +5,8 @@ use std::hash::{Hash, Hasher};
 use rustorch_ir::{DeviceType, Graph, Node, Op, OpError, TensorType, ValueId};
 use smallvec::SmallVec;
 
-/// A graph in parts that others hold. It is made only if no equal one is known, so that repeated computations
-/// copy no operations and types.
+/// The borrowed parts of a graph. The graph is built only if no equal one is known, so repeated computations copy no
+/// operations and types.
 #[derive(Default)]
 pub struct Outline<'a> {
     inputs: SmallVec<[&'a TensorType; 4]>,
@@ -107,7 +107,7 @@ impl<'a> Outline<'a> {
         })
     }
 
-    /// Is it this graph?
+    /// Returns whether it is this graph.
     pub(crate) fn is(&self, graph: &Graph) -> bool {
         let nodes = graph.nodes();
         let is_node = |(part, node): ((&Op, &[ValueId], Option<DeviceType>), &Node)| {

@@ -143,7 +143,7 @@ pub(crate) fn plan(graph: &Graph, request: &Request) -> Result<Plan, RunError> {
     Ok(plan)
 }
 
-/// Adds the nodes of segments that are too small for their devices. Are there any?
+/// Adds the nodes of segments that are too small for their devices. Returns whether there are any.
 fn avoid_small_segments(
     plan: &Plan,
     graph: &Graph,
@@ -754,7 +754,7 @@ impl<'a> Planner<'a> {
         Ok(Way::Decomposed(parts))
     }
 
-    /// Why `device` does not run an operation as it is; `None` if it does.
+    /// The reason why `device` does not run an operation directly; `None` if it does.
     fn declines(&self, device: DeviceId, s: &Signature) -> Option<String> {
         if let Some(why) = self.forbids(device, s) {
             return Some(why);
@@ -786,7 +786,7 @@ impl<'a> Planner<'a> {
         why.map(String::as_str)
     }
 
-    /// Why `device` may not run an operation, whatever it says itself.
+    /// The reason why `device` may not run an operation, even if it reports support.
     fn forbids(&self, device: DeviceId, signature: &Signature) -> Option<String> {
         let full = self.request.full.iter().find(|(full, _)| *full == device);
         match full {

@@ -136,12 +136,12 @@ fn another_driver_or_machine_makes_it_invalid() {
     let other = Fake::new(CPU, rustorch_runtime::Hardware::Processor).backend();
     let line = problem(&calibration, &Runtime::new([other]));
     assert!(line.contains("and is now a made-up cpu; "), "{line}");
-    // What depends on the memory that is free just now is no difference.
+    // What depends on the memory that is free just now is not a difference.
     let smaller = Fake::gpu(GPU).with_detail("driver", "1.0");
     let smaller = smaller.with_detail(rustorch_runtime::LARGEST_BUFFER, "1 MiB");
     let smaller = Runtime::new([cpu(), smaller.backend()]);
     assert!(smaller.set_calibration(&calibration).is_ok());
-    // A device that is absent now, or was then, is no contradiction.
+    // A device that is absent now, or was then, is not a contradiction.
     assert!(Runtime::new([cpu()]).set_calibration(&calibration).is_ok());
     let more = [
         cpu(),

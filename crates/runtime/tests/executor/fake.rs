@@ -20,10 +20,10 @@ pub(crate) struct Fake {
     memory: FakeMemory,
     lacks: Vec<OpKind>,
     feature: Option<&'static str>,
-    /// Has it a kernel for this composite?
+    /// Whether it has a kernel for this composite.
     does: fn(&Custom) -> bool,
     compilation: Option<Compilation>,
-    /// Has it all programs in a cache?
+    /// Whether it has all programs in a cache.
     has_compiled: bool,
     pub(crate) state: Arc<State>,
 }
@@ -47,7 +47,7 @@ pub(crate) struct State {
     pub(crate) dropped: Gate,
     /// Every call fails from now on.
     pub(crate) lost: AtomicBool,
-    /// Is it lost with the end of the next run?
+    /// Whether it is lost with the end of the next run.
     pub(crate) after_run: Mutex<bool>,
     pub(crate) trims: AtomicUsize,
     pub(crate) runs: AtomicUsize,

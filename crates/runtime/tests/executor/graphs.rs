@@ -12,7 +12,7 @@ pub(crate) struct Case {
     pub(crate) name: &'static str,
     /// Weights are its last inputs.
     pub(crate) graph: Graph,
-    /// How many of its inputs are no weights: new in every run.
+    /// How many of its inputs are not weights: new in every run.
     pub(crate) fresh: usize,
 }
 

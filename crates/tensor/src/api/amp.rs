@@ -16,12 +16,11 @@ thread_local! {
     static CASTS: RefCell<Vec<(Tensor, Tensor)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Calls `f` with automatic mixed precision. Products, convolutions and attention of `f32` and
-/// halves are recorded in `dtype`, a half. Softmax, norms, losses, sums, powers and exponentials of
-/// halves are recorded in `f32`. Other operations are unchanged. The lists are PyTorch's for CUDA,
-/// on every device. Operands are converted when they are needed, a parameter only once. Gradients
-/// have the dtypes of the tensors, and are computed in the dtypes of the operations. `None`
-/// switches conversion off inside another `autocast`.
+/// Calls `f` with automatic mixed precision. Products, convolutions and attention of `f32` and halves are recorded in
+/// `dtype`, a half. Softmax, norms, losses, sums, powers and exponentials of halves are recorded in `f32`. Other
+/// operations are unchanged. Every device uses PyTorch's lists of operations for CUDA. Operands are converted when they
+/// are needed, a parameter only once. Gradients have the dtypes of the tensors, and are computed in the dtypes of the
+/// operations. `None` switches conversion off inside another `autocast`.
 ///
 /// Integers, `f64` and complex numbers keep their dtypes. Use it for the forward pass and the loss;
 /// the backward pass needs none.

@@ -14,7 +14,7 @@ use crate::{Tensor, call, is_grad_enabled};
 /// The result of `f` for `inputs`, without intermediate values for gradients. A backward pass calls `f` again,
 /// and goes back through the operations that it records then. Random numbers are the same both times.
 ///
-/// `f` may read tensors other than `inputs`, parameters above all, which get their gradients as well.
+/// `f` may also read other tensors, such as parameters. They get their gradients, too.
 ///
 /// ```
 /// use rustorch_tensor::{checkpoint, tensor};

@@ -156,7 +156,7 @@ impl Tensor {
         Self::filled("ones", &shape.into_shape()[..], Scalar::Int(1), dtype)
     }
 
-    /// A tensor to be overwritten: zeros, since memory is never uninitialised here.
+    /// A tensor whose elements are to be overwritten. They are zeros, since memory is never uninitialised here.
     ///
     /// # Errors
     /// The same errors as [`Tensor::full`].
@@ -338,8 +338,8 @@ impl Tensor {
         Self::apply("arange", arange, &[])
     }
 
-    /// `steps` numbers, evenly from `start` to `end`, both included. Elements are rounded to the
-    /// dtype, or truncated for integers, the ends first.
+    /// `steps` evenly spaced numbers from `start` to `end`, both included. Elements are rounded to the dtype, or
+    /// truncated for integers, the ends first.
     ///
     /// # Errors
     /// Fails for booleans, a block format, or a complex end with a real dtype.

@@ -20,8 +20,8 @@ pub struct KernelCheck {
 
 #[track_calls]
 impl Tensor {
-    /// The `N` results of a user-defined composite operation. It runs on every device, as its
-    /// parts, or by its own kernel where a backend has one.
+    /// The `N` results of a user-defined composite operation. It runs on every device: by its own kernel where a
+    /// backend has one, else as its parts.
     ///
     /// ```
     /// use rustorch_ir::ops::Composite;
@@ -103,11 +103,10 @@ impl Tensor {
         Self::apply_all(function.name(), Host::new(function), inputs)
     }
 
-    /// Runs the kernels of a composite operation and compares them with its definition, within
-    /// PyTorch's tolerances for the dtype. It uses every device of the current
-    /// [`runtime`](crate::runtime()) that has a kernel for such operands. Writes outside the
-    /// results are found: all of those by `STORE`, and those by pointer up to 4096 bytes away.
-    /// Reads are not. Empty where no device has a kernel.
+    /// Runs the kernels of a composite operation and compares them with its definition, within PyTorch's tolerances for
+    /// the dtype. It uses every device of the current [`runtime`](crate::runtime()) that has a kernel for such
+    /// operands. It finds writes outside the results: all writes by `STORE`, and writes by pointer up to 4096 bytes
+    /// away. It does not find reads outside the operands. The list is empty if no device has a kernel.
     ///
     /// # Errors
     /// Fails if the operation rejects the operands, or has another number of results than `N`. Also

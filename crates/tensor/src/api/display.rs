@@ -211,7 +211,7 @@ fn of_constants(tensor: &Tensor) -> RusTorchResult<Option<Tensor>> {
     Ok(ends.remove(&tensor.value().key()))
 }
 
-/// Is it a constant, or a view of one?
+/// Returns whether it is a constant, or a view of one.
 fn shows_constant(pending: &Pending) -> bool {
     if pending.is_look() {
         let viewed = pending.inputs[0].pending();

@@ -22,8 +22,8 @@ macro_rules! in_place {
             /// computed.
             ///
             /// # Errors
-            #[doc = concat!("Those of [`Tensor::", stringify!($method), "`] and of [`Tensor::copy_`]; a result of another shape, or of a")]
-            /// higher kind of dtype than the tensor's (bool, integers, floats, complex numbers).
+            #[doc = concat!("The errors of [`Tensor::", stringify!($method), "`] and of [`Tensor::copy_`].")]
+            /// Also fails for a result of another shape, or of a higher kind of dtype (bool, integer, float, complex).
             pub fn $name(&mut self, $($argument: $type),*) -> RusTorchResult<&mut Self> {
                 self.change(stringify!($name), |x| x.$method($($given),*))
             })*

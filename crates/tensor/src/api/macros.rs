@@ -251,7 +251,7 @@ typed_literals!(
     Complex<f64>
 );
 
-/// The tensor of [`tensor!`](crate::tensor)'s argument. Aborts, as `vec!`, if memory is too small.
+/// The tensor of [`tensor!`](crate::tensor)'s argument. Aborts, as `vec!` does, if memory is too small.
 #[track_caller]
 pub fn literal<T: Regular>(value: &T) -> Tensor {
     match Tensor::new(value) {

@@ -17,7 +17,7 @@ use crate::warnings::warn_once;
 
 /// A number as an argument: any of Rust's integers and floats, a half, a complex number, or `bool`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no number",
+    message = "`{Self}` is not a number",
     label = "expected a number",
     note = "numbers are Rust's integers and floats, `bool`, `half::f16`, `half::bf16`, `Complex` and `Scalar`"
 )]
@@ -50,7 +50,7 @@ pub enum Operand<'a> {
 /// An operand beside a tensor: another tensor, by reference or not, a [number](Number) other than `bool`, or
 /// the result of an operation. Its error is then the error of the operation on it.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no operand of a tensor's method or operator",
+    message = "`{Self}` is not an operand of a tensor's method or operator",
     label = "neither a tensor nor a number",
     note = "operands are `&Tensor`, `Tensor`, `RusTorchResult<Tensor>` and numbers; `tensor!` makes a tensor of \
             arrays, slices and vectors"
@@ -402,10 +402,9 @@ impl Tensor {
         }
     }
 
-    /// The values in another dtype. Floats become integers by truncation and saturation, and
-    /// complex numbers lose their imaginary part. To `bool` is `!= 0`, and block formats are
-    /// dequantised. Floats are rounded to nearest, ties to even; too large ones become 448 in
-    /// `f8e4m3`.
+    /// The values in another dtype. Floats become integers by truncation and saturation, and complex numbers lose their
+    /// imaginary part. Conversion to `bool` is `!= 0`. Block formats are dequantised. Floats are rounded to nearest,
+    /// ties to even; too large ones become 448 in `f8e4m3`.
     ///
     /// # Errors
     /// Fails for a block format as the result, since quantising is not a cast. A block format

@@ -73,7 +73,7 @@ pub fn record_keys<T>(f: impl FnOnce() -> RusTorchResult<T>) -> RusTorchResult<(
     }
 }
 
-/// Does this thread record a computation that runs many times ([`record_keys`])? Values that are
+/// Returns whether this thread records a computation that runs many times ([`record_keys`]). Values that are
 /// computed during the recording are not part of any run.
 pub fn is_recording() -> bool {
     recording::is_recording()

@@ -18,15 +18,14 @@ use crate::lazy::value::{State, Value, View};
 
 #[track_calls]
 impl Tensor {
-    /// Writes the elements of `source` over this tensor's, in its memory. This handle then is one on the
-    /// changed tensor. `source` is broadcast to this tensor's shape and converted to its dtype. Gradients go to
-    /// `source`.
+    /// Writes the elements of `source` over this tensor's, in its memory. This handle then shows the changed tensor.
+    /// `source` is broadcast to this tensor's shape and converted to its dtype. Gradients go to `source`.
     ///
-    /// The write happens when the result is computed, or when a clone or a view of this tensor is used. It happens
-    /// even if this handle is gone by then. Operations that were recorded before have the old elements, and are
-    /// computed before it or together with it. Memory whose elements were lost with a device is written at once. So
-    /// is a view of memory that others show, too; a part costs as much as writing all of that memory. Gradients go
-    /// through the write: to the origin of a clone or view, and to its other views. If `source` is known only when a
+    /// The write happens when the result is computed, or when a clone or a view of this tensor is used. It happens even
+    /// if this handle is gone by then. Operations that were recorded before have the old elements, and are computed
+    /// before it or together with it. Memory whose elements were lost with a device is written at once. So is a view of
+    /// memory that other tensors share. Writing a part of it costs as much as writing all of it. Gradients go through
+    /// the write: to the origin of a clone or view, and to its other views. If `source` is known only when a
     /// [`Trace`](crate::Trace) runs, other handles show the elements that the runs have written.
     ///
     /// ```
@@ -240,7 +239,7 @@ impl Tensor {
             offset,
         } = &part.layout;
         let new = match part.is_whole(self.dtype()) && !old.is_tracked() {
-            // A copy, which is no view of what the source is one of.
+            // A copy, which is not a view of what the source is one of.
             true => Self::apply(name, Contiguous, &[&source.reshape(count)?])?,
             false => old.as_strided_scatter(&source, &shape[..], &strides[..], *offset)?,
         };

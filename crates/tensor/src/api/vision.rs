@@ -84,7 +84,7 @@ pub struct RoiAlignOptions {
     /// Number of points along each dimension of a bin that are averaged. `None`: its number of
     /// pixels, rounded up.
     pub sampling_ratio: Option<usize>,
-    /// Are pixels' middles at halves, rather than at whole numbers, and boxes never made larger?
+    /// Puts pixel centres at halves instead of whole numbers, and never enlarges boxes.
     pub aligned: bool,
 }
 
@@ -106,8 +106,8 @@ impl Default for RoiAlignOptions {
 /// the boxes are computed at once.
 ///
 /// # Errors
-/// Fails for unsupported shapes or dtypes, a size or `sampling_ratio` of 0, or empty images.
-/// Evaluation fails for an index of no image.
+/// Fails for unsupported shapes or dtypes, a size or `sampling_ratio` of 0, or empty images. Evaluation fails for an
+/// index outside the images.
 #[track_calls(vision)]
 pub fn roi_align(
     x: &Tensor,
@@ -119,11 +119,9 @@ pub fn roi_align(
     aligned("vision.roi_align", x, boxes, bins, options, Pooled::Mean)
 }
 
-/// [`roi_align`] with the largest in place of the mean: in each bin of the four pixels around each
-/// point, each multiplied by its weight. This differs from the largest of the points' own values,
-/// but is what
-/// [ONNX's `RoiAlign`](https://onnx.ai/onnx/operators/onnx__RoiAlign.html) defines as `mode='max'`. A bin
-/// without points is 0.
+/// [`roi_align`] with a maximum in place of the mean. A bin's maximum is over the four pixels around each point, each
+/// multiplied by its weight. This differs from the maximum of the points' own values. It is what [ONNX's
+/// `RoiAlign`](https://onnx.ai/onnx/operators/onnx__RoiAlign.html) defines as `mode='max'`. A bin without points is 0.
 ///
 /// # Errors
 /// The same errors as [`roi_align`].
@@ -323,10 +321,10 @@ impl Default for DeformConvOptions<'_> {
     }
 }
 
-/// Convolution of `x` `[n, c, h, w]` with `weight` `[o, c / groups, kh, kw]` and `bias` `[o]`. The windows'
-/// elements are moved by `offset` `[n, offset groups · kh · kw · 2, h', w']` to places between pixels, or to
-/// zeros outside. Offsets along `h` come before those along `w`: `[n, o, h', w']`
-/// ([Deformable ConvNets v2](https://arxiv.org/abs/1811.11168)). Takes floats of one dtype.
+/// Convolution of `x` `[n, c, h, w]` with `weight` `[o, c / groups, kh, kw]` and `bias` `[o]`. The windows' elements
+/// are moved by `offset` `[n, offset groups · kh · kw · 2, h', w']` to positions between pixels; outside of the image
+/// they are zeros. Offsets along `h` come before those along `w`: `[n, o, h', w']` ([Deformable ConvNets
+/// v2](https://arxiv.org/abs/1811.11168)). Takes floats of one dtype.
 ///
 /// # Errors
 /// Fails for unsupported shapes or dtypes, or a stride or dilation of 0.

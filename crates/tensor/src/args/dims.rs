@@ -10,7 +10,7 @@ use crate::error::{RusTorchResult, require};
 
 /// A dimension, an index or a size: an integer of one of Rust's usual types.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no dimension, index or size",
+    message = "`{Self}` is not a dimension, index or size",
     label = "expected an integer",
     note = "dimensions, indices and sizes are `usize`, `isize`, `i32`, `i64` or `u32`; negative ones count \
             from the end"
@@ -98,7 +98,7 @@ impl IntoDims for RangeFull {
 }
 
 impl Dims {
-    /// Are they all that there are, whatever the rank?
+    /// Returns whether they are all that there are, whatever the rank.
     pub(crate) fn are_all(&self) -> bool {
         self.0.is_none()
     }
@@ -150,7 +150,7 @@ pub struct Sizes(SmallVec<[isize; 6]>);
 
 /// The size of one dimension: an integer, or `()` for −1.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no size",
+    message = "`{Self}` is not a size",
     label = "expected an integer, `-1` or `()`",
     note = "a size is `usize`, `isize`, `i32`, `i64` or `u32`; `-1` and `()` stand for what follows from \
             the tensor"
@@ -176,7 +176,7 @@ impl Size for () {
 /// Sizes as an argument, one of which may be −1: `[2, -1]`, `(2, ())`, a slice or vector, one integer;
 /// `()` for rank 0.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no list of sizes",
+    message = "`{Self}` is not a list of sizes",
     label = "expected sizes",
     note = "sizes are an array, slice or vector of integers (`[2, -1]`), a tuple (`(2, ())`), or one integer"
 )]
@@ -206,7 +206,7 @@ impl IntoSizes for &Shape {
 /// The sizes of all dimensions as an argument, slowest first: `[2, 3]`, `(2, 3)`, a slice, vector or
 /// [`Shape`], `3` for a vector's, `()` or `[]` for rank 0.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no shape",
+    message = "`{Self}` is not a shape",
     label = "expected a shape",
     note = "a shape is an array, slice, vector or tuple of `usize` (`[2, 3]`, `(2, 3)`), one `usize`, or `()`"
 )]

@@ -1,9 +1,10 @@
 //! Types of option arguments.
 
-/// A value for an option of type `T`: one of that type, or what converts to it. An option that is an integer takes that type
-/// alone, so that a plain `2` is one: with `Into`, of which `usize` has several, the compiler would take it for an `i32`.
+/// A value for an option of type `T`: one of that type, or one that converts to it. An integer option takes only its
+/// own type, so that a plain `2` works. With `Into`, the compiler would infer `i32` for it, because several types
+/// convert to `usize`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no value for an option of type `{T}`",
+    message = "`{Self}` is not a value for an option of type `{T}`",
     label = "expected `{T}`, or what converts to it"
 )]
 pub trait Setting<T> {

@@ -2,7 +2,7 @@
 
 /// A size for each of `N` dimensions: `2` stands for `[2, 2]`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no size for each of {N} dimensions",
+    message = "`{Self}` is not a size for each of {N} dimensions",
     label = "expected one `usize`, or {N} of them",
     note = "kernel sizes, strides, paddings and dilations are one `usize` for all dimensions, or an array of one for each"
 )]
@@ -38,7 +38,7 @@ impl PerDim<3> for (usize, usize, usize) {
 /// Number of windows for each of `N` dimensions. It is one `usize` for all, one for each, or `None` for the number of a
 /// dimension's elements.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no number of windows for each of {N} dimensions",
+    message = "`{Self}` is not a number of windows for each of {N} dimensions",
     label = "expected one `usize`, or {N} of `usize` or `Option<usize>`"
 )]
 pub trait OutputSize<const N: usize> {

@@ -12,8 +12,8 @@ use crate::device::devices::{current, global, global_routing, with_runtime};
 use crate::error::{RusTorchError, RusTorchResult};
 use crate::{Tensor, call, with_device};
 
-/// A [`Runtime`] with a [`Routing`]: it reports the device of an operation, and the next one after
-/// a failure. Its answers agree with the planner.
+/// A [`Runtime`] with a [`Routing`]: it reports the device of an operation, and the next one after a failure. It
+/// reports the devices that the planner chooses.
 pub struct HybridExecutor {
     runtime: Runtime,
     routing: Routing,
@@ -37,9 +37,9 @@ impl HybridExecutor {
         &self.runtime
     }
 
-    /// The planner's device for an operation of a family on such a tensor. It assumes a typical
-    /// operation, computed alone from operands on the host, see [`Runtime::candidates`].
-    /// [`Runtime::candidates_of`] answers it for any operation.
+    /// The planner's device for an operation of a family on such a tensor. It assumes a typical operation, computed
+    /// alone from operands on the host, see [`Runtime::candidates`]. [`Runtime::candidates_of`] returns the devices for
+    /// any operation.
     ///
     /// # Errors
     /// Fails if the family has no operation for such a tensor, or if no device can run it.
@@ -62,7 +62,7 @@ impl HybridExecutor {
     ) -> Option<DeviceType> {
         let candidates = self.runtime.candidates(op_type, tensor, self.routing);
         let mut rest = candidates.into_iter().peekable();
-        // A device that was lost is no candidate any more: all others are left.
+        // A device that was lost is not a candidate any more: all others are left.
         if self.runtime.is_lost(failed) {
             return rest.next();
         }
@@ -70,12 +70,12 @@ impl HybridExecutor {
         rest.next()
     }
 
-    /// Is there a working GPU?
+    /// Returns whether there is a working GPU.
     pub fn has_gpu_support(&self) -> bool {
         self.runtime.has_gpu()
     }
 
-    /// Does Core ML accept an operation of this family on such a tensor? [`Self::select_device`]
+    /// Returns whether Core ML accepts an operation of this family on such a tensor. [`Self::select_device`]
     /// also checks that Core ML is present and has the operation.
     pub fn supports_coreml(&self, op_type: OpType, tensor: &TensorInfo) -> bool {
         supports_coreml(op_type, tensor)
@@ -148,8 +148,8 @@ fn no_device(op_type: OpType, tensor: &TensorInfo) -> RusTorchError {
 /// ```
 ///
 /// # Errors
-/// The last device's error, after all have failed. Also the caller's mistake, at once. Also fails
-/// if no device has such operations.
+/// Fails with the last device's error if all fail. The caller's mistake is returned at once. Also fails if no device
+/// has such operations.
 #[track_calls]
 pub fn hybrid_operation<R>(
     op_type: OpType,

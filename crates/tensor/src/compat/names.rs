@@ -19,7 +19,7 @@ macro_rules! names {
             )]
             ///
             /// # Errors
-            #[doc = concat!("As [`Tensor::", stringify!($method), "`].")]
+            #[doc = concat!("The same errors as [`Tensor::", stringify!($method), "`].")]
             pub fn $name(&self, $($argument: $type),*) -> RusTorchResult<Self> {
                 self.$method($($value),*)
             })*

@@ -163,7 +163,7 @@ fn find_kinds(options: DeviceOptions, gpus_disabled: bool) -> Vec<Found> {
     })
 }
 
-/// The CPU and the reference, which every machine has: no library is searched for.
+/// The CPU and the reference backend, which every machine has. No library is searched for.
 pub fn host(threads: usize) -> Vec<Arc<dyn Backend>> {
     vec![
         Arc::new(rustorch_cpu::Cpu::new(threads)),
@@ -221,8 +221,8 @@ thread_local! {
     static CHOSEN: RefCell<Option<(Runtime, Routing)>> = const { RefCell::new(None) };
 }
 
-/// The runtime of this thread's tensors: that of the innermost [`with_runtime`], else a default one
-/// with all [`backends`], made when it is first needed.
+/// The runtime of this thread's tensors. It is that of the innermost [`with_runtime`], else a default one with all
+/// [`backends`]. The default runtime is made when it is first needed.
 pub fn runtime() -> Runtime {
     current().0
 }

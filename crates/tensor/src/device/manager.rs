@@ -40,7 +40,7 @@ pub(crate) fn pin(device: DeviceType) -> Option<DeviceType> {
     note = "a device is a `DeviceType` such as `DeviceType::Cuda(0)`, or a text such as \"cpu\" or \"cuda:0\""
 )]
 pub trait IntoDevice {
-    /// The device; errors call the function `op`.
+    /// The device; errors name the function `op`.
     ///
     /// # Errors
     /// Fails for a text that names no device.
@@ -100,17 +100,17 @@ pub fn set_device(device: impl IntoDevice) -> RusTorchResult<()> {
     DeviceManager::new().set(device.into_device("set_device")?)
 }
 
-/// Is there a working GPU?
+/// Returns whether there is a working GPU.
 pub fn is_gpu_available() -> bool {
     runtime().has_gpu()
 }
 
-/// Is there a working Core ML?
+/// Returns whether Core ML works on this machine.
 pub fn is_coreml_available() -> bool {
     is_available(|device| matches!(device, DeviceType::CoreML(_)))
 }
 
-/// Is there a working Metal device?
+/// Returns whether a Metal device works on this machine.
 pub fn is_metal_available() -> bool {
     is_available(|device| matches!(device, DeviceType::Metal(_)))
 }
@@ -264,7 +264,7 @@ impl GpuContext {
         Ok(Self { info, _current })
     }
 
-    /// The best graphics processor there is.
+    /// The best working GPU.
     ///
     /// # Errors
     /// Fails if there is none.

@@ -66,7 +66,8 @@ impl Extent {
         extent
     }
 
-    /// Is it so long that it is better computed now? Every history is, where each operation is computed as it is called.
+    /// Returns whether it is so long that it is better computed now. Every history is, where each operation is computed
+    /// as it is called.
     pub(crate) fn is_too_long(self) -> bool {
         !self.is_traced && (self.depth > MAX_DEPTH || self.bytes > MAX_BYTES || is_eager())
     }
@@ -242,7 +243,7 @@ impl History {
         self.uses.get(&value.key()).copied().unwrap_or(0)
     }
 
-    /// Is there a handle on a value besides those in the history?
+    /// Returns whether there is a handle on a value besides those in the history.
     fn is_held(&self, value: &Value) -> bool {
         value.others(1 + self.uses(value)) > 0
     }
@@ -400,7 +401,7 @@ fn readers(written: &ByKey<Moment>) -> Vec<Value> {
     found
 }
 
-/// Is it an operand that cannot be computed?
+/// Returns whether it is an operand that cannot be computed.
 fn cannot_be(input: &Value, fails: &ByKey<()>) -> bool {
     input.extent().is_traced || fails.contains_key(&input.key())
 }

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use crate::error::RusTorchResult;
 use crate::lazy::leaves::{input_type, put_in};
 
-/// Operations one behind the other that a recipe may have.
+/// Operations one after the other that a recipe may have.
 const MAX_DEPTH: u32 = 1000;
 
 /// Computation of a storage's elements.
@@ -36,7 +36,7 @@ pub(crate) struct Made {
     /// The device that the user wants it on.
     pin: Option<DeviceType>,
     operands: SmallVec<[Operand; 4]>,
-    /// Operations one behind the other.
+    /// Operations one after the other.
     depth: u32,
 }
 
@@ -100,7 +100,7 @@ impl Recipe {
         self.made.depth < MAX_DEPTH
     }
 
-    /// Operations one behind the other.
+    /// Operations one after the other.
     pub(crate) fn depth(&self) -> u32 {
         self.made.depth
     }
@@ -237,7 +237,7 @@ impl Building {
         Ok(input)
     }
 
-    /// The graph's inputs that an operation reads, one for each operand that is no recipe; `None`
+    /// The graph's inputs that an operation reads, one for each operand that is not a recipe; `None`
     /// if one is gone.
     fn inputs(
         &mut self,

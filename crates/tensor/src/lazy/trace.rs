@@ -56,8 +56,8 @@ impl Trace {
     /// Records how `outputs` are computed from `placeholders` and from tensors in memory,
     /// for the current [`runtime`](crate::runtime).
     ///
-    /// A tensor in memory that the computation updates ([`Tensor::update_slice_`],
-    /// [`Tensor::copy_`]) is updated in place by every run, and by these alone where the result is one of `outputs`.
+    /// The computation may update tensors in memory ([`Tensor::update_slice_`], [`Tensor::copy_`]). Every run then
+    /// updates them in place. If the result is one of `outputs`, only runs update them.
     ///
     /// # Errors
     /// Fails for a placeholder in the computation that is not among `placeholders`. Also fails for
@@ -131,9 +131,9 @@ impl Trace {
         Ok(converted.unwrap_or(placed))
     }
 
-    /// The same computation, whose values take about `bytes` at once, as [`Trace::peak_bytes`] counts them, or as few
-    /// as can be: the output of this index is, for example, a loss. Some values computed for it are read after it,
-    /// for example by gradients. Some of these are not kept until then, first those that save most bytes for their
+    /// The same computation with a peak of about `bytes`, as [`Trace::peak_bytes`] counts them, or the least possible.
+    /// `output` is the index of an output, for example the loss. Some values computed for it are read again later, for
+    /// example by gradients. Some of these are not kept until then, first the values that save most bytes for their
     /// cost. The results are the same.
     ///
     /// # Errors
@@ -153,14 +153,14 @@ impl Trace {
         Ok(saved.unwrap_or_else(|| self.unplanned()))
     }
 
-    /// The same computation, in which there is never a whole table of logits: one chunk of rows after the other is
-    /// computed: the product, the cross entropies of its rows, and the gradients of both. The gradients of the
-    /// product's weights are summed in single precision if they are halves. So results are the same up to rounding.
-    /// `None` if something else reads the logits. Also `None` if this number of chunks, rather than half of it,
-    /// saves less than summing their gradients costs.
+    /// The same computation without a whole table of logits. It computes one chunk of rows after the other: the
+    /// product, the cross entropies of its rows, and the gradients of both. The gradients of the product's weights are
+    /// summed in single precision if they are halves. So results are the same up to rounding. `None` if something else
+    /// reads the logits. Also `None` for too many chunks: compared with half of them, they save less memory than the
+    /// sums of gradients cost.
     ///
     /// # Errors
-    /// Fails only for bugs.
+    /// Fails only because of a bug.
     pub fn chunking(&self, chunks: usize) -> RusTorchResult<Option<Self>> {
         self.by(&Chunks { chunks })
     }
@@ -199,7 +199,7 @@ impl Trace {
         }
     }
 
-    /// Does it move values to the host, as it would be planned now?
+    /// Returns whether it moves values to the host, as it would be planned now.
     ///
     /// # Errors
     /// Fails if no device can run some operation.
@@ -236,8 +236,8 @@ impl Trace {
         Ok(outputs)
     }
 
-    /// [`Trace::run`] for replaying: `outputs` is cleared and filled, and storages of an
-    /// earlier run without other handles are used again, so that no memory is taken.
+    /// [`Trace::run`] for replaying. It clears and fills `outputs`, and reuses storages of an earlier run that have no
+    /// other handles. So it allocates no memory.
     ///
     /// # Errors
     /// The same errors as [`Trace::run`].
@@ -261,8 +261,8 @@ impl Trace {
         Ok(())
     }
 
-    /// Plans and compiles, and brings tensors in memory to the devices that use them, as
-    /// [`Executable::load`] does: what the first run would do otherwise.
+    /// Plans and compiles, and copies tensors in memory to the devices that use them, as [`Executable::load`] does.
+    /// Otherwise the first run does this.
     ///
     /// # Errors
     /// The same errors as [`Trace::run`].
@@ -272,7 +272,7 @@ impl Trace {
         Ok(loaded.map_err(|e| self.by_call(e))?)
     }
 
-    /// [`Trace::load`] for runs that are to have room for what they work in, as [`Executable::load_with_room`] does.
+    /// [`Trace::load`] that also reserves working memory, as [`Executable::load_with_room`] does.
     ///
     /// # Errors
     /// The same errors as [`Trace::run`].
@@ -298,15 +298,14 @@ impl Trace {
         &self.executable
     }
 
-    /// The storage that is bound to an input of the graph, counted as
-    /// [`RunError::DataLost`](rustorch_runtime::RunError::DataLost) counts them; `None` for
-    /// placeholders.
+    /// The storage that is bound to an input of the graph, by the number in
+    /// [`RunError::DataLost`](rustorch_runtime::RunError::DataLost); `None` for placeholders.
     pub fn leaf(&self, input: usize) -> Option<&Storage> {
         self.leaves.get(input.checked_sub(self.placeholders)?)
     }
 
-    /// Puts `new` in the place of the storage `old`, which must have its size: a lost state
-    /// is replaced without recording again.
+    /// Replaces the storage `old` by `new`, which must have its size. So a lost state is replaced without recording
+    /// again.
     ///
     /// # Errors
     /// Fails if the computation does not use `old`, or if `new` has another size.

@@ -1,4 +1,4 @@
-//! The short way for values that follow from values in memory by a few operations.
+//! A shortcut for values that a few operations compute from values in memory.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(crate) struct Tree {
 
 struct Input {
     value: Value,
-    /// Is it one for its value only, though others show the same?
+    /// Whether it is one for its value only, though others show the same.
     is_apart: bool,
 }
 

@@ -97,7 +97,7 @@ pub(crate) struct Written {
 /// Length of a history.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Extent {
-    /// Operations one behind the other.
+    /// Operations one after the other.
     pub(crate) depth: u32,
     /// The [count](crate::lazy::history) of bytes before any were counted that it reads; 0 for a leaf that was not counted.
     pub(crate) began: u64,
@@ -240,7 +240,7 @@ impl Pending {
         }
     }
 
-    /// Is it written over its first operand?
+    /// Returns whether it is written over its first operand.
     pub(crate) fn is_update(&self) -> bool {
         overwrites(&self.op)
     }
@@ -250,12 +250,12 @@ impl Pending {
         self.results.get().map_or(1, |results| results.len())
     }
 
-    /// Is it another look at its operand's memory?
+    /// Returns whether it is a view of its operand's memory.
     pub(crate) fn is_look(&self) -> bool {
         self.layout.is_some()
     }
 
-    /// Is it a view in graphs that strides cannot express?
+    /// Returns whether it is a view in graphs that strides cannot express.
     pub(crate) fn is_copying_view(&self) -> bool {
         self.op.def().role() == Role::View && !self.is_look()
     }
@@ -317,9 +317,9 @@ pub(crate) fn overwrites(op: &Op) -> bool {
 pub(crate) struct View {
     pub(crate) storage: Storage,
     pub(crate) layout: Layout,
-    /// Was it made as a look at another one's elements?
+    /// Whether it was made as a view of another one's elements.
     is_look: bool,
-    /// Is it its own input in graphs that do not write over the storage?
+    /// Whether it is its own input in graphs that do not write over the storage.
     pub(crate) is_apart: bool,
     origin: Origin,
 }
@@ -582,7 +582,7 @@ impl Value {
         mem::replace(state, with)
     }
 
-    /// Is it an error that each use of it gets?
+    /// Returns whether it is an error that each use of it gets.
     pub(crate) fn is_failed(&self) -> bool {
         matches!(*self.lock(), State::Failed(_))
     }
@@ -648,7 +648,7 @@ impl Value {
         views.last().map(|(_, pending)| pending.inputs[0].clone())
     }
 
-    /// The value in whose memory it is, or will be: itself, if it is no view that was not computed.
+    /// The value in whose memory it is, or will be: itself, if it is not a view that was not computed.
     pub(crate) fn root(&self) -> Self {
         self.viewed().unwrap_or_else(|| self.clone())
     }

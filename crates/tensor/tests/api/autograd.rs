@@ -271,7 +271,7 @@ fn what_has_no_gradient_says_so() -> Outcome {
         "an output that requires a gradient",
         "a gradient f32[] as the output, got f32[2]",
         "inputs that require a gradient",
-        "airy_ai, whose derivative is no function here",
+        "airy_ai, whose derivative is not a function here",
         "true, or a leaf (detach gives a value that requires no gradient)",
     ];
     for (refused, expected) in refused.iter().zip(expected) {
@@ -398,7 +398,7 @@ fn a_parameter_is_frozen_through_any_handle() -> Outcome {
     handle.requires_grad_(false)?;
     assert!(!weight.requires_grad() && !handle.requires_grad() && weight.is_leaf());
     assert!(!(&weight * 2)?.requires_grad());
-    // What is no parameter for now may be written to, and is one again.
+    // What is not a parameter for now may be written to, and is one again.
     handle.fill_(3)?;
     handle.add_(1)?;
     handle.requires_grad_(true)?;

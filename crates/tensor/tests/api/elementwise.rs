@@ -527,7 +527,7 @@ fn kinds_of_numbers() -> Outcome {
     Ok(())
 }
 
-/// Numbers that are no short fractions.
+/// Numbers that are not short fractions.
 fn thirds(shape: &[usize]) -> RusTorchResult<Tensor> {
     let count: usize = shape.iter().product();
     let number = |i: usize| (i * 37 % 101) as f32 / 3.0 - 15.0;

@@ -172,7 +172,7 @@ fn low_rank() -> Outcome {
 
 #[test]
 fn halves_are_added_up_in_single_precision() -> Outcome {
-    // 256 + 1 is no bf16: the product of each batch is added to the others before it is rounded.
+    // 256 + 1 is not a bf16: the product of each batch is added to the others before it is rounded.
     let ones = Tensor::ones([2, 1, 257], DType::BF16)?;
     let column = Tensor::ones([2, 257, 1], DType::BF16)?;
     let none = Tensor::zeros([1, 1], DType::BF16)?;

@@ -22,22 +22,22 @@ const LINES: [(&str, &[&str]); 41] = [
     // Of arguments.
     ("x.sum(1)", &["argument #2 of type `bool` is missing"]),
     ("x.softmax()", &["argument #1", "missing"]),
-    ("x.softmax(1.0)", &["is no dimension, index or size"]),
-    ("x.reshape(1.5)", &["is no list of sizes", "`[2, -1]`"]),
+    ("x.softmax(1.0)", &["is not a dimension, index or size"]),
+    ("x.reshape(1.5)", &["is not a list of sizes", "`[2, -1]`"]),
     (
         "x.i(1.5)",
-        &["is no index of a tensor", "`x.i((.., 1..3, &mask))`"],
+        &["is not an index of a tensor", "`x.i((.., 1..3, &mask))`"],
     ),
     ("x.to_device(0)", &["names no device", "\"cuda:0\""]),
     (
         "x.add(\"1\")",
-        &["is no operand", "`tensor!` makes a tensor"],
+        &["is not an operand", "`tensor!` makes a tensor"],
     ),
     (
         "Tensor::zeros((2, 3))",
         &["argument #2", "DType` is missing"],
     ),
-    ("Tensor::full(2, \"a\", DType::F32)", &["is no number"]),
+    ("Tensor::full(2, \"a\", DType::F32)", &["is not a number"]),
     ("Tensor::new(vec![\"a\"])", &["a tensor is not made of"]),
     (
         "tensor!(vec![vec![1.0], vec![2.0]])",

@@ -52,7 +52,7 @@ fn moments() -> Outcome {
             .var(None, 1, false)?
             .to_scalar::<f32>()?
             .is_nan(),
-        "one is no sample"
+        "one is not a sample"
     );
     assert!(
         Tensor::zeros([0], DType::F32)?

@@ -17,7 +17,7 @@ const DEGREES: &[f64] = &[3.0, 5.0, 11.0, 9.0, 6.0, -1.0];
 const ORDERS: &[f64] = &[0.1, 0.9, 3.0, 30.0, 120.0, 5.0, 0.3];
 const POINTS: &[f64] = &[0.05, 0.2, 9.0, 22.0, 118.0, 0.01, 25.0];
 
-/// Are these the numbers, to ten digits?
+/// Whether these are the numbers, to ten digits.
 #[track_caller]
 fn check(result: &Tensor, expected: &[f64]) {
     let result: Vec<f64> = result.to_vec().unwrap();

@@ -115,7 +115,7 @@ struct View {
 struct Places {
     all: Vec<usize>,
     is_copy: bool,
-    /// Are there some that the view before does not show? Gradients do not go there.
+    /// Whether there are some that the view before does not show. Gradients do not go there.
     are_beyond: bool,
 }
 

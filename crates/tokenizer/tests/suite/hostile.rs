@@ -186,7 +186,7 @@ fn merges_that_make_no_sense_have_no_effect() {
     assert_eq!(
         texts("abcabc"),
         ["a", "b", "c", "a", "b", "c"],
-        "merged to what is no token"
+        "merged to what is not a token"
     );
     assert_eq!(texts("abcab"), ["abc", "ab"]);
     assert_eq!(texts("xyzz"), ["x", "y", "z", "z"]);

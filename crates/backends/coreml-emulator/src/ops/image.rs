@@ -71,7 +71,7 @@ fn two(name: &str, sizes: Option<Vec<usize>>) -> Result<[usize; 2], String> {
 
 fn image(x: &Tensor) -> Result<[usize; 4], String> {
     let shape = x.shape.clone().try_into();
-    shape.map_err(|_| format!("{:?} are no images", x.shape))
+    shape.map_err(|_| format!("{:?} are not images", x.shape))
 }
 
 /// A bias for each channel.

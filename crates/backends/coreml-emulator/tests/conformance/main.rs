@@ -67,7 +67,7 @@ fn target(opset: Opset, precision: Precision) -> Target {
     Target::new(opset, precision)
 }
 
-/// Is it a view of, or to, a tensor that a program cannot have? Devices are not asked whether they can
+/// Returns whether it is a view of, or to, a tensor that a program cannot have. Devices are not asked whether they can
 /// do views, so that these are tried.
 fn has_no_tensor(check: &Check) -> bool {
     let views = [

@@ -31,7 +31,7 @@ impl fmt::Display for Type {
 pub(super) struct Operand {
     pub(super) ty: Type,
     pub(super) constant: Option<Constant>,
-    /// Is it a state, which holds a tensor of the type?
+    /// Whether it is a state, which holds a tensor of the type.
     pub(super) is_state: bool,
 }
 
@@ -148,7 +148,7 @@ pub(super) fn read_state(x: &Operands) -> Inferred {
     Ok(x.ty("input")?.clone())
 }
 
-/// The written value, which is no result.
+/// The written value, which is not a result.
 pub(super) fn write_state(x: &Operands) -> Inferred {
     let (state, data) = (x.ty("input")?, x.ty("data")?);
     ensure(state == data, || format!("{data} into a state of {state}"))?;
@@ -213,7 +213,7 @@ pub(super) fn matmul(x: &Operands) -> Inferred {
     let matrix = |name, transposed| {
         let ty = x.ty(name)?;
         let rank = ty.shape.len();
-        ensure(rank >= 2, || format!("{name} of {ty} is no matrix"))?;
+        ensure(rank >= 2, || format!("{name} of {ty} is not a matrix"))?;
         let (batch, last) = ty.shape.split_at(rank - 2);
         let [rows, columns] = if transposed { [1, 0] } else { [0, 1] };
         Ok::<_, String>((batch, last[rows], last[columns]))
@@ -330,7 +330,7 @@ pub(super) fn conv(x: &Operands) -> Inferred {
     let groups = x.sizes("groups", 1, 1)?[0];
     let is_constant = x.get("weight")?.constant.is_some();
     ensure(is_constant || dilations.iter().all(|&d| d == 1), || {
-        "dilations with weights that are no constant".to_owned()
+        "dilations with weights that are not constant".to_owned()
     })?;
     let fits = weight.shape.len() == dims + 2
         && groups > 0
@@ -484,7 +484,7 @@ pub(super) fn transpose(x: &Operands) -> Inferred {
     let mut sorted = perm.clone();
     sorted.sort_unstable();
     ensure(sorted.into_iter().eq(0..rank), || {
-        format!("{perm:?} is no order of the dimensions of {ty}")
+        format!("{perm:?} is not an order of the dimensions of {ty}")
     })?;
     Ok(shaped(ty, perm.iter().map(|&d| ty.shape[d]).collect()))
 }

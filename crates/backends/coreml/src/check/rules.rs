@@ -20,7 +20,7 @@ struct Param {
     name: &'static str,
     /// The types it takes.
     types: &'static [DataType],
-    /// Has it the type that others of this kind have?
+    /// Whether it has the type that others of this kind have.
     shares: bool,
     needs: Needs,
 }
@@ -351,7 +351,7 @@ const RULES_OF_COREML6: &[Rule] = &[rule(
     infer::dequantize,
 )];
 
-/// Has it its parameters as attributes, as operations that make constants had before CoreML8?
+/// Returns whether it has its parameters as attributes, as operations that make constants had before CoreML8.
 pub(super) fn has_attributes(kind: &str) -> bool {
     RULES_OF_COREML6.iter().any(|rule| rule.kind == kind)
 }

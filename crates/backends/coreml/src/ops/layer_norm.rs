@@ -11,7 +11,7 @@ pub(crate) const KERNEL: Kernel = Kernel {
     emit,
 };
 
-/// Weight and bias that are no constants are applied behind the norm.
+/// Weight and bias that are not constants are applied behind the norm.
 fn emit(b: &mut Builder, op: &Op, x: &[Var]) -> Vars {
     let op = parameters!(op, LayerNorm);
     let (x, affine) = (&x[0], &x[1..]);

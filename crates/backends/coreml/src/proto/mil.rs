@@ -148,7 +148,7 @@ pub struct Dimension {
     pub dimension: Option<DimensionKind>,
 }
 
-/// Is a size known?
+/// Whether a size is known.
 #[derive(Clone, Copy, PartialEq, prost::Oneof)]
 pub enum DimensionKind {
     /// The size is known.
@@ -170,7 +170,7 @@ pub struct ConstantDimension {
 /// A size that is known when the program runs.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct UnknownDimension {
-    /// Does it stand for any number of dimensions?
+    /// Whether it stands for any number of dimensions.
     #[prost(bool, tag = "1")]
     pub variadic: bool,
 }

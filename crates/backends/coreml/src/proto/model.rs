@@ -55,7 +55,7 @@ pub struct FeatureType {
     /// The kind of feature.
     #[prost(oneof = "FeatureKind", tags = "5, 8")]
     pub kind: Option<FeatureKind>,
-    /// May it be left out?
+    /// Whether it may be left out.
     #[prost(bool, tag = "1000")]
     pub is_optional: bool,
 }

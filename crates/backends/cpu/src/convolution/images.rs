@@ -112,7 +112,7 @@ impl Convolution<'_> {
         }
     }
 
-    /// Is there a way for this number of results with little wasted work?
+    /// Returns whether there is a way for this number of results with little wasted work.
     pub(crate) fn pays(&self, results: usize) -> bool {
         self.way(self.images(results)).is_some()
     }

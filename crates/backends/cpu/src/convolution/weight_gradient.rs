@@ -28,7 +28,7 @@ pub(crate) struct WeightGradient<'a> {
     /// Channels of the result of a group.
     pub(crate) outputs: usize,
     pub(crate) groups: usize,
-    /// The images, one behind the other.
+    /// The images, one after the other.
     pub(crate) x: &'a [f32],
     pub(crate) images: usize,
     /// The gradient of the result.

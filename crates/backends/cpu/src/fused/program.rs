@@ -144,7 +144,7 @@ impl Program {
         (program, computed)
     }
 
-    /// Is it one function?
+    /// Returns whether it is one function.
     pub(super) fn is_one(&self) -> bool {
         let is_function = |i: &&Instruction| matches!(i, Instruction::Compute { .. });
         self.instructions.iter().filter(is_function).count() == 1

@@ -100,7 +100,7 @@ impl Source {
         }))
     }
 
-    /// Is it one element again and again?
+    /// Returns whether it is one element again and again.
     pub(super) fn is_repeated(&self) -> bool {
         self.layout.strides.iter().all(|&stride| stride == 0)
     }

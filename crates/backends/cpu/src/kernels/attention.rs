@@ -241,7 +241,7 @@ impl Call<'_> {
 
     fn run<T: Cached>(&self, args: &mut Args, [keys, values]: [&[T]; 2]) {
         let out = args.output.data::<f32>();
-        // For each row its own; for none, where they are no result.
+        // For each row its own; for none, where they are not a result.
         let logs = args.others.first_mut().map(Target::data::<f32>);
         let logs = logs.unwrap_or_default();
         let logs_of_row = usize::from(!logs.is_empty());

@@ -55,7 +55,7 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
     let norm_weight: Option<&[f32]> = op.norm_weight().map(|i| args.inputs[i].data());
     NORMED.with_borrow_mut(|normed| {
         normed.resize(x.len(), 0.0);
-        // A norm of few rows is no loop to share.
+        // A norm of few rows is not a loop to share.
         for (y, x) in normed
             .chunks_exact_mut(width.max(1))
             .zip(x.chunks_exact(width.max(1)))

@@ -45,7 +45,7 @@ thread_local! {
     static SUMS: RefCell<Vec<Sums>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Are there enough sums in each direction to fill tiles?
+/// Returns whether there are enough sums in each direction to fill tiles.
 pub(crate) fn pays([m, k, n]: [usize; 3]) -> bool {
     m.min(n).min(k) >= SIDE && m * n >= 4 * SIDE * SIDE
 }

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 /// Bytes of weights that are worth a chunk of their own.
 pub(super) const CHUNK_BYTES: usize = 8 << 10;
-/// Chunks for each thread, so that one which is late is no great loss: no more, as each begins with
+/// Chunks for each thread, so that one which is late is not a great loss: no more, as each begins with
 /// a wait for memory.
 const CHUNKS: usize = 4;
 

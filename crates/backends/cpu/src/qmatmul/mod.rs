@@ -49,7 +49,7 @@ use tile::{Output, Tile};
 
 /// Slabs of activations that are worth a chunk of their own.
 const CHUNK_SLABS: usize = 32;
-/// Chunks for each thread, so that one which is late is no great loss.
+/// Chunks for each thread, so that one which is late is not a great loss.
 const CHUNKS: usize = 4;
 /// Rows of activations that stay in a second-level cache, a slab of each, while panels of weights
 /// come and go.

@@ -22,7 +22,7 @@ pub(crate) trait Operand: Sized {
     /// Pairs of panels that fit a first-level cache beside the activations.
     type Pairs: Pod + AsMut<[[Self::Panel; 2]]>;
 
-    /// Are they floats? Their products need no registers but for the operands and the sums.
+    /// Whether they are floats. Their products need no registers but for the operands and the sums.
     const FLOATS: bool = false;
 
     /// The most rows of weights for one call of [`Self::multiply_many`].

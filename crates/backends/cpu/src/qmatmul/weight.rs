@@ -105,7 +105,7 @@ pub struct Weight<'a> {
     k: usize,
 }
 
-/// The reason why bytes are no matrix of weights.
+/// The reason why bytes are not a matrix of weights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum WeightError {
     /// Rows would end within a block.

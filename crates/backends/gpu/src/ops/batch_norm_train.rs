@@ -25,7 +25,7 @@ pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 2] = [
     entry(OpKind::BatchNormBackward),
 ];
 
-/// Are there elements to go through?
+/// Returns whether there are elements to go through.
 pub(super) fn accepts(s: &Signature) -> bool {
     s.inputs[0].shape.elements() > 0
 }

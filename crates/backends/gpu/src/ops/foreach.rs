@@ -72,7 +72,7 @@ fn accepts(s: &Signature) -> bool {
     })
 }
 
-/// Is there double precision, if the body computes with it?
+/// Returns whether there is double precision, if the body computes with it.
 fn suits(device: &Device, s: &Signature) -> bool {
     let is_wide = |node: &Node| {
         let mut types = node.outputs.iter();
@@ -116,7 +116,7 @@ impl Groups<'_> {
     }
 
     /// Adds the pointers to a kernel, and names a work-group's in its text. These are `x0`, `x1` and so on, and
-    /// `y0` and so on for the `results` that are no states. The text also has `n` elements, and the group's
+    /// `y0` and so on for the `results` that are not states. The text also has `n` elements, and the group's
     /// `first` work-group. Each work-group has so many elements. Returns the number of work-groups.
     fn find(
         &self,

@@ -38,7 +38,7 @@ pub(super) struct Picked<'a> {
 }
 
 impl Picked<'_> {
-    /// Appends the kernel, which reports `code` of indices that are no place.
+    /// Appends the kernel, which reports `code` of indices that are not a place.
     pub(super) fn emit(&self, step: &Step, code: u32, emitter: &mut Emitter) {
         let (x, y) = (words(self.x), words(step.output()));
         let (index, index_view) = &self.index;
@@ -95,7 +95,7 @@ pub(super) fn gather(step: &Step, dim: usize, index: Layout, emitter: &mut Emitt
     picked.emit(step, outside(step, dim, emitter), emitter);
 }
 
-/// The code to report that an index, the second operand, is no place along dimension `dim` of the
+/// The code to report that an index, the second operand, is not a place along dimension `dim` of the
 /// first.
 pub(super) fn outside(step: &Step, dim: usize, emitter: &mut Emitter) -> u32 {
     let (x, index) = (&step.inputs[0].ty, &step.inputs[1]);

@@ -37,12 +37,12 @@ pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 6] = [
     ),
 ];
 
-/// Is it a product that the driver's library makes of operands as they are?
+/// Returns whether it is a product that the driver's library makes of operands as they are.
 pub(super) fn is_of_library(x: &TensorType, w: &TensorType) -> bool {
     is_dense(x, w) && x.dtype == w.dtype
 }
 
-/// Is it a product of dense matrices that tensor cores can make?
+/// Returns whether it is a product of dense matrices that tensor cores can make.
 fn is_dense(x: &TensorType, w: &TensorType) -> bool {
     let (n, k) = (w.shape[0], w.shape[1]);
     let m = x.shape.elements().checked_div(k).unwrap_or(0);

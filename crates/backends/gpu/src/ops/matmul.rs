@@ -30,7 +30,7 @@ pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 2] = [
     ),
 ];
 
-/// Is it one product, that tensor cores can make?
+/// Returns whether it is one product, that tensor cores can make.
 fn is_dense(s: &Signature) -> bool {
     let (a, b, y) = (s.inputs[0], s.inputs[1], &s.output().shape);
     let (lead, matrix) = y.split_at(y.len() - 2);

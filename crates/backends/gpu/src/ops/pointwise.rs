@@ -42,7 +42,7 @@ const GROUP: u32 = 256;
 /// Elements that keep every unit of a GPU busy, even if a work-item has several.
 const MANY: usize = 1 << 18;
 
-/// Is it an elementwise operation on scalars?
+/// Returns whether it is an elementwise operation on scalars.
 pub(crate) fn accepts(signature: &Signature) -> bool {
     let mut types = signature.inputs.iter().copied().chain([signature.output()]);
     if types.any(|ty| ty.dtype.is_block()) {

@@ -10,7 +10,7 @@ pub(crate) const CHAIN: usize = 256;
 pub(crate) struct Tile {
     pub(crate) lanes: [usize; 2],
     pub(crate) each: [usize; 2],
-    /// Is it made by a group of one, for a processor? Its compiler makes vectors of blocks.
+    /// Whether it is made by a group of one, for a processor. Its compiler makes vectors of blocks.
     pub(crate) of_one: bool,
 }
 

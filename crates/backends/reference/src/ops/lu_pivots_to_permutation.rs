@@ -16,7 +16,7 @@ pub(crate) fn evaluate(op: &LuPivotsToPermutation, call: &Call) -> Result<Values
         for i in 0..*count {
             let pivot = all[matrix * count + i];
             if !(1..=op.rows as i128).contains(&pivot) {
-                return Err(Misuse(format!("the pivot {pivot} is no row")));
+                return Err(Misuse(format!("the pivot {pivot} is not a row")));
             }
             rows.swap(i, pivot as usize - 1);
         }

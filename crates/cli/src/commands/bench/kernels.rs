@@ -18,7 +18,7 @@ const RUNS: usize = 5;
 /// The rates of a device, in single precision.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rates {
-    /// Bytes read and written in a second by a negation.
+    /// Bytes that a negation reads and writes per second.
     pub(crate) bytes_per_second: f64,
     /// Operations, an addition and a multiplication being two, in a second by a product of
     /// two square matrices.

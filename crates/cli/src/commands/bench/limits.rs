@@ -26,9 +26,9 @@ const PART: u64 = 8;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Roofs {
     pub(crate) device: String,
-    /// Bytes read and written in a second by a copy of a large vector.
+    /// Bytes that a copy of a large vector reads and writes per second.
     pub(crate) bytes_per_second: Option<f64>,
-    /// Operations in a second of large products of matrices, by types.
+    /// Operations per second of large matrix products, by types.
     pub(crate) flops_per_second: Vec<(String, f64)>,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Measures the devices that something ran on, first the one that most did.
+    /// Measures the devices in use. The device that ran most comes first.
     pub(super) fn measure(runtime: &Runtime, threads: usize) -> Vec<Self> {
         let mut used = runtime.used_devices();
         used.sort_by_key(|&(_, runs)| std::cmp::Reverse(runs));
@@ -116,7 +116,7 @@ pub(super) fn together(
     Some(work.iter().map(|(_, work)| work).sum::<f64>() / seconds?)
 }
 
-/// Bytes read and written in a second by a negation.
+/// Bytes that a negation reads and writes per second.
 fn copy_rate(runtime: &Runtime, device: DeviceType) -> Result<f64> {
     let time = |len: usize| {
         let shape = Shape::from([len].as_slice());
@@ -129,7 +129,7 @@ fn copy_rate(runtime: &Runtime, device: DeviceType) -> Result<f64> {
     Ok((2 * bytes(len)) as f64 / time.as_secs_f64())
 }
 
-/// Operations in a second of a product of square matrices.
+/// Operations per second of a product of square matrices.
 fn matrix_rate(runtime: &Runtime, device: DeviceType, dtype: DType) -> Result<f64> {
     let time = |n: usize| {
         let shape = Shape::from([n, n].as_slice());

@@ -12,7 +12,7 @@ const FEW: usize = 4;
 /// Time of a run that can be repeated without anybody noticing.
 const SHORT: Duration = Duration::from_millis(500);
 
-/// The measured test: a prompt, or generation; the other is 0.
+/// The measured test: number of prompt tokens or of generated tokens. The other number is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Test {
     pub(crate) prompt: usize,
@@ -54,8 +54,8 @@ pub(crate) fn mean_and_deviation(samples: &[f64]) -> (f64, f64) {
     (mean, (squares / (n - 1.0).max(1.0)).sqrt())
 }
 
-/// Measures a test several times, after warming up. Programs that take long to compile are waited for,
-/// because it is they that are measured.
+/// Measures a test several times, after warming up. Waits for programs that take long to compile, so that no
+/// other device runs in their place.
 pub(crate) fn run(
     model: &Model,
     runtime: &Runtime,

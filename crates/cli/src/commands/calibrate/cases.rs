@@ -11,7 +11,7 @@ pub(super) struct Case {
     pub(super) name: &'static str,
     /// Its inputs are new in every run, but for weights, which come last.
     pub(super) graph: Graph,
-    /// Number of operands that are no weights.
+    /// Number of operands that are not weights.
     pub(super) fresh: usize,
 }
 

@@ -112,7 +112,7 @@ fn parameters(example: &str) -> String {
     inner.map_or_else(String::new, |inner| format!(", {}", inner.trim()))
 }
 
-/// A table: work of each device in a second, at the largest size.
+/// A table: work of each device per second, at the largest size.
 fn text(calibration: &Calibration, path: &Path, out: &mut impl Write) -> Result<()> {
     let devices: Vec<(DeviceType, &Costs)> = calibration.devices().collect();
     let mut line = |name: &str, cells: Vec<String>| -> io::Result<()> {

@@ -73,7 +73,7 @@ pub(super) struct Conversation<'m> {
     control: ControlTokens,
     messages: Vec<Message>,
     reasoning: ReasoningFormat,
-    /// The tools for the model, in the form of templates.
+    /// The tools for the model, in the form that templates expect.
     tools: Vec<Value>,
     fed: Fed,
 }

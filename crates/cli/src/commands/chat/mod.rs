@@ -298,7 +298,7 @@ impl<'a> Chat<'a> {
         Ok(model)
     }
 
-    /// Tells of a failure on a terminal, where it can be tried again; else it is the end.
+    /// Reports a failure on a terminal, where the user can try again. Elsewhere it ends the program.
     fn fails(&self, error: anyhow::Error) -> Result<()> {
         match self.input.is_terminal() {
             true => {

@@ -37,7 +37,7 @@ impl Interrupts {
         Ok(interrupts)
     }
 
-    /// Begins work that Ctrl-C can end. It lasts as long as the result.
+    /// Begins work that Ctrl-C can end, until the result is dropped.
     pub(super) fn begin(&self) -> Interruptible<'_> {
         self.came.store(false, Ordering::Relaxed);
         self.answers.store(true, Ordering::Relaxed);
@@ -49,7 +49,7 @@ impl Interrupts {
 pub(super) struct Interruptible<'i>(&'i Interrupts);
 
 impl Interruptible<'_> {
-    /// Was it ended?
+    /// Returns whether it was ended.
     pub(super) fn is_ended(&self) -> bool {
         self.0.came.load(Ordering::Relaxed)
     }
@@ -77,7 +77,7 @@ pub(super) enum WhenFull {
 
 /// An answer on standard output, as it comes.
 pub(super) struct Answer<'s> {
-    /// Page of a terminal.
+    /// Formatter for a terminal; `None` in a pipe.
     page: Option<Page>,
     turn: &'s Interruptible<'s>,
     when_full: WhenFull,
@@ -211,7 +211,7 @@ impl Listener for Answer<'_> {
             line_break()
         );
         let mut answer = String::new();
-        // The end of the input is no consent.
+        // The end of the input is not consent.
         let read = io::stdin().read_line(&mut answer)?;
         Ok(read > 0 && matches!(answer.trim(), "" | "y" | "Y" | "yes"))
     }

@@ -42,7 +42,7 @@ impl Slash {
     /// The command of a line: `None` if it is for the model.
     ///
     /// # Errors
-    /// Fails if the line is no command or lacks its argument. The error is the message to show.
+    /// Fails if the line is not a command or lacks its argument. The error is the message to show.
     pub(super) fn parse(line: &str) -> Option<Result<Self, String>> {
         let command = line
             .strip_prefix('/')

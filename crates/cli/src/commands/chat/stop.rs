@@ -18,7 +18,7 @@ impl<'s> StopTexts<'s> {
         self.found
     }
 
-    /// The text up to which none of them begins.
+    /// Adds text; returns the part before which no stop text can begin.
     pub(super) fn push(&mut self, text: &str) -> String {
         if self.found {
             return String::new();

@@ -7,12 +7,12 @@ use ratatui::text::Span;
 /// Columns between two stops of tabs.
 const TAB: usize = 8;
 
-/// Breaks text that comes in pieces into lines of a terminal. A word is kept back until it has ended. Text that has
-/// no room in any line is left to the terminal.
+/// Breaks text that comes in pieces into lines of a terminal. A word is held back until it has ended. The terminal
+/// breaks text that is longer than a line.
 #[derive(Default)]
 pub(super) struct Wrap {
     column: usize,
-    /// White space before the word, which a break takes the place of.
+    /// White space before the word; a line break replaces it.
     gap: String,
     gap_width: usize,
     /// The word that has begun, with the codes in it.

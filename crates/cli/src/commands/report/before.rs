@@ -24,7 +24,7 @@ impl Before {
     /// Reads a report that was written as JSON.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, is no report, or has no figures to compare.
+    /// Fails if the file cannot be read, is not a report, or has no figures to compare.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let file = || format!("--before {}", path.display());
         let text = fs::read(path).with_context(file)?;
@@ -34,7 +34,7 @@ impl Before {
     /// The report of a file with these bytes.
     ///
     /// # Errors
-    /// Fails if the bytes are no report, or have no figures to compare.
+    /// Fails if the bytes are not a report, or have no figures to compare.
     fn of(text: &[u8]) -> Result<Self> {
         let before: Self = serde_json::from_slice(text).map_err(|e| {
             anyhow!(

@@ -45,7 +45,7 @@ pub(super) fn page(report: &Report, before: Option<&Before>) -> String {
 
 struct Page {
     html: String,
-    /// Devices and ways to use several, whose place is their colour.
+    /// Devices and hybrid backends; the index of each selects its colour.
     devices: Vec<String>,
     dtypes: Vec<String>,
 }
@@ -526,7 +526,7 @@ fn groups<'r>(rows: &[&'r Measured]) -> Vec<(&'r str, &'r str)> {
     groups
 }
 
-/// The entries of both reports: the device, how many times as fast it is now, its name, and both figures.
+/// The entries that both reports have: device, speedup, name, and both figures.
 fn changes(report: &Report, before: &Before) -> Vec<(String, f64, String, String)> {
     let mut changes = Vec::new();
     for row in measured(report.operations.as_ref()) {

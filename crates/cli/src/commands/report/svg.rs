@@ -61,7 +61,7 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// From 0 to a round number above all values.
+    /// An axis from 0 to a round number above all values.
     pub(super) fn linear(name: &'static str, values: impl IntoIterator<Item = f64>) -> Self {
         let most = values.into_iter().fold(0.0, f64::max);
         let most = if most > 0.0 { most } else { 1.0 };

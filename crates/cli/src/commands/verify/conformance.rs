@@ -82,14 +82,14 @@ pub(super) fn check(backend: &Arc<dyn Backend>, ops: &[OpKind], full: bool) -> F
     }
 }
 
-/// A device that is asked for all that it can do, whatever rules would offer it.
+/// A wrapper that offers every operation to its device, whatever the placement rules are.
 struct Everywhere {
     info: DeviceInfo,
     inner: Arc<dyn Backend>,
 }
 
 impl Everywhere {
-    /// Core ML by another name, for it is not offered everything; other devices as they are.
+    /// Wraps Core ML as a CPU, since placement rules withhold operations from it. Other devices stay as they are.
     fn of(backend: &Arc<dyn Backend>) -> Arc<dyn Backend> {
         let info = backend.info().clone();
         match info.device {

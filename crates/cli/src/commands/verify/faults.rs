@@ -126,9 +126,11 @@ fn prompt() -> Result<Vec<u32>> {
         steps.all(|step| step.margin() >= bounds.near)
     };
     let golden = goldens.into_iter().find(certain);
-    golden
-        .map(|golden| golden.ids)
-        .ok_or_else(|| anyhow::anyhow!("the goldens cannot be compared: in each, one of the first {TOKENS} tokens is a near tie"))
+    golden.map(|golden| golden.ids).ok_or_else(|| {
+        anyhow::anyhow!(
+            "no golden can be compared: each has a near tie in its first {TOKENS} tokens"
+        )
+    })
 }
 
 /// Greedy tokens on a device that fails at its n-th launch.

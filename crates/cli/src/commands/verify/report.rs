@@ -100,7 +100,7 @@ impl Report {
         }
     }
 
-    /// Is nothing wrong?
+    /// Returns whether nothing is wrong.
     pub(super) fn passed(&self) -> bool {
         self.passed
     }

@@ -12,7 +12,7 @@ use crate::subject::Subject;
 /// Tokens of the prompt.
 const PROMPT: usize = 16;
 
-/// Asks for the preferences for a prompt and for a token of the bundled model.
+/// Reports the compute units that Core ML prefers for a prompt and for a token of the bundled model.
 pub(super) fn check(subject: &Subject, model: &Model) -> Findings {
     let rows = match prefer(subject, model) {
         Ok(rows) if rows.is_empty() => {

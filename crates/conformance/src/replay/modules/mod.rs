@@ -244,7 +244,7 @@ fn compare_gradients(
     for (i, expected) in &grad.inputs {
         match inputs.get(*i) {
             Some(Value::Tensor(tensor)) => compare(&format!("argument {i}"), tensor, expected)?,
-            _ => return Err(format!("argument {i} is no tensor")),
+            _ => return Err(format!("argument {i} is not a tensor")),
         }
     }
     Ok(())

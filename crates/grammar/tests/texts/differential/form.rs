@@ -118,7 +118,7 @@ fn class(negated: bool, chars: &[char]) -> String {
     format!("[{}{chars}]", if negated { "^" } else { "" })
 }
 
-/// Alternatives of items one behind the other.
+/// Alternatives of items one after the other.
 fn join(texts: &[Vec<Item>], item: &mut dyn FnMut(&Item) -> String, space: &str) -> String {
     let texts = texts.iter().map(|items| {
         let items: Vec<String> = items.iter().map(&mut *item).collect();

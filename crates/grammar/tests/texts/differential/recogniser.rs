@@ -19,7 +19,7 @@ pub(super) struct Recogniser<'a> {
 struct Read {
     /// Possible ends.
     ends: BTreeSet<usize>,
-    /// May it go on behind the text?
+    /// Whether it may go on behind the text.
     goes_on: bool,
 }
 
@@ -51,7 +51,7 @@ impl<'a> Recogniser<'a> {
         }
     }
 
-    /// Is this a text of the grammar?
+    /// Returns whether this is a text of the grammar.
     pub(super) fn matches(&self) -> bool {
         self.known[0][0].ends.contains(&self.text.len())
     }

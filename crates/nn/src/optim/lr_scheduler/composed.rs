@@ -1,4 +1,4 @@
-//! Schedules of schedules.
+//! Schedules that combine other schedules.
 
 use rustorch_macros::track_calls;
 use rustorch_tensor::RusTorchResult;
@@ -23,8 +23,7 @@ fn begun(
 
 /// Schedules in sequence; each begins with its first learning rate.
 ///
-/// If the first schedule is itself a sequence, a step begins it, as in PyTorch: its epochs are one
-/// ahead.
+/// If the first schedule is itself a sequence, it begins with a step, as in PyTorch. So its epochs are one ahead.
 pub struct SequentialLR {
     schedules: Vec<Box<dyn Schedule>>,
     milestones: Vec<usize>,

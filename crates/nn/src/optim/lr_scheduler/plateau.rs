@@ -20,7 +20,7 @@ use crate::optim::optimizer::number;
 /// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReduceLROnPlateau {
-    /// Is a larger metric better?
+    /// Whether a larger metric is better.
     pub is_max: bool,
     /// The factor.
     pub factor: f64,
@@ -28,7 +28,7 @@ pub struct ReduceLROnPlateau {
     pub patience: usize,
     /// The smallest change that counts as an improvement.
     pub threshold: f64,
-    /// Is the threshold absolute, not relative to the best metric?
+    /// Whether the threshold is absolute, not relative to the best metric.
     pub is_absolute: bool,
     /// Number of epochs that are ignored after a change.
     pub cooldown: usize,
@@ -81,7 +81,7 @@ impl ReduceLROnPlateau {
         Self::default()
     }
 
-    /// The best figure; without one the worst that there is.
+    /// The best figure so far; at first the worst possible one.
     fn best(&self) -> f64 {
         self.best.unwrap_or(match self.is_max {
             true => f64::NEG_INFINITY,

@@ -147,7 +147,7 @@ impl<S: Schedule + ?Sized> Schedule for Box<S> {
     }
 }
 
-/// The reason of a schedule's evaluation.
+/// The reason for a schedule's evaluation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
     /// The schedule begins.

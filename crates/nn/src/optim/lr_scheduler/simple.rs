@@ -319,7 +319,7 @@ impl<F: Fn(usize) -> f64 + Send> Schedule for MultiplicativeLR<F> {
         Ok(self.rates(&at, &Scheduled::default())?.0)
     }
 
-    /// Begun behind another schedule, it goes on from that one's learning rate, as in PyTorch.
+    /// After another schedule, it continues from that schedule's learning rate, as in PyTorch.
     fn rates(&self, at: &Moment, _: &Scheduled) -> RusTorchResult<(f64, Option<f64>)> {
         let lr = match at.turn {
             Turn::First => at.current,

@@ -134,7 +134,7 @@ impl Read {
         let mut given = Vec::new();
         O::default().each(&mut |name, value| given.push((name, value.numbers())));
         let Value::Dict(entries) = group else {
-            self.problem(format!("param_groups.{i}, which is no dictionary"));
+            self.problem(format!("param_groups.{i}, which is not a dictionary"));
             return Ok(());
         };
         for (key, value) in entries {
@@ -183,7 +183,10 @@ impl Read {
     fn state(&mut self, parameter: &Parameter, state: &Value) -> RusTorchResult<()> {
         let name = |key: &str| format!("state.{}.{key}", parameter.name);
         let Value::Dict(entries) = state else {
-            self.problem(format!("state.{}, which is no dictionary", parameter.name));
+            self.problem(format!(
+                "state.{}, which is not a dictionary",
+                parameter.name
+            ));
             return Ok(());
         };
         let set = entries.iter().filter(|(_, value)| !value.is_none());
@@ -202,7 +205,7 @@ impl Read {
                     self.tensors.insert(name(key), tensor.clone());
                 }
                 (_, Some(numbers)) if numbers.len() == 1 => self.number(name(key), numbers[0])?,
-                _ => self.problem(format!("{}, which is no tensor", name(key))),
+                _ => self.problem(format!("{}, which is not a tensor", name(key))),
             }
         }
         Ok(())

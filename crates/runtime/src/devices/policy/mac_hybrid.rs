@@ -71,7 +71,7 @@ pub(super) fn sort(
     }
 }
 
-/// Is it one of those whose times are compared?
+/// Returns whether it is one of those whose times are compared.
 pub(super) fn compares(info: &DeviceInfo) -> bool {
     is_coreml(info.device) || matches!(info.device, DeviceType::Metal(_))
 }

@@ -229,7 +229,7 @@ macro_rules! transforms {
         #[doc = concat!("[`", stringify!($one), "`] along several dimensions; PyTorch's default is the last two.")]
         ///
         /// # Errors
-        #[doc = concat!("As [`", stringify!($one), "`].")]
+        #[doc = concat!("The same errors as [`", stringify!($one), "`].")]
         #[rustorch_macros::track_calls(fft)]
         pub fn $two(
             x: &Tensor,
@@ -245,7 +245,7 @@ macro_rules! transforms {
         #[doc = concat!("[`", stringify!($one), "`] along several dimensions, all if neither they nor `s` are given.")]
         ///
         /// # Errors
-        #[doc = concat!("As [`", stringify!($one), "`].")]
+        #[doc = concat!("The same errors as [`", stringify!($one), "`].")]
         #[rustorch_macros::track_calls(fft)]
         pub fn $many(
             x: &Tensor,

@@ -113,7 +113,7 @@ impl Tensor {
         counted(NAME, &place, &inside, &ones, bins)?.cast(NAME, self.dtype())
     }
 
-    /// The least and the largest element, which are computed at once; 0 and 1 for none.
+    /// The smallest and the largest element, which are computed at once; 0 and 1 for an empty tensor.
     fn bounds(&self, name: &'static str, margin: f64) -> RusTorchResult<[f64; 2]> {
         if self.numel() == 0 {
             return Ok([0.0, 1.0]);

@@ -96,7 +96,7 @@ impl Tensor {
         place.reshape(values.shape())
     }
 
-    /// Is each element one of `others`, or none of them (`invert`)? The result is `bool`; NaN
+    /// Tests whether each element is one of `others`, or none of them (`invert`). The result is `bool`; NaN
     /// equals nothing.
     ///
     /// # Errors

@@ -50,7 +50,7 @@ impl Tensor {
     /// counts of each observation. `aweights` are floats, their weights. Integers become `f32`.
     ///
     /// # Errors
-    /// Fails for rank above 2, or booleans. Also fails for weights that are no vectors of the
+    /// Fails for rank above 2, or booleans. Also fails for weights that are not vectors of the
     /// observations, or of an unsupported dtype. Weights that are negative or add up to 0 fail too;
     /// this check computes them.
     pub fn cov(

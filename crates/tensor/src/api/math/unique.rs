@@ -16,7 +16,7 @@ use crate::error::{RusTorchResult, require, require_dtype};
 pub struct Unique {
     /// The elements, or indices of a dimension, each once.
     pub values: Tensor,
-    /// For each one of the tensor, which of the values it is, `i64`: PyTorch's `return_inverse`.
+    /// The index in `values` of each element, or of each index of a dimension, `i64`: PyTorch's `return_inverse`.
     pub inverse: Tensor,
     /// Number of times that each value comes, `i64`: PyTorch's `return_counts`.
     pub counts: Tensor,

@@ -16,7 +16,7 @@ pub struct AttentionOptions<'a> {
     /// the queries' dtype is added to the scores.
     #[doc(alias = "attn_mask")]
     pub mask: Option<&'a Tensor>,
-    /// Does query `i` see only keys `0 ..= i + past`?
+    /// Whether query `i` sees only keys `0 ..= i + past`.
     pub is_causal: bool,
     /// Multiplier of the scores; by default `1 / √d`.
     pub scale: Option<f64>,
@@ -155,9 +155,9 @@ impl Tensor {
         y.where_seen(name, parts.seen.as_ref())
     }
 
-    /// [`Tensor::scaled_dot_product_attention`], and `log Σ exp(score)` over the visible keys of
-    /// each query, `[…, h, t]`, −∞ if there are none. Its dtype is `f64` for `f64` queries, else
-    /// `f32`. It allows to combine attention to separate parts of the keys.
+    /// [`Tensor::scaled_dot_product_attention`], and `log Σ exp(score)` over the visible keys of each query, `[…, h,
+    /// t]`, −∞ if there are none. Its dtype is `f64` for `f64` queries, else `f32`. With it, attention to separate
+    /// parts of the keys can be combined.
     ///
     /// # Errors
     /// The same errors as [`Tensor::scaled_dot_product_attention`]. Also fails for a `dropout_p`

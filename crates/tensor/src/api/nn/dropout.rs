@@ -44,7 +44,7 @@ impl Tensor {
         Ok((dropped, scale.ne(0.0)?))
     }
 
-    /// [`Tensor::dropout`] in training, by a key as that of [`Tensor::rand_keyed`].
+    /// [`Tensor::dropout`] in training, with a key as in [`Tensor::rand_keyed`].
     ///
     /// # Errors
     /// The same errors as [`Tensor::dropout`]. Also fails for an unsupported key.

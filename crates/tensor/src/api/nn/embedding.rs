@@ -30,7 +30,7 @@ pub struct EmbeddingBagOptions<'a> {
     /// The index of each bag's first id in `[n]`, increasing from 0, `i64` or `i32` `[bags]`. Ids
     /// `[bags, n]` need no offsets.
     pub offsets: Option<&'a Tensor>,
-    /// Is the last offset the end of the last bag?
+    /// Whether the last offset is the end of the last bag.
     pub include_last_offset: bool,
     /// A factor for each row of a sum, in the shape of the ids.
     pub per_sample_weights: Option<&'a Tensor>,
@@ -50,9 +50,9 @@ setters!(EmbeddingBagOptions<'a> {
 
 #[track_calls]
 impl Tensor {
-    /// The rows `ids` of this table `[v, d]` of numbers, booleans or a block format. The result has the table's
-    /// dtype, or `f32` for a block format. `ids` are `i64` or `i32` of any shape; the result has their shape
-    /// and `d`.
+    /// The rows `ids` of this table `[v, d]` of numbers, booleans or a block format. The result has the table's dtype,
+    /// or `f32` for a block format. `ids` are `i64` or `i32` of any shape; the result has their shape with `d`
+    /// appended.
     ///
     /// # Errors
     /// Fails for unsupported shapes or dtypes. Evaluation fails for an id outside the table.
@@ -78,8 +78,8 @@ impl Tensor {
         Self::apply("embedding", Embedding { dtype }, &[self, ids])
     }
 
-    /// [`Tensor::embedding`] whose rows are scaled to `max_norm` if their `norm_type`-norm is
-    /// larger. The table does not change, while PyTorch scales its rows.
+    /// [`Tensor::embedding`] whose rows are scaled to `max_norm` if their `norm_type`-norm is larger. The table itself
+    /// does not change, unlike PyTorch's.
     ///
     /// # Errors
     /// The same errors as [`Tensor::embedding`].

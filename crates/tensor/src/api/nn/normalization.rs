@@ -58,11 +58,10 @@ pub struct BatchNormed {
 
 #[track_calls]
 impl Tensor {
-    /// Batch normalisation `(x - mean) / √(var + eps) · weight + bias` for each channel of `self`
-    /// `[n, c, …]`, or of an empty vector. It uses the running `mean` and `var`, or in training the
-    /// batch's own, with the biased variance. Floats; the others are `[c]`. Running statistics do
-    /// not change: [`Tensor::batch_norm_with_stats`] returns the next ones, and
-    /// [`Tensor::batch_norm_`] writes them.
+    /// Batch normalisation `(x - mean) / √(var + eps) · weight + bias` for each channel of `self` `[n, c, …]`, or of an
+    /// empty vector. It uses the running `mean` and `var`, or in training the batch's own, with the biased variance.
+    /// Takes floats; the other operands are `[c]`. Running statistics do not change: [`Tensor::batch_norm_with_stats`]
+    /// returns the next ones, and [`Tensor::batch_norm_`] writes them.
     ///
     /// # Errors
     /// Fails for unsupported shapes or dtypes. Training fails for a channel with one value.

@@ -45,7 +45,7 @@ pub struct GridSampleOptions {
     /// Values outside of the image.
     #[doc(alias = "padding_mode")]
     pub padding: GridSamplePadding,
-    /// Do −1 and 1 mean the centres of the outer elements, not their outer edges?
+    /// Whether −1 and 1 mean the centres of the outer elements, not their outer edges.
     pub align_corners: bool,
 }
 
@@ -163,7 +163,7 @@ fn coordinates(
 pub(crate) struct Tap {
     /// Its index, `i64`.
     pub(crate) place: Tensor,
-    /// Is it inside? `None`: all are.
+    /// Whether it is inside. `None`: all are.
     pub(crate) inside: Option<Tensor>,
     /// Weight of the elements; `None` for 1.
     pub(crate) weight: Option<Tensor>,

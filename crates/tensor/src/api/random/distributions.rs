@@ -112,8 +112,8 @@ impl Generator {
     /// Uniform numbers from `[low, high)`. They are floats, or complex numbers with uniform parts.
     ///
     /// # Errors
-    /// Fails for an unsupported dtype, or a shape that parameters do not broadcast to. Also fails
-    /// for bounds that fall, or whose distance the dtype cannot hold.
+    /// Fails for an unsupported dtype, or a shape that parameters do not broadcast to. Also fails for bounds in falling
+    /// order, or whose distance the dtype cannot hold.
     pub fn uniform(
         &self,
         low: impl AsOperand,

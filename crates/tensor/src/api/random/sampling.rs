@@ -27,10 +27,9 @@ impl Generator {
             .cast(NAME, dtype)
     }
 
-    /// Draws `samples` indices with these `weights`: `[k]` gives `[samples]`, `[m, k]`
-    /// `[m, samples]`; `i64`. Without `replacement` all indices of a row differ. Takes floats,
-    /// which need not add up to 1. Weights that are known, not those in a [`Trace`](crate::Trace),
-    /// are computed and checked at once.
+    /// Draws `samples` indices with these `weights`. Weights `[k]` give `[samples]`, and `[m, k]` give `[m, samples]`,
+    /// `i64`. Without `replacement` all indices of a row differ. Takes floats, which need not add up to 1. Weights are
+    /// computed and checked at once, unless they belong to a [`Trace`](crate::Trace).
     ///
     /// # Errors
     /// Fails for an unsupported rank or dtype, or for 0 samples. Without replacement it also fails

@@ -88,8 +88,7 @@ impl Tensor {
         Self::apply(name, Triangle { upper, diagonal }, &[self])
     }
 
-    /// Rows and columns, `i64` `[2, n]`, of the places of [`Tensor::tril`] in a matrix, row by
-    /// row.
+    /// Indices of the lower triangle ([`Tensor::tril`]) of a matrix, row by row: rows and columns, `i64` `[2, n]`.
     ///
     /// # Errors
     /// Fails for a matrix whose indices are too large for memory.
@@ -102,8 +101,7 @@ impl Tensor {
         })
     }
 
-    /// Rows and columns, `i64` `[2, n]`, of the places of [`Tensor::triu`] in a matrix, row by
-    /// row.
+    /// Indices of the upper triangle ([`Tensor::triu`]) of a matrix, row by row: rows and columns, `i64` `[2, n]`.
     ///
     /// # Errors
     /// Fails for a matrix whose indices are too large for memory.

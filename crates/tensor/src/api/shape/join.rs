@@ -41,8 +41,8 @@ fn each(
 
 #[track_calls]
 impl Tensor {
-    /// Tensors joined along an existing dimension. Their other sizes are equal; their dtypes
-    /// promote. Tensors of shape `[0]` join any others, as in PyTorch.
+    /// Joins tensors along an existing dimension. Their other sizes are equal; their dtypes promote. Tensors of shape
+    /// `[0]` join any others, as in PyTorch.
     ///
     /// # Errors
     /// Fails for an empty list of tensors, rank 0, or other sizes that differ. Also fails if the
@@ -104,7 +104,7 @@ impl Tensor {
         Self::joined(NAME, &references(&rows), dim.to_isize())
     }
 
-    /// Tensors side by side: joined along dimension 1, vectors along 0. Numbers become vectors.
+    /// Joins tensors side by side: along dimension 1, vectors along 0. Numbers become vectors.
     ///
     /// # Errors
     /// The same errors as [`Tensor::cat`].
@@ -117,7 +117,7 @@ impl Tensor {
         Self::joined(name, &references(tensors), dim)
     }
 
-    /// Tensors one below the other: joined along dimension 0. Vectors become rows.
+    /// Joins tensors one below the other: along dimension 0. Vectors become rows.
     ///
     /// # Errors
     /// The same errors as [`Tensor::cat`].
@@ -135,7 +135,7 @@ impl Tensor {
         Self::joined("row_stack", &references(&rows), 0)
     }
 
-    /// Tensors joined along dimension 2, see [`Tensor::atleast_3d`].
+    /// Joins tensors along dimension 2, see [`Tensor::atleast_3d`].
     ///
     /// # Errors
     /// The same errors as [`Tensor::cat`].

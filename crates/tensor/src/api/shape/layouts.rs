@@ -9,13 +9,13 @@ use crate::error::{RusTorchResult, require};
 
 #[track_calls]
 impl Tensor {
-    /// Distance in memory of neighbours along each dimension, in elements. It does not matter
-    /// whether they are computed yet.
+    /// The strides: distances in memory between neighbours along each dimension, in elements. They are known before the
+    /// elements are computed.
     pub fn stride(&self) -> Vec<usize> {
         self.value().layout().strides.iter().copied().collect()
     }
 
-    /// The offset of the first element in its memory, present or future.
+    /// The offset of the first element in its memory, in elements. It is known before the elements are computed.
     pub fn storage_offset(&self) -> usize {
         self.value().layout().offset
     }

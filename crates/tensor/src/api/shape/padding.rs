@@ -42,10 +42,10 @@ impl Tensor {
     /// elements.
     ///
     /// # Errors
-    /// Fails for an odd number of entries, or more than two for each dimension. Also fails if more
-    /// is removed than is there, or for a constant out of the dtype's range. The other modes also
-    /// fail for a block format. `reflect` needs a padding smaller than the dimension, `circular`
-    /// one that is not larger. `replicate` fails for an empty dimension.
+    /// Fails for an odd number of entries, or more than two for each dimension. Also fails if more indices are removed
+    /// than exist, or for a constant out of the dtype's range. The other modes also fail for a block format. `reflect`
+    /// needs a padding smaller than the dimension, `circular` one that is not larger. `replicate` fails for an empty
+    /// dimension.
     pub fn pad(&self, padding: impl IntoSizes, mode: impl Into<PadMode>) -> RusTorchResult<Self> {
         const NAME: &str = "pad";
         let sizes = padding.into_sizes();

@@ -235,7 +235,7 @@ impl Tensor {
         }
     }
 
-    /// [`Tensor::split`]: parts are never overwritten here, so there is no less safe way.
+    /// The same as [`Tensor::split`]. PyTorch's parts may be overwritten; these are not.
     ///
     /// # Errors
     /// The same errors as [`Tensor::split`].
@@ -243,7 +243,7 @@ impl Tensor {
         self.split(size, dim)
     }
 
-    /// [`Tensor::split_with_sizes`]: the same as [`Tensor::unsafe_split`] is to [`Tensor::split`].
+    /// The same as [`Tensor::split_with_sizes`]; see [`Tensor::unsafe_split`].
     ///
     /// # Errors
     /// The same errors as [`Tensor::split_with_sizes`].
@@ -255,7 +255,7 @@ impl Tensor {
         self.split_with_sizes(sizes, dim)
     }
 
-    /// [`Tensor::chunk`]: the same as [`Tensor::unsafe_split`] is to [`Tensor::split`].
+    /// The same as [`Tensor::chunk`]; see [`Tensor::unsafe_split`].
     ///
     /// # Errors
     /// The same errors as [`Tensor::chunk`].

@@ -111,8 +111,8 @@ impl Tensor {
         unbatched(columns, alone)
     }
 
-    /// Adds the columns `[n, c · kernel elements, windows]`, or those of one image, at their places
-    /// in images `[n, c, size…]`: `torch.nn.functional.fold`.
+    /// Adds the columns `[n, c · kernel elements, windows]`, or those of one image, at their positions in images `[n,
+    /// c, size…]`: `torch.nn.functional.fold`.
     ///
     /// # Errors
     /// Fails for an unsupported rank or booleans. Also fails for columns whose length or number

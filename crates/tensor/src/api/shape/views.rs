@@ -1,4 +1,4 @@
-//! Other looks at the same elements.
+//! Views of the same elements.
 //!
 //! A view of a tensor in memory shares its storage; nothing is copied.
 
@@ -16,8 +16,8 @@ use crate::tensor::check_type;
 
 #[track_calls]
 impl Tensor {
-    /// The same elements, in row-major order, in another shape. One size may be −1: it follows from
-    /// the others. A view where strides allow it, else a copy.
+    /// The same elements, in row-major order, in another shape. One size may be −1: it follows from the others. The
+    /// result is a view where strides allow it, else a copy.
     ///
     /// # Errors
     /// Fails if the number of elements differs.
@@ -46,8 +46,7 @@ impl Tensor {
         Self::apply(name, Reshape { shape }, &[self])
     }
 
-    /// The dimensions from `start` to `end`, both included, made one. A tensor of rank 0
-    /// becomes `[1]`.
+    /// Joins the dimensions from `start` to `end`, both included. A tensor of rank 0 becomes `[1]`.
     ///
     /// # Errors
     /// Fails if the dimensions do not exist, or if `start` is after `end`.
@@ -69,7 +68,7 @@ impl Tensor {
         self.reshape(&shape[..])
     }
 
-    /// Without those of the named dimensions (`None`: all) that have size 1.
+    /// Removes the named dimensions (`None`: all) that have size 1.
     ///
     /// # Errors
     /// Fails if a dimension does not exist.
@@ -82,7 +81,7 @@ impl Tensor {
         Self::apply("squeeze", Reshape { shape }, &[self])
     }
 
-    /// With a dimension of size 1 put in at `dim`, between −rank − 1 and rank.
+    /// Inserts a dimension of size 1 at `dim`, between −rank − 1 and rank.
     ///
     /// # Errors
     /// Fails if the position does not exist.
@@ -93,7 +92,7 @@ impl Tensor {
         Self::apply("unsqueeze", Reshape { shape }, &[self])
     }
 
-    /// All dimensions joined into one.
+    /// Joins all dimensions into one.
     ///
     /// # Errors
     /// Fails only for block formats.
@@ -101,7 +100,7 @@ impl Tensor {
         self.reshaped("ravel", &[-1].into_sizes())
     }
 
-    /// A dimension cut into several of these sizes; one may be −1.
+    /// Splits a dimension into several of these sizes; one may be −1.
     ///
     /// # Errors
     /// Fails if the dimension does not exist, or if the sizes do not multiply to it.
@@ -129,7 +128,7 @@ impl Tensor {
         self.reshape(other.shape())
     }
 
-    /// With dimensions of size 1 in front until there is one.
+    /// A number as `[1]`; other tensors are unchanged.
     ///
     /// # Errors
     /// Fails only for block formats.
@@ -174,7 +173,7 @@ impl Tensor {
         Self::apply("permute", Permute { dims }, &[self])
     }
 
-    /// Two dimensions exchanged.
+    /// Exchanges two dimensions.
     ///
     /// # Errors
     /// Fails if a dimension does not exist.
@@ -207,7 +206,7 @@ impl Tensor {
         self.transpose(a, b)
     }
 
-    /// The dimensions `source` moved to the places `destination`; the others keep their order.
+    /// Moves the dimensions `source` to the positions `destination`; the others keep their order.
     ///
     /// # Errors
     /// Fails for lists of different lengths, or for a dimension that does not exist or is listed
@@ -244,7 +243,7 @@ impl Tensor {
         self.movedim(source, destination)
     }
 
-    /// Each matrix of the last two dimensions transposed: PyTorch's `mT`.
+    /// Transposes each matrix of the last two dimensions: PyTorch's `mT`.
     ///
     /// # Errors
     /// Fails for rank below 2.
@@ -253,7 +252,7 @@ impl Tensor {
         self.transpose(-2, -1)
     }
 
-    /// Each matrix of the last two dimensions transposed and conjugated: PyTorch's `mH`, too.
+    /// Transposes and conjugates each matrix of the last two dimensions: PyTorch's `mH`.
     ///
     /// # Errors
     /// Fails for rank below 2.
@@ -262,7 +261,7 @@ impl Tensor {
         self.transpose(-2, -1)?.conj()
     }
 
-    /// A matrix transposed and conjugated; a tensor of rank 0 conjugated.
+    /// Transposes and conjugates a matrix; conjugates a tensor of rank 0.
     ///
     /// # Errors
     /// Fails for an unsupported rank.
@@ -272,7 +271,7 @@ impl Tensor {
         self.t()?.conj()
     }
 
-    /// The tensor itself: conjugates are computed where they are asked for.
+    /// The tensor itself: it never has PyTorch's conjugate bit.
     ///
     /// # Errors
     /// Never fails.
@@ -280,7 +279,7 @@ impl Tensor {
         Ok(self.clone())
     }
 
-    /// The tensor itself: negatives are computed where they are asked for.
+    /// The tensor itself: it never has PyTorch's negative bit.
     ///
     /// # Errors
     /// Never fails.
@@ -288,7 +287,7 @@ impl Tensor {
         Ok(self.clone())
     }
 
-    /// A matrix transposed; tensors of rank 0 and 1 as they are.
+    /// Transposes a matrix; tensors of rank 0 and 1 are unchanged.
     ///
     /// # Errors
     /// Fails for rank above 2.
@@ -300,7 +299,7 @@ impl Tensor {
         }
     }
 
-    /// Broadcast to a shape, aligned at the last dimension; −1 keeps a size.
+    /// Broadcasts to a shape, aligned at the last dimension; −1 keeps a size.
     ///
     /// # Errors
     /// Fails for a size that differs from a kept dimension other than 1.
@@ -309,7 +308,7 @@ impl Tensor {
         Self::apply("expand", Expand { shape }, &[self])
     }
 
-    /// Broadcast to a shape: [`Tensor::expand`] by its other name.
+    /// Broadcasts to a shape: another name of [`Tensor::expand`].
     ///
     /// # Errors
     /// Fails for a size that differs from a kept dimension other than 1.
@@ -325,8 +324,8 @@ impl Tensor {
         self.expand(other.shape())
     }
 
-    /// The shape that all of these broadcast to: aligned at the last dimension, sizes are equal
-    /// or 1. `[]` of none.
+    /// The shape that all of these broadcast to: aligned at the last dimension, sizes are equal or 1. `[]` for an empty
+    /// list.
     ///
     /// # Errors
     /// Fails for sizes that differ.
@@ -345,8 +344,8 @@ impl Tensor {
         tensors.iter().map(|t| t.expand(&shape)).collect()
     }
 
-    /// Summed to a shape that broadcasts to this tensor's; the inverse of broadcasting. For integers and
-    /// booleans the result is an `i64`, if anything is summed or the rank is 0.
+    /// Sums to a shape that broadcasts to this tensor's; the inverse of broadcasting. For integers and booleans the
+    /// result is an `i64`, if anything is summed or the rank is 0.
     ///
     /// # Errors
     /// Fails for a shape that does not broadcast to this tensor's.
@@ -369,8 +368,8 @@ impl Tensor {
         }
     }
 
-    /// The tensor's memory seen with other sizes, strides and offset, in elements. The offset defaults to the
-    /// tensor's own. A pending tensor counts with its future memory. Places may be seen several times.
+    /// The tensor's memory seen with other sizes, strides and offset, in elements. The offset defaults to the tensor's
+    /// own. For a pending tensor they refer to the memory that it will have. Elements may appear several times.
     /// Gradients go to the elements that the tensor shows. There are no negative strides, as in PyTorch.
     ///
     /// # Errors
@@ -477,8 +476,8 @@ impl Tensor {
         Ok(seen.viewing(self))
     }
 
-    /// Windows of `size` indices of `dim`, `step` apart: their number is the size of `dim`, and
-    /// they are a new last dimension. A view.
+    /// Windows of `size` indices of `dim`, `step` apart. `dim` counts the windows, and a new last dimension holds their
+    /// elements. A view.
     ///
     /// # Errors
     /// Fails if the dimension does not exist, for windows larger than it, or for a step of 0.
@@ -502,7 +501,7 @@ impl Tensor {
         })
     }
 
-    /// The elements in row-major order without gaps: a copy where they are not yet.
+    /// The elements in row-major order without gaps: a copy if they are not contiguous.
     ///
     /// # Errors
     /// Never fails: a block format is always contiguous.

@@ -1,7 +1,7 @@
 //! Windows of signals: `torch.signal.windows`, and the older names beside it.
 //!
-//! They are computed by the host in double precision. `sym` says that the window is symmetric, for filters;
-//! else it is one period of a periodic one, for spectra: a symmetric one of `m + 1` elements without its last.
+//! They are computed by the host in double precision. `sym` makes a symmetric window, for filters. Otherwise the window
+//! is periodic, for spectra: a symmetric window of `m + 1` elements without its last.
 
 use std::f64::consts::{PI, SQRT_2};
 
@@ -80,7 +80,7 @@ pub fn general_hamming(m: usize, alpha: f64, sym: bool, dtype: DType) -> RusTorc
     cosines("general_hamming", m, &[alpha, 1.0 - alpha], sym, dtype)
 }
 
-/// Hann's: [`general_hamming`] of 0.5.
+/// Hann's window: [`general_hamming`] of 0.5.
 ///
 /// # Errors
 /// The same errors as [`general_cosine`].
@@ -89,7 +89,7 @@ pub fn hann(m: usize, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
     cosines("hann", m, &[0.5, 0.5], sym, dtype)
 }
 
-/// Hamming's: [`general_hamming`], with an `alpha` of 0.54 by PyTorch's default.
+/// Hamming's window: [`general_hamming`], with an `alpha` of 0.54 by PyTorch's default.
 ///
 /// # Errors
 /// The same errors as [`general_cosine`].
@@ -98,7 +98,7 @@ pub fn hamming(m: usize, alpha: f64, sym: bool, dtype: DType) -> RusTorchResult<
     cosines("hamming", m, &[alpha, 1.0 - alpha], sym, dtype)
 }
 
-/// Blackman's: [`general_cosine`] of 0.42, 0.5 and 0.08.
+/// Blackman's window: [`general_cosine`] of 0.42, 0.5 and 0.08.
 ///
 /// # Errors
 /// The same errors as [`general_cosine`].
@@ -138,7 +138,7 @@ pub fn cosine(m: usize, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
     window("cosine", m, dtype, |i| ((i + 0.5) * step).sin())
 }
 
-/// `exp(−|n − center| / tau)`; the center is the window's own if there is none.
+/// `exp(−|n − center| / tau)`; by default (`None`) the center is that of the window.
 ///
 /// # Errors
 /// The same errors as [`general_cosine`]. Also fails for a `tau` that is not positive, or a
@@ -177,7 +177,7 @@ pub fn gaussian(m: usize, std: f64, sym: bool, dtype: DType) -> RusTorchResult<T
     window(NAME, m, dtype, |i| (-((i - middle) * scale).powi(2)).exp())
 }
 
-/// Kaiser's, `I₀(β √(1 − x²)) / I₀(β)` for `x` from −1 to 1.
+/// Kaiser's window, `I₀(β √(1 − x²)) / I₀(β)` for `x` from −1 to 1.
 ///
 /// # Errors
 /// The same errors as [`general_cosine`]. Also fails for a negative `beta`.

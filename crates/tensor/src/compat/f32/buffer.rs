@@ -8,7 +8,7 @@ use crate::args::dims::IntoShape;
 use crate::error::RusTorchResult;
 use crate::lazy::value::View;
 
-/// Memory for `f32` tensors that the devices of a [`Runtime`] share, as far as possible.
+/// Memory for `f32` tensors that the devices of a [`Runtime`] share if possible.
 ///
 /// Its tensors lie in memory of its [pool](F32UnifiedBuffer::pool). Its
 /// [manager](F32UnifiedBuffer::sync) tracks the devices that may read them. Where memory is

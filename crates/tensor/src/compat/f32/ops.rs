@@ -38,7 +38,7 @@ macro_rules! methods {
     ($($name:ident($($arg:ident: $ty:ty),*);)*) => {
         #[rustorch_macros::track_calls]
         impl F32Tensor {
-            $(#[doc = concat!("As [`Tensor::", stringify!($name), "`].")]
+            $(#[doc = concat!("The same as [`Tensor::", stringify!($name), "`].")]
             ///
             /// # Errors
             /// The errors of that method.
@@ -98,7 +98,7 @@ macro_rules! binary_methods {
     ($($name:ident),*) => {
         #[rustorch_macros::track_calls]
         impl F32Tensor {
-            $(#[doc = concat!("As [`Tensor::", stringify!($name), "`].")]
+            $(#[doc = concat!("The same as [`Tensor::", stringify!($name), "`].")]
             ///
             /// # Errors
             /// The errors of that method.
@@ -116,7 +116,7 @@ macro_rules! product_methods {
     ($($name:ident),*) => {
         #[rustorch_macros::track_calls]
         impl F32Tensor {
-            $(#[doc = concat!("As [`Tensor::", stringify!($name), "`].")]
+            $(#[doc = concat!("The same as [`Tensor::", stringify!($name), "`].")]
             ///
             /// # Errors
             /// The errors of that method.

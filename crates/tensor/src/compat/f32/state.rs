@@ -4,7 +4,7 @@ use std::fmt;
 
 use rustorch_runtime::{DeviceType, Storage};
 
-/// Can a tensor's elements be used as they are now, without a copy and without waiting for a device?
+/// State of a tensor's elements on a device: whether they are usable now, without a copy or a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DeviceState {
     /// Nowhere yet: they are computed when they are needed.

@@ -114,7 +114,7 @@ impl F32Tensor {
         Tensor::full(shape, value, DType::F32)?.try_into()
     }
 
-    /// Random numbers, evenly from 0 up to but without 1.
+    /// Random numbers, uniform in `[0, 1)`.
     ///
     /// # Errors
     /// Fails for a shape too large for memory.
@@ -192,7 +192,7 @@ impl F32Tensor {
         }
     }
 
-    /// Does this tensor require a gradient? See [`Tensor::requires_grad`].
+    /// Returns whether this tensor requires a gradient. See [`Tensor::requires_grad`].
     pub fn requires_grad(&self) -> bool {
         self.0.requires_grad()
     }

@@ -29,7 +29,7 @@ macro_rules! executors {
                 Ok(Self(device))
             }
 
-            /// Bound to the best graphics processor there is.
+            /// Bound to the best working GPU.
             ///
             /// # Errors
             /// Fails if there is none.

@@ -47,7 +47,7 @@ pub enum ReductionOp {
     Var,
 }
 
-/// Products of matrices that prefer a GPU.
+/// Products of matrices on a GPU, if there is one.
 pub trait GpuLinearAlgebra {
     /// [`Tensor::matmul`] for any operands that it supports.
     ///
@@ -157,7 +157,7 @@ impl GpuReduction for Tensor {
     }
 }
 
-/// Convolutions of images that prefer a GPU.
+/// Convolutions of images on a GPU, if there is one.
 pub trait GpuConvolution {
     /// [`Tensor::conv2d`] of an image `[c, h, w]` or a batch of them.
     ///
@@ -224,7 +224,7 @@ impl GpuConvolution for Tensor {
     }
 }
 
-/// Pooling of images that prefers a GPU.
+/// Pooling of images on a GPU, if there is one.
 pub trait GpuPooling {
     /// [`Tensor::max_pool2d`].
     ///
@@ -266,7 +266,7 @@ impl GpuPooling for Tensor {
     }
 }
 
-/// Elementwise functions that prefer a GPU.
+/// Elementwise functions on a GPU, if there is one.
 pub trait GpuParallelOp {
     /// A function of two tensors that broadcast.
     ///

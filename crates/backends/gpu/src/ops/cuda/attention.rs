@@ -59,7 +59,7 @@ macro_rules! text_of_warpgroups {
     };
 }
 
-/// Are there kernels for this attention? Rows of keys and values are loaded in pieces of 16 bytes.
+/// Returns whether there are kernels for this attention. Rows of keys and values are loaded in pieces of 16 bytes.
 pub(crate) fn accepts(op: &Attention, [q, k, v]: [&TensorType; 3]) -> bool {
     let width = |ty: &TensorType| ty.shape.last().copied();
     let is_half = |dtype: DType| matches!(dtype, DType::F16 | DType::BF16);
@@ -130,7 +130,7 @@ fn emit_few(op: &Attention, step: &Step, emitter: &mut Emitter) {
     emitter.launch(kernel.groups(groups, 1, 1));
 }
 
-/// Appends the launches for many rows of halves: one, or, where a tensor's batch is no single
+/// Appends the launches for many rows of halves: one, or, where a tensor's batch is not a single
 /// dimension, one for each index of the first.
 fn emit_many(
     op: &Attention,
@@ -404,7 +404,7 @@ fn few(operands: [&Place; 3]) -> (Kernel, usize) {
     (kernel, heads * all_rows.div_ceil(rows) * SPLITS)
 }
 
-/// Is there a kernel for the gradients of this attention?
+/// Returns whether there is a kernel for the gradients of this attention.
 pub(crate) fn accepts_backward(op: &Attention, [q, k, v]: [&TensorType; 3]) -> bool {
     let is_half = matches!(q.dtype, DType::F16 | DType::BF16);
     let is_plain = !op.past && op.window.is_none() && k.shape.last() != Some(&256);

@@ -15,12 +15,12 @@ use crate::ops::windows::Windows;
 /// Channels that are copied at a time.
 const PIECE: usize = 8;
 
-/// Is this convolution one of those?
+/// Returns whether this convolution is one of those.
 pub(crate) fn accepts(s: &Signature) -> bool {
     matches!(s.op, Op::Conv2d(op) if op.groups == 1) && has_numbers(s)
 }
 
-/// Are there weights, and numbers that tensor cores have?
+/// Returns whether there are weights, and numbers that tensor cores have.
 pub(super) fn has_numbers(s: &Signature) -> bool {
     matches!(s.output().dtype, DType::F32 | DType::F16 | DType::BF16)
         && s.inputs[1].shape.elements() > 0

@@ -12,7 +12,7 @@ use crate::kernel::Kernel;
 use crate::ops::conv2d::windows;
 use crate::ops::views::for_each;
 
-/// Is there a kernel for this?
+/// Returns whether there is a kernel for this.
 pub(crate) fn accepts(s: &Signature) -> bool {
     let is_half = matches!(s.output().dtype, DType::F16 | DType::BF16);
     let has_elements = s.types().all(|ty| ty.shape.elements() > 0);

@@ -10,7 +10,7 @@ use crate::emit::Emitter;
 use crate::ops::views::{WIDEST, for_each};
 use crate::ops::windows::Windows;
 
-/// Is this transposed convolution one of those?
+/// Returns whether this transposed convolution is one of those.
 pub(crate) fn accepts(s: &Signature) -> bool {
     matches!(s.op, Op::ConvTranspose2d(op) if op.groups == 1) && has_numbers(s)
 }

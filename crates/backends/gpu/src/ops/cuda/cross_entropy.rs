@@ -19,8 +19,8 @@ pub(in crate::ops) const GROUP: usize = 512;
 /// Bytes of local memory that the text declares.
 const DECLARED: usize = 1 << 10;
 
-/// Is there room for rows of this number of bytes, read in vectors of this number of elements? Are they
-/// worth a group?
+/// Returns whether there is room for rows of this number of bytes, read in vectors of this number of elements. Returns
+/// whether they are worth a group.
 pub(in crate::ops) fn accepts(
     dtype: DType,
     vector: usize,

@@ -158,7 +158,7 @@ fn kind_of(weights: DType) -> (Kind, DType) {
     }
 }
 
-/// Rows of `k` activations, one behind the other.
+/// Rows of `k` activations, one after the other.
 fn rows_of(x: &Place, k: usize) -> Factor<'_> {
     Factor {
         place: x,
@@ -221,8 +221,7 @@ pub(crate) fn accepts_dense([a, b]: [DType; 2], [m, n, k]: [usize; 3]) -> bool {
     is_possible && m.min(n) >= MANY && k > 0
 }
 
-/// Is it a product of single precision that the tensor cores make sooner, as sums of terms, than
-/// the library?
+/// Returns whether tensor cores compute this product of single precision faster than the library, as sums of terms.
 pub(crate) fn is_worth_terms(product: &Product<'_>) -> bool {
     /// Multiplications and additions, as measured on an H200.
     const LARGE: usize = 1 << 33;
@@ -586,7 +585,7 @@ impl Form {
 
 /// Local memory of a group.
 struct Local {
-    /// Panels of x, and of w if that is no blocks.
+    /// Panels of x, and of w if that is not blocks.
     stages: usize,
     /// Copies of 16 bytes for a slab of a row of blocks, wherever it begins: an odd number, which
     /// puts the beginnings of eight rows into different banks.

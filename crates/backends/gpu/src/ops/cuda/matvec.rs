@@ -99,8 +99,8 @@ pub(crate) fn joins(first: DType, second: DType) -> bool {
     first.is_block() && second.is_block()
 }
 
-/// Appends the launches of products that are all accepted. Weights have one dtype, or two that are
-/// joined, one behind the other.
+/// Appends the launches of products that are all accepted. Weights have one dtype, or two that are joined, one after
+/// the other.
 pub(crate) fn emit(linears: &Linears, emitter: &mut Emitter) {
     let has_rows = |linear: &&Linear| linear.rows() > 0;
     let all: Vec<Linear> = linears.each.iter().filter(has_rows).copied().collect();

@@ -118,7 +118,7 @@ impl Tools {
         self.iter().map(definition).collect()
     }
 
-    /// The order of a model's call.
+    /// The command to run for a model's call.
     ///
     /// # Errors
     /// Fails if the tool does not exist or the arguments do not fit it. The error is a message for
@@ -136,8 +136,8 @@ impl Tools {
         let told = &call.arguments;
         let arguments = match serde_json::from_str(told) {
             Ok(Value::Object(arguments)) => arguments,
-            Ok(_) => bail!("the arguments are no JSON object: {told}"),
-            Err(e) => bail!("the arguments are no JSON ({e}): {told}"),
+            Ok(_) => bail!("the arguments are not a JSON object: {told}"),
+            Err(e) => bail!("the arguments are not JSON ({e}): {told}"),
         };
         let value = Value::from(arguments.clone());
         if let Some(wrong) = schema_mismatch(&tool.parameters, &value) {
@@ -185,7 +185,7 @@ impl Tool {
             *directory = folder.join(&directory);
             ensure!(
                 directory.is_dir(),
-                "directory: {} is no folder",
+                "directory: {} is not a folder",
                 directory.display()
             );
         }
@@ -435,9 +435,9 @@ mod tests {
             {"n": {"type": "integer"}}, "required": ["n"]}}),
         );
         for (arguments, why) in [
-            ("{\"n\": ", "the arguments are no JSON (EOF"),
-            ("[1]", "the arguments are no JSON object: [1]"),
-            ("{\"n\": \"x\"}", "/n: \"x\" is no integer"),
+            ("{\"n\": ", "the arguments are not JSON (EOF"),
+            ("[1]", "the arguments are not a JSON object: [1]"),
+            ("{\"n\": \"x\"}", "/n: \"x\" is not of type integer"),
             ("{}", "\"n\" is missing"),
         ] {
             let Err(error) = tools.order(&call(arguments)) else {
@@ -483,7 +483,7 @@ mod tests {
             (json!([tool(json!({"timeout": 0}))]), "timeout 0"),
             (
                 json!([tool(json!({"directory": "/no/such"}))]),
-                "/no/such is no folder",
+                "/no/such is not a folder",
             ),
             (
                 json!([tool(json!({"parameters": {}}))]),

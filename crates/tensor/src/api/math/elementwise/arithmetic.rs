@@ -84,8 +84,8 @@ impl Tensor {
     /// `self + alpha · other`: PyTorch's `add` with `alpha`.
     ///
     /// # Errors
-    /// The errors of [`Tensor::add`]. Also fails for an `alpha` that the common dtype does not
-    /// hold, or a float beside integers.
+    /// The errors of [`Tensor::add`]. Also fails for an `alpha` that the common dtype does not hold, or for a float
+    /// with integers.
     pub fn add_scaled(&self, other: impl AsOperand, alpha: impl Number) -> RusTorchResult<Self> {
         let other = other.as_operand()?;
         const NAME: &str = "add_scaled";

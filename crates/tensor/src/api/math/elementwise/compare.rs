@@ -60,7 +60,7 @@ impl Tensor {
         }
     }
 
-    /// Is the element NaN? The result is `bool`.
+    /// Tests each element for NaN. The result is `bool`.
     ///
     /// # Errors
     /// Fails for a block format.
@@ -73,7 +73,7 @@ impl Tensor {
         }
     }
 
-    /// Is the element infinite? The result is `bool`.
+    /// Tests each element for infinity. The result is `bool`.
     ///
     /// # Errors
     /// Fails for a block format.
@@ -86,7 +86,7 @@ impl Tensor {
         }
     }
 
-    /// Is the element neither infinite nor NaN? The result is `bool`.
+    /// Tests each element for being neither infinite nor NaN. The result is `bool`.
     ///
     /// # Errors
     /// Fails for a block format.
@@ -102,7 +102,7 @@ impl Tensor {
         }
     }
 
-    /// Is it +∞? The result is `bool`. Takes real numbers and booleans.
+    /// Tests each element for +∞. The result is `bool`. Takes real numbers and booleans.
     ///
     /// # Errors
     /// Fails for a complex dtype or a block format.
@@ -110,7 +110,7 @@ impl Tensor {
         self.is_infinity("isposinf", f64::INFINITY)
     }
 
-    /// Is it −∞? The result is `bool`. Takes real numbers and booleans.
+    /// Tests each element for −∞. The result is `bool`. Takes real numbers and booleans.
     ///
     /// # Errors
     /// Fails for a complex dtype or a block format.
@@ -127,7 +127,7 @@ impl Tensor {
         }
     }
 
-    /// Is the imaginary part 0? Result `bool`; true of real numbers.
+    /// Tests each element for an imaginary part of 0. Result `bool`; true of real numbers.
     ///
     /// # Errors
     /// Fails for a block format.
@@ -138,7 +138,7 @@ impl Tensor {
         }
     }
 
-    /// Is the sign bit set? The result is `bool`. Takes real numbers and booleans.
+    /// Tests whether the sign bit of each element is set. The result is `bool`. Takes real numbers and booleans.
     ///
     /// # Errors
     /// Fails for a complex dtype or a block format.
@@ -150,7 +150,7 @@ impl Tensor {
         }
     }
 
-    /// Is `|self - other| <= atol + rtol · |other|`, for each element? Equal infinities are close;
+    /// Tests each element for `|self - other| <= atol + rtol · |other|`. Equal infinities are close;
     /// NaN is close to nothing, or to NaN (`equal_nan`). PyTorch's defaults are 1e-5 and 1e-8.
     /// Result `bool`; shapes broadcast.
     ///
@@ -200,7 +200,7 @@ impl Tensor {
         }
     }
 
-    /// Are all elements [close](Tensor::isclose)?
+    /// Returns whether all elements are [close](Tensor::isclose).
     ///
     /// # Errors
     /// The same errors as [`Tensor::isclose`]. Also fails if evaluation fails.
@@ -210,7 +210,7 @@ impl Tensor {
             .to_scalar()
     }
 
-    /// Do shapes and all elements match, in the dtype that both promote to? NaN differs from
+    /// Returns whether shapes and all elements are equal, in the dtype that both promote to. NaN differs from
     /// itself.
     ///
     /// # Errors

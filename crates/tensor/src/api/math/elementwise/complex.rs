@@ -177,7 +177,7 @@ impl Tensor {
         }
     }
 
-    /// `c · z` of a real number, whose product with infinity is no NaN beside it.
+    /// `c · z` of a real number, whose product with infinity is not a NaN beside it.
     fn times_real(&self, c: f64) -> RusTorchResult<Self> {
         let (x, y) = self.parts()?;
         Self::complex(&x.mul(c)?, &y.mul(c)?)

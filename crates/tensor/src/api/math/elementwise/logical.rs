@@ -44,7 +44,7 @@ impl Tensor {
         }
     }
 
-    /// Is the element 0, or false? The result is `bool`.
+    /// Tests each element for 0, or false. The result is `bool`.
     ///
     /// # Errors
     /// Fails for a block format.
@@ -92,9 +92,8 @@ impl Tensor {
         Self::apply(NAME, Where, &[mask, &value, self])
     }
 
-    /// Replaces NaN by `nan`, and infinities by `positive` and `negative`. By default the latter
-    /// are the dtype's largest and least number. Floats, and the parts of complex numbers; integers
-    /// are unchanged.
+    /// Replaces NaN by `nan`, and infinities by `positive` and `negative`. By default these are the dtype's largest and
+    /// smallest number. Floats, and the parts of complex numbers; integers are unchanged.
     ///
     /// # Errors
     /// Fails for a block format.

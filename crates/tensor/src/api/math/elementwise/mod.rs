@@ -204,7 +204,7 @@ macro_rules! bounding_methods {
             $(#[doc = $doc]
             ///
             /// `other` is a tensor or a number. A tensor is broadcast and promoted as in PyTorch. A
-            /// number does not change the dtype, unless it is of a higher kind (a float for
+            /// number does not change the dtype, unless it has a higher kind (a float for
             /// integers). A number beyond all integers of the dtype leaves the elements unchanged.
             ///
             /// # Errors
@@ -227,7 +227,7 @@ macro_rules! binary_methods {
             $(#[$more])*
             ///
             /// `other` is a tensor or a number. A tensor is broadcast and promoted as in PyTorch. A
-            /// number does not change the dtype, unless it is of a higher kind (a float for
+            /// number does not change the dtype, unless it has a higher kind (a float for
             /// integers).
             ///
             /// # Errors

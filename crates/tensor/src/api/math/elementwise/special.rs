@@ -204,7 +204,7 @@ impl Tensor {
                     .reciprocal()?
                     .mul(std::f64::consts::PI.powi(2))?;
                 let reflected = whole.sub(&zeta(&below.rsub(1)?)?)?;
-                // The sum's remainder is no number at infinity.
+                // The sum's remainder is not a number at infinity.
                 let is_end = x.eq(f64::INFINITY)?;
                 let above = Self::where_(&is_below.logical_or(&is_end)?, 1.0, x)?;
                 let direct = Self::where_(&is_end, 0.0, &zeta(&above)?)?;

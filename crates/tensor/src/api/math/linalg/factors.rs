@@ -63,7 +63,7 @@ pub enum QrMode {
     R,
 }
 
-/// `A = Q·R` with orthonormal columns and an upper triangle, of matrices `[…, m, n]`.
+/// The QR decomposition `A = Q·R` of matrices `[…, m, n]`: `Q` has orthonormal columns, and `R` is upper triangular.
 ///
 /// # Errors
 /// Fails for operands other than matrices of floats or complex numbers.
@@ -77,8 +77,9 @@ pub fn qr(a: &Tensor, mode: QrMode) -> RusTorchResult<(Tensor, Tensor)> {
     }
 }
 
-/// `A = U·diag(S)·Vh` of matrices `[…, m, n]`: orthonormal columns, real values, largest first, orthonormal
-/// rows. One vector for each singular value, or complete bases (`full_matrices`).
+/// The singular value decomposition `A = U·diag(S)·Vh` of matrices `[…, m, n]`. `U` has orthonormal columns and `Vh`
+/// orthonormal rows. `S` is real, largest values first. `U` and `Vh` have one vector for each singular value, or are
+/// complete bases (`full_matrices`).
 ///
 /// # Errors
 /// Fails for operands other than matrices of floats or complex numbers. Evaluation fails for
@@ -225,8 +226,8 @@ pub(super) fn lu_of(name: &'static str, a: &Tensor, check: bool) -> RusTorchResu
     Tensor::apply_all(name, Lu { check }, &[a])
 }
 
-/// `A = P·L·U` of matrices `[…, m, n]`: a permutation `[…, m, m]`, a lower triangle with a diagonal of
-/// 1 `[…, m, k]`, an upper one `[…, k, n]`.
+/// The LU decomposition `A = P·L·U` of matrices `[…, m, n]`: a permutation `[…, m, m]`, a lower triangle with a
+/// diagonal of 1 `[…, m, k]`, an upper triangle `[…, k, n]`.
 ///
 /// # Errors
 /// Fails for operands other than matrices of floats or complex numbers.
@@ -295,8 +296,8 @@ pub fn matrix_sqrth(a: &Tensor) -> RusTorchResult<Tensor> {
     vectors.mul(&roots)?.matmul(&adjoint(&vectors)?)
 }
 
-/// `A = U·P` of matrices `[…, m, n]`: orthonormal columns, or rows, `[…, m, n]`, and a Hermitian matrix
-/// without negative eigenvalues `[…, n, n]`.
+/// The polar decomposition `A = U·P` of matrices `[…, m, n]`. `U` `[…, m, n]` has orthonormal columns or rows. `P` `[…,
+/// n, n]` is Hermitian, without negative eigenvalues.
 ///
 /// # Errors
 /// The same errors as [`svd`].

@@ -151,7 +151,7 @@ fn inverted(values: &Tensor, bound: &Tensor) -> RusTorchResult<Tensor> {
 /// A solution of least squares.
 #[derive(Clone, Debug)]
 pub struct LeastSquares {
-    /// The `X` `[…, n, k]` that minimises `‖A·X − B‖`; of several, the one of least norm.
+    /// The `X` `[…, n, k]` that minimises `‖A·X − B‖`; of several, the one with the smallest norm.
     pub solution: Tensor,
     /// The squared residuals `[…, k]` if all matrices have full rank and more rows than columns,
     /// else empty.
@@ -162,7 +162,7 @@ pub struct LeastSquares {
     pub singular_values: Tensor,
 }
 
-/// [`lstsq_with`] the default bound for singular values.
+/// [`lstsq_with`] with the default bound for singular values.
 ///
 /// # Errors
 /// The same errors as [`lstsq_with`].

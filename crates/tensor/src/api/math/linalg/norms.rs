@@ -171,8 +171,8 @@ pub fn cond(a: &Tensor, ord: MatrixNorm) -> RusTorchResult<Tensor> {
 
 #[track_calls]
 impl Tensor {
-    /// Scales slices along `dim` whose `p`-norm is larger than `max_norm` down to it. Takes floats
-    /// and complex numbers.
+    /// Scales down slices along `dim` whose `p`-norm exceeds `max_norm`, to a norm of `max_norm`. Takes floats and
+    /// complex numbers.
     ///
     /// # Errors
     /// Fails for an unsupported dtype, or fewer than two dimensions. Also fails for a `p` that is

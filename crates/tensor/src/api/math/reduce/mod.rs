@@ -169,7 +169,7 @@ impl Tensor {
         sum.div(n as f64)?.cast("mean", self.dtype())
     }
 
-    /// [`Tensor::sum`] without NaN. Takes real numbers and booleans.
+    /// [`Tensor::sum`] that ignores NaN. Takes real numbers and booleans.
     ///
     /// # Errors
     /// Fails if a dimension does not exist, or for a complex dtype or a block format.
@@ -183,7 +183,7 @@ impl Tensor {
         x.reduce(NAME, ReduceOp::Sum, &dims.into_dims(), keepdim)
     }
 
-    /// [`Tensor::mean`] without NaN. Floats; NaN if there is nothing else.
+    /// [`Tensor::mean`] that ignores NaN. Takes floats; the result is NaN if all elements are.
     ///
     /// # Errors
     /// Fails if a dimension does not exist, or for an unsupported dtype.
@@ -251,7 +251,7 @@ impl Tensor {
         Ok(hash)
     }
 
-    /// Is any element nonzero? The result is `bool`, or `u8` for `u8` as in PyTorch; false if there
+    /// Tests whether any element is nonzero. The result is `bool`, or `u8` for `u8` as in PyTorch; false if there
     /// are no elements.
     ///
     /// # Errors
@@ -261,7 +261,7 @@ impl Tensor {
         self.truth("any", any)
     }
 
-    /// Are all elements nonzero? The result is `bool`, or `u8` for `u8` as in PyTorch; true if
+    /// Tests whether all elements are nonzero. The result is `bool`, or `u8` for `u8` as in PyTorch; true if
     /// there are no elements.
     ///
     /// # Errors

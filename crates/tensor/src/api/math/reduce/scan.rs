@@ -35,9 +35,9 @@ scan_methods! {
 
 #[track_calls]
 impl Tensor {
-    /// `ln Σ eˣ` of each element and those before it along `dim`. The results are floats and complex numbers.
-    /// An imaginary part continues from the larger of the previous sum and the element, as in PyTorch. So it
-    /// may exceed −π to π.
+    /// `ln Σ eˣ` of each element and those before it along `dim`. The results are floats and complex numbers. Imaginary
+    /// parts are continued beyond −π to π, as in PyTorch. Each starts from the larger of the previous sum and the
+    /// element.
     ///
     /// # Errors
     /// Fails if the dimension does not exist, or for an unsupported dtype.
@@ -155,8 +155,8 @@ impl Tensor {
         Self::arange_with(0, shape[dim] as i64, 1, DType::I64)?.reshape(shape)
     }
 
-    /// The differences of neighbours along `dim`, taken `n` times. `prepend` and `append` are
-    /// joined to `self` first, in `self`'s dtype. For booleans it is whether they differ.
+    /// The differences of neighbours along `dim`, taken `n` times. `prepend` and `append` are joined to `self` first,
+    /// in `self`'s dtype. For booleans the result is whether they differ.
     ///
     /// # Errors
     /// Fails if the dimension does not exist, or for shapes or dtypes that do not fit.

@@ -142,7 +142,7 @@ impl Tensor {
         self.median_of_all("median", false)
     }
 
-    /// [`Tensor::median`] without NaN.
+    /// [`Tensor::median`] that ignores NaN.
     ///
     /// # Errors
     /// The same errors as [`Tensor::median`].
@@ -178,7 +178,7 @@ impl Tensor {
         self.median_along("median_dim", dim.to_isize(), keepdim, false)
     }
 
-    /// [`Tensor::median_dim`] without NaN; NaN if there is nothing else.
+    /// [`Tensor::median_dim`] that ignores NaN; NaN if all elements are.
     ///
     /// # Errors
     /// The same errors as [`Tensor::median_dim`].
@@ -285,7 +285,7 @@ impl Tensor {
         self.quantiles("quantile", q, dim.to_dim(), keepdim, interpolation, false)
     }
 
-    /// [`Tensor::quantile`] without NaN; NaN if there is nothing else.
+    /// [`Tensor::quantile`] that ignores NaN; NaN if all elements are.
     ///
     /// # Errors
     /// The same errors as [`Tensor::quantile`].

@@ -36,7 +36,7 @@ impl Tensor {
     /// Lengths separate concatenated targets. They are read at once.
     ///
     /// # Errors
-    /// Fails for unsupported shapes or dtypes, or a blank that is no class. Evaluation fails for an
+    /// Fails for unsupported shapes or dtypes, or a blank that is not a class. Evaluation fails for an
     /// unknown class, or for a length that is too large.
     pub fn ctc_loss(
         &self,

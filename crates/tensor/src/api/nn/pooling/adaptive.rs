@@ -26,7 +26,7 @@ macro_rules! adaptive_pools {
             #[doc = concat!("[`Tensor::", stringify!($average), "`]. Floats and integers.")]
             ///
             /// # Errors
-            #[doc = concat!("As [`Tensor::", stringify!($average), "`].")]
+            #[doc = concat!("The same errors as [`Tensor::", stringify!($average), "`].")]
             pub fn $maximum(&self, output_size: impl OutputSize<$n>) -> RusTorchResult<Self> {
                 const NAME: &str = stringify!($maximum);
                 let size = output_size.output_size();
@@ -46,7 +46,7 @@ macro_rules! adaptive_pools {
             /// each is, in row-major order, `i64`: the first one of equals, or the last NaN.
             ///
             /// # Errors
-            #[doc = concat!("As [`Tensor::", stringify!($average), "`].")]
+            #[doc = concat!("The same errors as [`Tensor::", stringify!($average), "`].")]
             pub fn $with_indices(
                 &self,
                 output_size: impl OutputSize<$n>,

@@ -61,7 +61,7 @@ macro_rules! max_pools {
             /// in row-major order, `i64`: the first one of equals.
             ///
             /// # Errors
-            #[doc = concat!("As [`Tensor::", stringify!($name), "`].")]
+            #[doc = concat!("The same errors as [`Tensor::", stringify!($name), "`].")]
             pub fn $with_indices(
                 &self,
                 kernel: impl PerDim<$n>,

@@ -174,13 +174,12 @@ impl Tensor {
         whole(self)?.gathered(NAME, dim, &whole(&wrapped)?)
     }
 
-    /// One-hot vectors, `i64`: 1 at the index that each element is, along a new last dimension of
-    /// `classes`, else 0. Without a number of classes (`None`), the largest element gives it, which
-    /// is computed at once.
+    /// One-hot vectors, `i64`, along a new last dimension of size `classes`: 1 at the index that the element gives,
+    /// else 0. Without a number of classes (`None`), it follows from the largest element, which is computed at once.
     ///
     /// # Errors
     /// Fails for a dtype other than `i64` and `i32`, or for an empty tensor without a number of
-    /// classes. Evaluation fails for an element that is no class.
+    /// classes. Evaluation fails for an element that is not a class.
     pub fn one_hot(&self, classes: impl Into<Option<usize>>) -> RusTorchResult<Self> {
         const NAME: &str = "one_hot";
         let legal = matches!(self.dtype(), DType::I64 | DType::I32);

@@ -155,7 +155,7 @@ impl Located {
     }
 
     fn go(&mut self, name: &'static str, step: Step) -> RusTorchResult<()> {
-        // A slice of everything is no step.
+        // A slice of everything is not a step.
         if !matches!(
             step,
             Step::Slice {

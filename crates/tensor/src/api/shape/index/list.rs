@@ -49,7 +49,7 @@ impl Index {
 
 /// Indices of [`Tensor::index`]: one, a tuple of up to eight, or a list of [`Index`].
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no index of a tensor",
+    message = "`{Self}` is not an index of a tensor",
     label = "expected an index, or a tuple of them",
     note = "an index is an integer, a range of them, `Ellipsis`, `NewAxis`, or a tensor (a mask or indices); several \
             stand in a tuple: `x.i((.., 1..3, &mask))`"

@@ -60,9 +60,9 @@ impl Tensor {
         Self::cat(&[&kept, &rest], 0)
     }
 
-    /// Indices of a tensor of `shape`, one `i64` tensor for each dimension, from flat indices in
-    /// row-major order. The flat indices are integers of any shape. They are not checked: beyond
-    /// the end, the first dimension's index is too large.
+    /// Indices of a tensor of `shape`, one `i64` tensor for each dimension, from flat indices in row-major order. The
+    /// flat indices are integers of any shape. They are not checked: an index beyond the end gives a first index that
+    /// is too large.
     ///
     /// # Errors
     /// Fails for an unsupported dtype, or a shape without elements.

@@ -31,8 +31,8 @@ impl Tensor {
         self.with_range(&source.unsqueeze(dim as isize)?, dim, at)
     }
 
-    /// A copy with `source` in that slice, converted to this dtype. `source` has the shape of [`Tensor::slice`]
-    /// with the same arguments.
+    /// A copy with `source`, converted to this dtype, in a slice. `source` has the shape of [`Tensor::slice`] with the
+    /// same arguments.
     ///
     /// # Errors
     /// Fails if the dimension does not exist, if `step` is 0, or for an unsupported source.
