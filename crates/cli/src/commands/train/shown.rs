@@ -40,7 +40,7 @@ pub(super) struct Run<'a> {
     pub(super) first: u64,
     /// Operations a second of a large product.
     pub(super) limit: f64,
-    /// The last step that was lost with a device, and how often it was.
+    /// The last step that was lost with a device, and the number of its losses.
     pub(super) lost: (u64, usize),
 }
 
