@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::argument;
 use crate::literal;
 use crate::syntax::Tags;
 

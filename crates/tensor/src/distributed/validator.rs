@@ -54,7 +54,7 @@ impl MultiGpuValidator {
         let (rank, ranks) = (self.group.rank(), self.group.size());
         let of = |rank: usize| {
             let start = 100 * rank as i64;
-            Tensor::arange(start, start + 4 * ranks as i64, 1, DType::F32)
+            Tensor::arange_with(start, start + 4 * ranks as i64, 1, DType::F32)
         };
         let x = of(rank)?;
         let all: Vec<Tensor> = (0..ranks).map(of).collect::<RusTorchResult<_>>()?;

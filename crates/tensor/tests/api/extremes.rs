@@ -493,7 +493,7 @@ fn elements_are_cut_and_rounded_as_pytorch_does() -> Outcome {
 fn every_device_has_quantiles_of_single_precision() -> Outcome {
     let count = 1001;
     on_each_device_strictly(|| {
-        let x = Tensor::arange(0, count, 1, DType::I32)?
+        let x = Tensor::arange_with(0, count, 1, DType::I32)?
             .flip(0)?
             .to_dtype(DType::F32)?;
         // The nearest numbers to 1/3 and 0.1 are above them.

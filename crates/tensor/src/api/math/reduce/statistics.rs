@@ -383,7 +383,7 @@ impl Tensor {
             Interpolation::Linear => {
                 let weight = rest.cast(name, self.dtype())?.mul(0.5 / half.as_f64())?;
                 let slope = q.mul(&lasts.cast(name, self.dtype())?)?;
-                at(&below)?.lerp(&above()?, &weight.with_gradient_of(&slope))
+                at(&below)?.lerp(&above()?, weight.with_gradient_of(&slope))
             }
         }
     }
