@@ -323,6 +323,49 @@ fn complex_functions_have_derivatives_on_the_axes() -> Outcome {
     Ok(())
 }
 
+#[test]
+fn powers_of_complex_0_have_the_derivatives_of_polynomials() -> Outcome {
+    let number = Complex::<f64>::new;
+    let (zero, one) = (number(0.0, 0.0), number(1.0, 0.0));
+    let ones = Tensor::from_slice(&[one], [1])?;
+    // Each derivative from the first one on, of numbers and of tensors as exponents.
+    for (exponent, expected) in [
+        (0.0, [zero; 3]),
+        (1.0, [one, zero, zero]),
+        (2.0, [zero, number(2.0, 0.0), zero]),
+        (3.0, [zero, zero, number(6.0, 0.0)]),
+    ] {
+        let whole = Tensor::from_slice(&[number(exponent, 0.0)], [1])?;
+        for is_tensor in [false, true] {
+            let x = Tensor::from_slice(&[zero], [1])?.requires_grad_(true)?;
+            let mut y = match is_tensor {
+                true => x.pow(&whole)?,
+                false => x.pow(exponent)?,
+            };
+            for (order, expected) in expected.into_iter().enumerate() {
+                let again = GradOptions::default().create_graph(true).gradient(&ones);
+                y = grad_with(&[&y], &[&x], &again)?
+                    .remove(0)
+                    .expect("a gradient");
+                let found = y.to_vec::<Complex<f64>>()?[0];
+                assert_eq!(found, expected, "order {} of {exponent}", order + 1);
+            }
+        }
+    }
+    // By the exponent a power of 0 does not change; elsewhere it does.
+    for (base, expected) in [(zero, zero), (number(0.0, 1.0), number(0.0, PI / 2.0))] {
+        let e = Tensor::from_slice(&[number(2.0, 0.0)], [1])?.requires_grad_(true)?;
+        let y = Tensor::from_slice(&[base], [1])?.pow(&e)?;
+        let from = GradOptions::default().gradient(&ones);
+        let found = grad_with(&[&y], &[&e], &from)?
+            .remove(0)
+            .expect("a gradient");
+        let found = found.to_vec::<Complex<f64>>()?[0];
+        assert!((found - expected).norm() < 1e-12, "{base}: {found}");
+    }
+    Ok(())
+}
+
 /// Each zero has a sign, which is that of a side of a branch cut.
 #[test]
 fn complex_functions_have_the_values_of_a_side_of_their_cuts() -> Outcome {

@@ -27,6 +27,10 @@ pub(crate) enum Known {
     Quotient,
 }
 
+/// Complex numbers to a power. Operands are the numbers, the results, the exponents and the numbers' logarithms.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct KnownPower;
+
 /// A norm of real numbers.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct KnownNorm {
@@ -135,6 +139,48 @@ fn over(g: &mut Graph, ct: ValueId, divisor: ValueId) -> Result<ValueId, OpError
     g.div(ct, divisor)
 }
 
+/// A derivative of a power, by its numbers, exponents and logarithms, and by the power.
+type Slope = fn(&mut Graph, [ValueId; 3], ValueId) -> Result<ValueId, OpError>;
+
+/// The derivative of `y = aᵇ` by `a`, `b aᵇ⁻¹`: 0 for an exponent of 0, also for `a = 0`.
+fn power_slope(g: &mut Graph, [a, b, log]: [ValueId; 3], y: ValueId) -> Result<ValueId, OpError> {
+    let dtype = g.ty(a).dtype;
+    let [zero, one] = [0.0, 1.0].map(|x| g.constant(x, dtype));
+    let (zero, one) = (zero?, one?);
+    // For an exponent of 0 any other number has the same derivatives, and none that are infinite.
+    let is_none = g.compare(CompareOp::Eq, b, zero)?;
+    let (a, log) = (g.select(is_none, one, a)?, g.select(is_none, zero, log)?);
+    let less = g.add_scalar(b, -1.0)?;
+    // Powers of 0 are 0 or 1, unless the exponent is below 0.
+    let is_zero = g.compare(CompareOp::Eq, a, zero)?;
+    let (size, none) = (g.real(less)?, g.real(zero)?);
+    let is_finite = g.compare(CompareOp::Ge, size, none)?;
+    let is_level = g.binary(BinaryOp::And, is_zero, is_finite)?;
+    let divisor = g.select(is_level, one, a)?;
+    let power = g.div(y, divisor)?;
+    let is_first = g.compare(CompareOp::Eq, less, zero)?;
+    let is_one = g.binary(BinaryOp::And, is_zero, is_first)?;
+    let power = g.select(is_one, one, power)?;
+    let power = g.push(Custom::new(KnownPower), &[a, power, less, log])?;
+    let slope = g.mul(b, power)?;
+    g.select(is_none, zero, slope)
+}
+
+/// The derivative of `y = aᵇ` by `b`, `y ln a`: 0 where a power of 0 stays 0 or 1.
+fn exponent_slope(
+    g: &mut Graph,
+    [a, b, log]: [ValueId; 3],
+    y: ValueId,
+) -> Result<ValueId, OpError> {
+    let zero = g.constant(0.0, g.ty(a).dtype)?;
+    let is_zero = g.compare(CompareOp::Eq, a, zero)?;
+    let (size, none) = (g.real(b)?, g.real(zero)?);
+    let is_finite = g.compare(CompareOp::Ge, size, none)?;
+    let is_level = g.binary(BinaryOp::And, is_zero, is_finite)?;
+    let slope = g.mul(y, log)?;
+    g.select(is_level, zero, slope)
+}
+
 /// `x (1 - x)`.
 fn sigmoid_slope(g: &mut Graph, x: ValueId) -> Result<ValueId, OpError> {
     let minus = g.neg(x)?;
@@ -162,6 +208,36 @@ impl Composite for Known {
         // The value and a divisor have no gradient of their own.
         let others = node.inputs[1..].iter().map(|_| None);
         Ok([Some(gradient)].into_iter().chain(others).collect())
+    }
+
+    fn op_type(&self) -> Option<OpType> {
+        None
+    }
+}
+
+impl Composite for KnownPower {
+    fn name(&self) -> &'static str {
+        "known_power"
+    }
+
+    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {
+        let shape = g.ty(inputs[1]).shape.clone();
+        Ok([g.reshape(inputs[1], shape)?].into_iter().collect())
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let (ct, y) = (node.cotangent(g, 0)?, node.results[0]);
+        let [a, b, log] = [0, 2, 3].map(|i| node.inputs[i]);
+        let mut gradients: Cotangents = node.inputs.iter().map(|_| None).collect();
+        let slopes: [(usize, Slope); 2] = [(0, power_slope), (2, exponent_slope)];
+        for (i, slope_of) in slopes {
+            if node.needed[i] {
+                let slope = slope_of(g, [a, b, log], y)?;
+                let slope = g.conj(slope)?;
+                gradients[i] = Some(g.mul(ct, slope)?);
+            }
+        }
+        Ok(gradients)
     }
 
     fn op_type(&self) -> Option<OpType> {

@@ -5,7 +5,7 @@ use rustorch_ir::ops::{Binary, BinaryOp, Custom, UnaryOp};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
-use crate::api::math::known::Known;
+use crate::api::math::known::{Known, KnownPower};
 use crate::api::promote::Operand;
 use crate::error::{RusTorchResult, require};
 
@@ -322,10 +322,15 @@ impl Tensor {
         dtype: DType,
     ) -> RusTorchResult<Self> {
         let (a, b) = (self.cast(name, dtype)?, other.to_tensor(name, dtype)?);
-        let power = b.mul(&a.complex_log()?)?.exp()?;
+        let log = a.complex_log()?;
+        let power = b.detach().mul(&log.detach())?.exp()?;
         let positive = b.imag()?.eq(0)?.logical_and(&b.real()?.gt(0)?)?;
         let vanishes = a.eq(0)?.logical_and(&positive)?;
         let power = Self::where_(&vanishes, &power.zeros_like()?, &power)?;
-        Self::where_(&b.eq(0)?, &power.ones_like()?, &power)
+        let power = Self::where_(&b.eq(0)?, &power.ones_like()?, &power)?;
+        match a.requires_grad() || b.requires_grad() {
+            true => Self::apply(name, Custom::new(KnownPower), &[&a, &power, &b, &log]),
+            false => Ok(power),
+        }
     }
 }
