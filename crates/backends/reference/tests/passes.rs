@@ -17,9 +17,10 @@ use rustorch_ir::{DType, DeviceType, Graph, OpError, Param, TensorType, ValueId,
 use rustorch_reference::Reference;
 use rustorch_runtime::{Backend, DeviceBuffer, NoProbe};
 
-const ROWS: usize = 6;
+/// Enough for chunks of rows to be worth it.
+const ROWS: usize = 24;
 const WIDTH: usize = 8;
-/// Random graphs that are tried. All passes and rules change some of the first 40.
+/// Number of random graphs.
 const GRAPHS: u64 = 60;
 
 /// Random numbers that are the same in every run.
@@ -494,16 +495,12 @@ fn no_pass_or_rule_changes_results() {
         };
         let rules: Vec<Fusion> = (0..RULES.len()).map(of_rule).collect();
         let mut passes: Vec<(String, f32, &dyn Pass)> = Vec::new();
-        let exact: [&dyn Pass; 7] = [
+        let exact: [&dyn Pass; 6] = [
             &Repeats,
             &LateUpdates,
             &recomputation(Saving::Recompute),
             &recomputation(Saving::Offload),
             &recomputation(Saving::Either),
-            &Conversion {
-                devices: &devices,
-                dtype: DType::F64,
-            },
             &Decomposition,
         ];
         for (at, pass) in exact.into_iter().enumerate() {
@@ -512,7 +509,13 @@ fn no_pass_or_rule_changes_results() {
         for (at, rule) in rules.iter().enumerate() {
             passes.push((format!("rule {at}"), ROUNDINGS, rule));
         }
-        for pass in [&Chunks { chunks: 2 } as &dyn Pass, &ChannelsLastImages] {
+        // The reference holds values in double precision: a conversion back to `f32` rounds.
+        let conversion = Conversion {
+            devices: &devices,
+            dtype: DType::F64,
+        };
+        let rounding: [&dyn Pass; 3] = [&conversion, &Chunks { chunks: 2 }, &ChannelsLastImages];
+        for pass in rounding {
             passes.push((pass.name().to_owned(), ROUNDINGS, pass));
         }
         for (name, tolerance, pass) in passes {
