@@ -73,7 +73,8 @@ pub(crate) fn losses(
     }: Setting,
 ) -> RusTorchResult<Vec<f64>> {
     let (batch, width) = (16 * scale, 32 * scale);
-    let (net, target) = (network(width, dtype)?, network(width, dtype)?);
+    let net = network(width, dtype)?;
+    let target = net.clone();
     let mut opt = RMSprop::new(net.named_parameters(), RMSpropOptions::default().lr(1e-3))?;
     let explores: Vec<f64> = uniform("explores", 4 * steps).collect();
     let mut memory: Vec<Transition> = Vec::new();

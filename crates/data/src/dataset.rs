@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustorch_files::Tensors;
 use rustorch_tensor::Tensor;
 
-use crate::error::{DataError, DataResult};
+use crate::error::{DataError, DataResult, called};
 
 /// Tensors of a sample, or of several samples stacked in a new first dimension, such as images and labels.
 pub type Batch = Vec<Tensor>;
@@ -59,7 +59,7 @@ pub trait Dataset: Send + Sync {
 
 /// Samples in new first dimensions of their tensors.
 pub(crate) fn stacked(samples: impl Iterator<Item = DataResult<Batch>>) -> DataResult<Batch> {
-    default_collate(samples.collect::<Result<_, _>>()?)
+    collated(&samples.collect::<DataResult<Vec<_>>>()?)
 }
 
 /// A batch of samples, stacked tensor by tensor: `torch.utils.data.default_collate`.
@@ -67,7 +67,12 @@ pub(crate) fn stacked(samples: impl Iterator<Item = DataResult<Batch>>) -> DataR
 /// # Errors
 /// Fails for no samples. Also fails for samples with different numbers of tensors or different
 /// shapes.
+#[track_caller]
 pub fn default_collate(samples: Vec<Batch>) -> DataResult<Batch> {
+    called("default_collate", collated(&samples))
+}
+
+fn collated(samples: &[Batch]) -> DataResult<Batch> {
     let parts = match samples.first() {
         Some(first) => first.len(),
         None => return Err(empty()),
@@ -142,7 +147,12 @@ impl TensorDataset {
     ///
     /// # Errors
     /// Fails for no tensors, for one of rank 0, or for different numbers of rows.
+    #[track_caller]
     pub fn new(tensors: Batch) -> DataResult<Self> {
+        called("TensorDataset.new", Self::of(tensors))
+    }
+
+    fn of(tensors: Batch) -> DataResult<Self> {
         let rows = |tensor: &Tensor| tensor.shape().first().copied();
         let len = tensors.first().and_then(rows);
         match len {
@@ -154,9 +164,12 @@ impl TensorDataset {
                     .iter()
                     .map(|tensor| format!("{:?}", tensor.shape()))
                     .collect();
-                let shapes = shapes.join(", ");
+                let shapes = match shapes.is_empty() {
+                    true => "no tensors".to_owned(),
+                    false => format!("shapes {}", shapes.join(", ")),
+                };
                 Err(DataError::Other(format!(
-                    "expected tensors with equally many rows, got shapes {shapes}"
+                    "expected tensors with equally many rows, got {shapes}"
                 )))
             }
         }
@@ -180,7 +193,7 @@ impl TensorDataset {
         };
         let named = names.iter().map(named).collect::<Result<Vec<_>, _>>();
         let tensors = named.map_err(|error| DataError::in_file(path, error))?;
-        Self::new(tensors).map_err(|error| DataError::in_file(path, error))
+        Self::of(tensors).map_err(|error| DataError::in_file(path, error))
     }
 
     /// The tensors.
@@ -221,6 +234,7 @@ mod tests {
     use rustorch_tensor::{host, with_runtime};
 
     use super::*;
+    use crate::error::tests::assert_told;
 
     fn zeros(rows: usize) -> Tensor {
         Tensor::from_vec(vec![0.0f32; 2 * rows], [rows, 2]).unwrap()
@@ -245,7 +259,8 @@ mod tests {
                  DataLoader::collate_fn takes a function that pads them",
             ),
         ] {
-            assert_eq!(default_collate(samples).unwrap_err().to_string(), said);
+            let error = default_collate(samples).unwrap_err().to_string();
+            assert_told(&error, said);
         }
         let batch = default_collate(vec![of(&[1, 2]), of(&[1, 2])]).unwrap();
         assert_eq!([batch[0].shape(), batch[1].shape()], [[2, 1, 2], [2, 2, 2]]);

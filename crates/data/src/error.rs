@@ -1,7 +1,9 @@
 use std::fmt;
+use std::panic::Location;
 use std::path::{Path, PathBuf};
 
 use rustorch_files::FileError;
+use rustorch_runtime::Call;
 use rustorch_tensor::RusTorchError;
 
 /// The reason why a sample or loader could not be made. Its text is one line with the problem, and
@@ -29,6 +31,14 @@ pub enum DataError {
     /// A file is damaged or of another format.
     #[error("{0}")]
     Damaged(String),
+    /// Anything else, in a call of this crate.
+    #[error("{call}: {error}")]
+    Call {
+        /// The function, and where it was called.
+        call: Call,
+        /// The problem.
+        error: Box<DataError>,
+    },
     /// Anything else.
     #[error("{0}")]
     Other(String),
@@ -57,6 +67,28 @@ impl DataError {
 /// The result of data functions.
 pub type DataResult<T> = Result<T, DataError>;
 
+/// Adds the caller's place to an error that has none.
+#[track_caller]
+pub(crate) fn called<T>(method: &'static str, result: DataResult<T>) -> DataResult<T> {
+    called_at(method, Location::caller(), result)
+}
+
+/// Adds a place to an error that has none.
+pub(crate) fn called_at<T>(
+    method: &'static str,
+    location: &'static Location<'static>,
+    result: DataResult<T>,
+) -> DataResult<T> {
+    let location = Some(location);
+    result.map_err(|error| match error {
+        DataError::Other(_) => DataError::Call {
+            call: Call { method, location },
+            error: Box::new(error),
+        },
+        error => error,
+    })
+}
+
 /// Reads a file, and adds its path to errors.
 pub(crate) fn reading<T>(
     path: &Path,
@@ -64,4 +96,15 @@ pub(crate) fn reading<T>(
 ) -> DataResult<T> {
     let source = rustorch_files::Source::open(path)?;
     read(&source).map_err(|error| DataError::in_file(path, error))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    /// Fails unless an error begins with the line of a test, and ends so.
+    #[track_caller]
+    pub(crate) fn assert_told(error: &str, end: &str) {
+        let file = std::panic::Location::caller().file();
+        let has_place = error.contains(&format!(" at {file}:"));
+        assert!(has_place && error.ends_with(end), "{error}");
+    }
 }

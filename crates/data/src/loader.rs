@@ -1,7 +1,7 @@
 //! Loading of batches in order.
 
 use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
@@ -10,7 +10,7 @@ use rustorch_runtime::{DeviceType, Routing};
 use rustorch_tensor::{runtime, with_runtime};
 
 use crate::dataset::{Batch, Dataset, check_index, empty};
-use crate::error::{DataError, DataResult};
+use crate::error::{DataError, DataResult, called, called_at};
 use crate::sampler::{BatchSampler, RandomSampler, Sampler, SequentialSampler};
 
 /// Options of batches, as in `torch.utils.data.DataLoader`.
@@ -132,6 +132,8 @@ pub struct DataLoader<D> {
     workers: Vec<Receiver<DataResult<Batch>>>,
     /// Batches that were taken from them.
     taken: usize,
+    /// Place of the call that made the loader. Errors of a loop name it: Rust hides the line of the loop.
+    made: &'static Location<'static>,
 }
 
 impl<D: Dataset + 'static> DataLoader<D> {
@@ -140,11 +142,22 @@ impl<D: Dataset + 'static> DataLoader<D> {
     /// # Errors
     /// Fails for a batch size of 0. Also fails if the last batch is dropped and no whole batch is
     /// left.
+    #[track_caller]
     pub fn new(dataset: D, options: LoaderOptions) -> DataResult<Self> {
+        let made = Location::caller();
+        called_at("DataLoader.new", made, Self::made(dataset, options, made))
+    }
+
+    fn made(
+        dataset: D,
+        options: LoaderOptions,
+        made: &'static Location<'static>,
+    ) -> DataResult<Self> {
         let (batch, samples) = (options.batch_size, dataset.len());
-        if samples == 0 || (options.drop_last && batch > samples) {
+        let least = if options.drop_last { batch } else { 1 };
+        if samples < least {
             return Err(DataError::Other(format!(
-                "batches of {batch} samples cannot be made of {samples}"
+                "expected a data set of at least {least} samples, got {samples}"
             )));
         }
         let order: Box<dyn Sampler> = match options.shuffle {
@@ -153,13 +166,14 @@ impl<D: Dataset + 'static> DataLoader<D> {
         };
         Ok(Self {
             dataset: Arc::new(dataset),
-            sampler: BatchOrder::Samples(BatchSampler::new(order, batch, options.drop_last)?),
+            sampler: BatchOrder::Samples(BatchSampler::of(order, batch, options.drop_last)?),
             options,
             collate: None,
             state: LoaderState::default(),
             epoch: None,
             workers: Vec::new(),
             taken: 0,
+            made,
         })
     }
 
@@ -167,11 +181,13 @@ impl<D: Dataset + 'static> DataLoader<D> {
     ///
     /// # Errors
     /// Fails if `shuffle` is set too.
+    #[track_caller]
     pub fn sampler(self, sampler: impl Sampler + 'static) -> DataResult<Self> {
         let (size, drop_last) = (self.options.batch_size, self.options.drop_last);
         let samples: Box<dyn Sampler> = Box::new(sampler);
-        let order = BatchSampler::new(samples, size, drop_last)?;
-        self.ordered(BatchOrder::Samples(order))
+        let order = BatchSampler::of(samples, size, drop_last);
+        let loader = order.and_then(|order| self.ordered(BatchOrder::Samples(order)));
+        called("DataLoader.sampler", loader)
     }
 
     /// Sets the batches by a sampler: PyTorch's `batch_sampler`. `batch_size` and `drop_last` then
@@ -179,8 +195,10 @@ impl<D: Dataset + 'static> DataLoader<D> {
     ///
     /// # Errors
     /// Fails if `shuffle` is set too.
+    #[track_caller]
     pub fn batch_sampler(self, sampler: impl Sampler<Vec<usize>> + 'static) -> DataResult<Self> {
-        self.ordered(BatchOrder::Batches(Box::new(sampler)))
+        let order = BatchOrder::Batches(Box::new(sampler));
+        called("DataLoader.batch_sampler", self.ordered(order))
     }
 
     fn ordered(mut self, order: BatchOrder) -> DataResult<Self> {
@@ -226,12 +244,14 @@ impl<D: Dataset + 'static> DataLoader<D> {
     ///
     /// # Errors
     /// Fails if the batch's number is beyond the epoch.
+    #[track_caller]
     pub fn set_state(&mut self, state: LoaderState) -> DataResult<()> {
-        if state.batch > self.batches() {
-            let (batch, batches) = (state.batch, self.batches());
-            return Err(DataError::Other(format!(
-                "batch {batch} of an epoch of {batches}: is it of other data?"
-            )));
+        let (batch, batches) = (state.batch, self.batches());
+        if batch > batches {
+            let problem = format!(
+                "expected a batch up to {batches}, got {batch}; is the state of another data set?"
+            );
+            return called("DataLoader.set_state", Err(DataError::Other(problem)));
         }
         self.state = state;
         self.stop();
@@ -242,16 +262,46 @@ impl<D: Dataset + 'static> DataLoader<D> {
     ///
     /// # Errors
     /// Fails if a sample cannot be read or made, or if a sampler gives an epoch without batches.
+    #[track_caller]
     pub fn next_batch(&mut self) -> DataResult<Batch> {
-        let batch = match self.next() {
-            None => self.next(),
-            batch => batch,
-        };
-        batch.unwrap_or_else(|| {
+        let batch = self.advance().or_else(|| self.advance());
+        let batch = batch.unwrap_or_else(|| {
             Err(DataError::Other(
                 "expected a sampler with batches, got an epoch without".to_owned(),
             ))
-        })
+        });
+        called("DataLoader.next_batch", batch)
+    }
+
+    /// The next batch of the epoch. After its last one there is none, and another epoch begins.
+    fn advance(&mut self) -> Option<DataResult<Batch>> {
+        let epoch = self.epoch();
+        if self.state.batch >= epoch.len() {
+            self.stop();
+            self.state = LoaderState {
+                epoch: self.state.epoch.wrapping_add(1),
+                batch: 0,
+            };
+            return None;
+        }
+        if self.workers.is_empty()
+            && self.options.workers > 0
+            && let Err(error) = self.start(&epoch)
+        {
+            return Some(Err(error));
+        }
+        let batch = match self.workers.len() {
+            0 => self.maker().made(epoch.samples(self.state.batch)),
+            workers => {
+                let received = self.workers[self.taken % workers].recv();
+                self.taken += 1;
+                received.unwrap_or_else(|_| {
+                    Err(DataError::Other("a worker has ended too early".to_owned()))
+                })
+            }
+        };
+        self.state.batch += 1;
+        Some(batch)
     }
 
     fn stop(&mut self) {
@@ -371,33 +421,8 @@ impl<D: Dataset + 'static> Iterator for DataLoader<D> {
     type Item = DataResult<Batch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let epoch = self.epoch();
-        if self.state.batch >= epoch.len() {
-            self.stop();
-            self.state = LoaderState {
-                epoch: self.state.epoch.wrapping_add(1),
-                batch: 0,
-            };
-            return None;
-        }
-        if self.workers.is_empty()
-            && self.options.workers > 0
-            && let Err(error) = self.start(&epoch)
-        {
-            return Some(Err(error));
-        }
-        let batch = match self.workers.len() {
-            0 => self.maker().made(epoch.samples(self.state.batch)),
-            workers => {
-                let received = self.workers[self.taken % workers].recv();
-                self.taken += 1;
-                received.unwrap_or_else(|_| {
-                    Err(DataError::Other("a worker has ended too early".to_owned()))
-                })
-            }
-        };
-        self.state.batch += 1;
-        Some(batch)
+        let batch = self.advance()?;
+        Some(called_at("DataLoader", self.made, batch))
     }
 }
 
@@ -408,6 +433,7 @@ mod tests {
     use rustorch_tensor::Tensor;
 
     use super::*;
+    use crate::error::tests::assert_told;
 
     /// Samples that are their numbers, but for one that fails.
     struct Numbers(usize, Option<usize>);
@@ -514,9 +540,9 @@ mod tests {
             ..options
         };
         let error = of(shuffled).sampler(reversed).err().unwrap().to_string();
-        assert_eq!(
-            error,
-            "expected a sampler or `shuffle`, got both; leave `shuffle` out"
+        assert_told(
+            &error,
+            "expected a sampler or `shuffle`, got both; leave `shuffle` out",
         );
     }
 
@@ -572,14 +598,17 @@ mod tests {
             let batches: Vec<_> = with(vec![vec![1], vec![], vec![4], vec![2, 3]]).collect();
             assert!(batches[0].is_ok() && batches[3].is_ok());
             let said = |at: usize| batches[at].as_ref().unwrap_err().to_string();
-            assert_eq!(said(1), "expected a batch of at least one sample, got none");
-            assert_eq!(said(2), "expected a sample's index below 4, got 4");
+            assert_told(
+                &said(1),
+                "expected a batch of at least one sample, got none",
+            );
+            assert_told(&said(2), "expected a sample's index below 4, got 4");
             let mut none = with(Vec::new());
             assert!(none.next().is_none());
             let error = none.next_batch().unwrap_err().to_string();
-            assert_eq!(
-                error,
-                "expected a sampler with batches, got an epoch without"
+            assert_told(
+                &error,
+                "expected a sampler with batches, got an epoch without",
             );
         }
         let none = LoaderOptions {
@@ -587,9 +616,26 @@ mod tests {
             ..Default::default()
         };
         let error = DataLoader::new(Numbers(3, None), none).err().unwrap();
-        assert_eq!(
-            error.to_string(),
-            "expected a batch size of at least 1, got 0"
+        assert_told(
+            &error.to_string(),
+            "expected a batch size of at least 1, got 0",
+        );
+        let least = LoaderOptions {
+            batch_size: 4,
+            drop_last: true,
+            ..Default::default()
+        };
+        for (samples, options, said) in [
+            (0, LoaderOptions::default(), "at least 1 samples, got 0"),
+            (3, least, "at least 4 samples, got 3"),
+        ] {
+            let error = DataLoader::new(Numbers(samples, None), options);
+            assert_told(&error.err().unwrap().to_string(), said);
+        }
+        let error = loader(4, least).set_state(LoaderState { epoch: 0, batch: 2 });
+        assert_told(
+            &error.unwrap_err().to_string(),
+            "expected a batch up to 1, got 2; is the state of another data set?",
         );
     }
 
@@ -748,10 +794,8 @@ mod tests {
             let loader = DataLoader::new(Numbers(6, Some(3)), options).unwrap();
             let batches: Vec<_> = loader.collect();
             assert!(batches[0].is_ok() && batches[2].is_ok());
-            assert_eq!(
-                batches[1].as_ref().unwrap_err().to_string(),
-                "sample 3 is damaged"
-            );
+            let error = batches[1].as_ref().unwrap_err().to_string();
+            assert_told(&error, "sample 3 is damaged");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Samplers: orders of samples.
 
-use crate::error::{DataError, DataResult};
+use crate::error::{DataError, DataResult, called};
 use crate::order::{Random, permutation, shuffle};
 
 /// The order of an epoch's samples, or batches of them: `torch.utils.data.Sampler`.
@@ -183,12 +183,24 @@ impl WeightedRandomSampler {
     /// # Errors
     /// Fails for a weight that is negative or not finite, or if all weights are 0. Also fails for
     /// too few weights above 0 when sampling without replacement.
+    #[track_caller]
     pub fn new(
         weights: Vec<f64>,
         num_samples: usize,
         replacement: bool,
         seed: u64,
     ) -> DataResult<Self> {
+        let are_weights = Self::check(&weights, num_samples, replacement);
+        called("WeightedRandomSampler.new", are_weights)?;
+        Ok(Self {
+            weights,
+            drawn: num_samples,
+            replacement,
+            seed,
+        })
+    }
+
+    fn check(weights: &[f64], num_samples: usize, replacement: bool) -> DataResult<()> {
         let wrong = weights.iter().position(|w| !w.is_finite() || *w < 0.0);
         if let Some(at) = wrong {
             return Err(DataError::Other(format!(
@@ -212,12 +224,7 @@ impl WeightedRandomSampler {
                 "expected a weight above 0 for each of {num_samples} samples, got {likely}; draw fewer, or with replacement"
             )));
         }
-        Ok(Self {
-            weights,
-            drawn: num_samples,
-            replacement,
-            seed,
-        })
+        Ok(())
     }
 
     fn with_replacement(&self, random: &mut Random) -> Vec<usize> {
@@ -282,7 +289,12 @@ impl<S: Sampler> BatchSampler<S> {
     ///
     /// # Errors
     /// Fails for a batch size of 0.
+    #[track_caller]
     pub fn new(sampler: S, batch_size: usize, drop_last: bool) -> DataResult<Self> {
+        called("BatchSampler.new", Self::of(sampler, batch_size, drop_last))
+    }
+
+    pub(crate) fn of(sampler: S, batch_size: usize, drop_last: bool) -> DataResult<Self> {
         match batch_size {
             0 => Err(DataError::Other(
                 "expected a batch size of at least 1, got 0".to_owned(),
@@ -325,6 +337,7 @@ impl<S: Sampler> Sampler<Vec<usize>> for BatchSampler<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::tests::assert_told;
 
     fn sorted(mut order: Vec<usize>) -> Vec<usize> {
         order.sort_unstable();
@@ -422,7 +435,8 @@ mod tests {
         ] {
             let error = WeightedRandomSampler::new(weights, number, replacement, 0);
             let error = error.unwrap_err().to_string();
-            assert!(error.contains(said), "{error}");
+            let begins = error.starts_with(concat!("WeightedRandomSampler.new at ", file!()));
+            assert!(begins && error.contains(said), "{error}");
         }
     }
 
@@ -437,9 +451,9 @@ mod tests {
         assert_eq!(batches(true).epoch(0), [[0, 1, 2], [3, 4, 5]]);
         assert_eq!([batches(false).len(), batches(true).len()], [3, 2]);
         let error = BatchSampler::new(SequentialSampler::new(7), 0, false).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "expected a batch size of at least 1, got 0"
+        assert_told(
+            &error.to_string(),
+            "expected a batch size of at least 1, got 0",
         );
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustorch_tensor::Generator;
 
 use crate::dataset::{Batch, Dataset, check_index};
-use crate::error::{DataError, DataResult};
+use crate::error::{DataError, DataResult, called};
 use crate::order::permutation;
 
 /// Samples of another data set by their indices: `torch.utils.data.Subset`.
@@ -19,11 +19,13 @@ impl<D: Dataset> Subset<D> {
     ///
     /// # Errors
     /// Fails if a number is not below the number of samples.
+    #[track_caller]
     pub fn new(dataset: D, indices: Vec<usize>) -> DataResult<Self> {
         let len = dataset.len();
-        indices
+        let are_there = indices
             .iter()
-            .try_for_each(|&index| check_index(index, len))?;
+            .try_for_each(|&index| check_index(index, len));
+        called("Subset.new", are_there)?;
         Ok(Self { dataset, indices })
     }
 
@@ -190,13 +192,15 @@ fn fractions_of(fractions: &[f64], samples: usize) -> DataResult<Vec<usize>> {
 /// # Errors
 /// Fails for lengths that do not add up to the number of samples. Also fails for fractions that do
 /// not add up to 1.
+#[track_caller]
 pub fn random_split<D: Dataset>(
     dataset: D,
     lengths: impl IntoLengths,
     generator: &Generator,
 ) -> DataResult<Vec<Subset<Arc<D>>>> {
     let dataset = Arc::new(dataset);
-    let lengths = lengths.into_lengths().of(dataset.len())?;
+    let lengths = lengths.into_lengths().of(dataset.len());
+    let lengths = called("random_split", lengths)?;
     let empty = lengths
         .iter()
         .enumerate()
@@ -217,6 +221,7 @@ mod tests {
 
     use super::*;
     use crate::TensorDataset;
+    use crate::error::tests::assert_told;
 
     fn samples(len: usize) -> TensorDataset {
         let numbers: Vec<i64> = (0..len as i64).map(|i| 10 * i).collect();
@@ -269,9 +274,9 @@ mod tests {
     #[test]
     fn numbers_of_no_sample_are_refused() {
         let error = Subset::new(samples(5), vec![4, 5]).err().unwrap();
-        assert_eq!(
-            error.to_string(),
-            "expected a sample's index below 5, got 5"
+        assert_told(
+            &error.to_string(),
+            "expected a sample's index below 5, got 5",
         );
         let part = Subset::new(samples(5), vec![4]).unwrap();
         for result in [
@@ -349,7 +354,7 @@ mod tests {
         };
         for lengths in [vec![7, 2], vec![11], vec![], vec![usize::MAX, 11]] {
             let expected = format!("expected lengths that add up to 10 samples, got {lengths:?}");
-            assert_eq!(said(lengths.into_lengths()), expected);
+            assert_told(&said(lengths.into_lengths()), &expected);
         }
         for fractions in [
             vec![0.5, 0.4],
@@ -360,7 +365,7 @@ mod tests {
         ] {
             let expected =
                 format!("expected fractions from 0 to 1 that add up to 1, got {fractions:?}");
-            assert_eq!(said(fractions.into_lengths()), expected);
+            assert_told(&said(fractions.into_lengths()), &expected);
         }
     }
 }

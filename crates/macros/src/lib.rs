@@ -30,7 +30,8 @@ pub fn track_calls(module: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Makes a structure a module whose parts are its fields, by name: `rustorch::nn::Module` lists the
 /// allowed fields. Fields marked `#[module(skip)]` are not parts. `#[module(rename = "self")]` gives
-/// a part another name. A raw identifier, such as `r#type`, gives its name without `r#`.
+/// a part another name. A raw identifier, such as `r#type`, gives its name without `r#`. The module is
+/// `Clone` if its fields are, and its clones are deep.
 #[proc_macro_derive(Module, attributes(module))]
 pub fn derive_module(item: TokenStream) -> TokenStream {
     let derived = syn::parse(item).and_then(module::derived);

@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 
-use proc_macro2::TokenStream as Tokens;
-use quote::{quote, quote_spanned};
+use proc_macro2::{Ident, TokenStream as Tokens, TokenTree};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Field, LitStr, Member, Result, parse_quote};
 
-/// `Visit` and `Module` of a structure.
+/// `Visit`, `Module` and a deep `Clone` of a structure.
 pub(crate) fn derived(input: DeriveInput) -> Result<Tokens> {
     let DeriveInput {
         ident, generics, ..
@@ -17,20 +17,26 @@ pub(crate) fn derived(input: DeriveInput) -> Result<Tokens> {
         return Err(Error::new_spanned(ident, "only a structure is a module"));
     };
     let (mut parts, mut bounded) = (Vec::new(), generics.clone());
+    let mut clones = Vec::new();
     let mut names = HashSet::new();
     if !generics.params.is_empty() {
         let bounds = bounded.make_where_clause();
         bounds.predicates.push(parse_quote!(Self: Send + Sync));
     }
     for (member, field) in data.fields.members().zip(&data.fields) {
-        if let Some(name) = part_name(&member, field)? {
+        let name = part_name(&member, field)?;
+        clones.push(match name {
+            Some(_) => quote!(#member: ::core::clone::Clone::clone(&self.#member)),
+            None => quote!(#member: ::rustorch::nn::cloned_apart(&self.#member)),
+        });
+        if let Some(name) = name {
             if !names.insert(name.clone()) {
                 let problem = format!("another field is called `{name}` in the state, too");
                 return Err(Error::new_spanned(field, problem));
             }
             parts.push((member, name));
-            if !generics.params.is_empty() {
-                let ty = &field.ty;
+            let ty = &field.ty;
+            if !generics.params.is_empty() && !mentions(ty.to_token_stream(), ident) {
                 let bounds = bounded.make_where_clause();
                 bounds
                     .predicates
@@ -52,7 +58,25 @@ pub(crate) fn derived(input: DeriveInput) -> Result<Tokens> {
         quote!(#(#calls)*)
     };
     let (shown, changed) = (visit("visit", quote!(&)), visit("visit_mut", quote!(&mut)));
+    let clone = quote!(Self { #(#clones,)* });
+    let clone = match parts.is_empty() {
+        true => clone,
+        false => quote!(::rustorch::nn::cloned(|| #clone)),
+    };
+    let mut cloneable = bounded.clone();
+    for field in &data.fields {
+        // With a field that is not `Clone` the module is none, but still a module. The lifetime lets the compiler ask
+        // only where the module is cloned.
+        let ty = &field.ty;
+        if !mentions(ty.to_token_stream(), ident) {
+            let bounds = cloneable.make_where_clause();
+            bounds
+                .predicates
+                .push(parse_quote!(for<'__clone> #ty: ::core::clone::Clone));
+        }
+    }
     let unused = parts.is_empty().then(|| quote!(let _ = (name, visitor);));
+    let (_, _, clone_bounds) = cloneable.split_for_impl();
     let (for_generics, of_generics, bounds) = bounded.split_for_impl();
     Ok(quote! {
         impl #for_generics ::rustorch::nn::Visit for #ident #of_generics #bounds {
@@ -66,6 +90,23 @@ pub(crate) fn derived(input: DeriveInput) -> Result<Tokens> {
         }
 
         impl #for_generics ::rustorch::nn::Module for #ident #of_generics #bounds {}
+
+        #[automatically_derived]
+        impl #for_generics ::core::clone::Clone for #ident #of_generics #clone_bounds {
+            #[track_caller]
+            fn clone(&self) -> Self {
+                #clone
+            }
+        }
+    })
+}
+
+/// Does a type name a structure, or `Self`? A bound of a type inside itself would be asked for ever.
+fn mentions(tokens: Tokens, structure: &Ident) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Ident(name) => name == *structure || name == "Self",
+        TokenTree::Group(group) => mentions(group.stream(), structure),
+        TokenTree::Punct(_) | TokenTree::Literal(_) => false,
     })
 }
 

@@ -237,7 +237,7 @@ fn of_optimisers() -> Outcome {
             nn::parameter(tensor![1, 2]) => "requires_grad_: expected a floating-point or complex dtype, got i64";
             {
                 let sgd = SGD::new(named(), SGDOptions::default())?;
-                let mut train = TrainStep::new(first.clone(), sgd, |net, batch| net.forward(&batch[0]));
+                let mut train = TrainStep::new(nn::share(&first), sgd, |net, batch| net.forward(&batch[0]));
                 train.step(&[&zeros([2, 2])?])
             } => "TrainStep: expected a loss of one real number that follows from parameters, got f32[2, 1]";
             first.weight.set_grad(Some(&zeros([3])?)) => "expected a gradient f32[1, 2], got f32[3]";
@@ -316,7 +316,7 @@ fn that_pytorch_lets_be() -> Outcome {
             nn::vector_to_parameters(&zeros([4])?, &first.parameters()) => "expected a vector [3], got [4]";
             {
                 let sgd = SGD::new(nn::Linear::new(2, 1)?.named_parameters(), SGDOptions::default())?;
-                let mut train = TrainStep::new(first.clone(), sgd, |net, batch| {
+                let mut train = TrainStep::new(nn::share(&first), sgd, |net, batch| {
                     net.forward(&batch[0])?.sum_all()
                 });
                 train.step(&[&zeros([2, 2])?])

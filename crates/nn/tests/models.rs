@@ -17,6 +17,7 @@ use rustorch::optim::{
 use rustorch::train::TrainStep;
 use rustorch_files::Tensors;
 use rustorch_ir::DType;
+use rustorch_tensor::nn::ConvOptions;
 use rustorch_tensor::{RusTorchResult, Tensor, assert_close, manual_seed, no_grad, tensor};
 
 fn names(module: &impl Module) -> Vec<String> {
@@ -40,14 +41,14 @@ fn assert_says<T>(result: RusTorchResult<T>, expected: &str) {
     assert!(!error.contains('\n'), "{error}");
 }
 
-#[derive(Clone, Module)]
+#[derive(Module)]
 struct Projections {
     query: Linear,
     #[module(rename = "in")]
     input: Option<Linear>,
 }
 
-#[derive(Clone, Module)]
+#[derive(Module)]
 struct Attention {
     #[module(rename = "self")]
     own: Projections,
@@ -56,7 +57,7 @@ struct Attention {
     r#in: nn::ParameterList,
 }
 
-#[derive(Clone, Module)]
+#[derive(Module)]
 struct Pair<A, B>(#[module(rename = "first")] A, B);
 
 #[test]
@@ -195,7 +196,7 @@ impl Log {
     }
 }
 
-#[derive(Clone, Module)]
+#[derive(Module)]
 struct Net {
     body: Hooked<Sequential>,
     head: Hooked<Linear>,
@@ -302,7 +303,7 @@ fn hooks_may_fail_and_change_the_list_of_hooks() -> RusTorchResult<()> {
 fn clones_have_the_hooks_in_lists_of_their_own() -> RusTorchResult<()> {
     let (net, log, x) = (sequential![times(2.0)?], Log::default(), tensor![[1.0]]);
     let handle = net[0].register_forward_hook(log.hook("hook"));
-    let (same, copy) = (net.clone(), nn::deep_copy(&net)?);
+    let (same, copy) = (nn::share(&net), net.clone());
     handle.remove();
     net.forward(&x)?;
     assert!(log.take().is_empty());
@@ -462,7 +463,7 @@ fn places_that_are_not_there_are_refused() -> RusTorchResult<()> {
     Ok(())
 }
 
-#[derive(Clone, Module)]
+#[derive(Module)]
 struct Tied {
     first: Sequential,
     again: Sequential,
@@ -478,7 +479,7 @@ fn copies_of_all_modules_are_deep() -> RusTorchResult<()> {
     let mut frozen = nn::parameter(tensor![1.0])?;
     frozen.requires_grad_(false)?;
     let mut net = Tied {
-        first: shared.clone(),
+        first: nn::share(&shared),
         again: shared,
         layers: vec![boxed],
         scale: nn::parameter(tensor![1.0])?,
@@ -486,7 +487,7 @@ fn copies_of_all_modules_are_deep() -> RusTorchResult<()> {
     };
     net.first[1].eval();
     assert_eq!(net.parameters().len(), 8);
-    let copy = nn::deep_copy(&net)?;
+    let copy = net.clone();
     assert_eq!(names(&copy), names(&net));
     assert_eq!(copy.parameters().len(), 8, "tied parameters stay tied");
     let wants = |net: &Tied| {
@@ -726,5 +727,163 @@ fn a_leaf_takes_other_data() -> RusTorchResult<()> {
     );
     let mut made = weight.mul(2)?;
     assert_says(made.set_data(&weight), "expected a leaf, got f32[3, 1]");
+    Ok(())
+}
+
+/// Fails if a write to one of the modules shows in the other.
+#[track_caller]
+fn assert_apart(net: &impl Module, copy: &impl Module) -> RusTorchResult<()> {
+    let numbers = |module: &dyn Fn() -> Tensors| -> RusTorchResult<Vec<Vec<f64>>> {
+        let state = module();
+        let all = state.iter().map(|(_, x)| x.to_dtype(DType::F64)?.to_vec());
+        all.collect()
+    };
+    let before = numbers(&|| net.state_dict())?;
+    assert!(!before.is_empty());
+    assert_eq!(names(net), names(copy));
+    assert_eq!(before, numbers(&|| copy.state_dict())?);
+    for (_, mut tensor) in net.state_dict() {
+        tensor.fill_(7)?;
+    }
+    assert_eq!(numbers(&|| copy.state_dict())?, before);
+    for (_, mut tensor) in copy.state_dict() {
+        tensor.fill_(9)?;
+    }
+    let mut elements = numbers(&|| net.state_dict())?.into_iter().flatten();
+    assert!(elements.all(|element| element == 7.0));
+    Ok(())
+}
+
+#[test]
+fn clones_of_every_kind_of_module_are_deep() -> RusTorchResult<()> {
+    fn check<M: Module + Clone>(module: M) -> RusTorchResult<()> {
+        assert_apart(&module, &module.clone())?;
+        assert_apart(&nn::share(&module), &nn::deep_copy(&module)?)
+    }
+    let lazy = nn::LazyLinear::new(2);
+    lazy.forward(&tensor![[1.0, 2.0]])?;
+    let conv = || nn::Conv2d::new(2, 2, 3, ConvOptions::default());
+    let encoder = nn::TransformerEncoderLayer::new(4, 2, Default::default())?;
+    let boxed: Box<dyn Layer> = Box::new(Linear::new(2, 2)?);
+    check(Linear::new(2, 2)?)?;
+    check(conv()?)?;
+    check(nn::Embedding::new(3, 2)?)?;
+    check(BatchNorm1d::new(2)?)?;
+    check(nn::LayerNorm::new(2)?)?;
+    check(nn::PReLU::new(2)?)?;
+    check(nn::LSTM::new(2, 2, Default::default())?)?;
+    check(nn::GRUCell::new(2, 2)?)?;
+    check(nn::MultiheadAttention::new(4, 2, Default::default())?)?;
+    check(nn::TransformerEncoder::new(&encoder, 2, None)?)?;
+    check(nn::weight_norm(Linear::new(2, 2)?, 0)?)?;
+    check(nn::spectral_norm(conv()?, 1, 1e-12)?)?;
+    check(lazy)?;
+    check(Hooked::new(sequential![Linear::new(2, 2)?, ReLU]))?;
+    check(vec![boxed])?;
+    check(AveragedModel::new(&Linear::new(2, 2)?, Averaging::Equal)?)?;
+    Ok(())
+}
+
+/// A module inside itself, with a teacher that is no part of it, and with a part that is generic.
+#[derive(Module)]
+struct Node<M> {
+    part: M,
+    next: Option<Box<Node<M>>>,
+    #[module(skip)]
+    teacher: Linear,
+}
+
+/// A module with something that is not `Clone`.
+#[derive(Module)]
+struct Counting {
+    layer: Linear,
+    #[module(skip)]
+    calls: Mutex<usize>,
+}
+
+#[test]
+fn derived_clones_have_all_fields() -> RusTorchResult<()> {
+    let node = |next| {
+        RusTorchResult::Ok(Node {
+            part: Linear::new(2, 2)?,
+            next,
+            teacher: Linear::new(2, 2)?,
+        })
+    };
+    let mut chain = node(Some(Box::new(node(None)?)))?;
+    // A tie between two levels.
+    if let Some(next) = &mut chain.next {
+        next.part.weight = chain.part.weight.clone();
+    }
+    assert_eq!(chain.parameters().len(), 3);
+    let copy = chain.clone();
+    assert_eq!(copy.parameters().len(), 3);
+    assert_apart(&chain.teacher, &copy.teacher)?;
+    assert_apart(&chain, &copy)?;
+    assert_eq!(
+        nn::share(&chain).teacher.weight.id(),
+        chain.teacher.weight.id()
+    );
+
+    let counting = Counting {
+        layer: Linear::new(2, 2)?,
+        calls: Mutex::new(0),
+    };
+    *counting.calls.lock().expect("unpoisoned") += 1;
+    assert_eq!(counting.parameters().len(), 2);
+    assert_eq!(counting.layer.weight.shape(), [2, 2]);
+    Ok(())
+}
+
+/// A target network is a clone that keeps its numbers while the first one is trained, and follows by hand.
+#[test]
+fn a_clone_is_not_trained_with_its_original() -> RusTorchResult<()> {
+    manual_seed(3);
+    let online = sequential![Linear::new(2, 4)?, ReLU, Linear::new(4, 1)?];
+    let mut adam = Adam::new(online.named_parameters(), AdamOptions::default().lr(0.1))?;
+    let x = Tensor::randn([8, 2], DType::F32)?;
+    let mut step = || {
+        adam.zero_grad();
+        online.forward(&x)?.square()?.mean_all()?.backward()?;
+        adam.step()
+    };
+    step()?;
+    let target = online.clone();
+    for parameter in target.parameters() {
+        assert!(parameter.is_leaf() && parameter.requires_grad() && parameter.grad().is_none());
+    }
+    let y = target.forward(&x)?.to_vec::<f32>()?;
+    assert_eq!(online.forward(&x)?.to_vec::<f32>()?, y);
+    step()?;
+    assert_eq!(target.forward(&x)?.to_vec::<f32>()?, y);
+    assert_ne!(online.forward(&x)?.to_vec::<f32>()?, y);
+    no_grad(|| {
+        for (mut t, p) in target.parameters().into_iter().zip(online.parameters()) {
+            t *= 0.0;
+            t += &p;
+        }
+    });
+    assert!(target.forward(&x)?.equal(&online.forward(&x)?)?);
+    // The copy is trained by an optimiser of its own.
+    let mut sgd = SGD::new(target.named_parameters(), SGDOptions::default())?;
+    target.forward(&x)?.sum_all()?.backward()?;
+    sgd.step()?;
+    assert!(!target.forward(&x)?.equal(&online.forward(&x)?)?);
+    Ok(())
+}
+
+/// A copy that a recorded step makes would be trained by none of its runs.
+#[test]
+fn a_recorded_step_takes_handles_and_no_copies() -> RusTorchResult<()> {
+    let net = sequential![Linear::new(2, 1)?];
+    let sgd = SGD::new(net.named_parameters(), SGDOptions::default())?;
+    let mut train = TrainStep::new(net, sgd, |net: &Sequential, batch| {
+        nn::deep_copy(net)?.forward(&batch[0])?.sum_all()
+    });
+    assert_says(
+        train.step(&[&tensor![[1.0, 2.0]]]),
+        "clone: expected a handle on the module in a recorded step (nn::share gives one), got a copy, which no \
+         later step would train",
+    );
     Ok(())
 }

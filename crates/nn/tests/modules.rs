@@ -16,7 +16,7 @@ use rustorch_tensor::{
     RusTorchResult, Tensor, assert_close, autograd, manual_seed, no_grad, tensor,
 };
 
-#[derive(Clone, Module)]
+#[derive(Module)]
 struct Block {
     conv: nn::Conv2d,
     norm: nn::BatchNorm2d,
@@ -97,7 +97,7 @@ fn names_are_pytorchs() -> RusTorchResult<()> {
 fn a_shared_weight_is_one_parameter() -> RusTorchResult<()> {
     let layer = nn::Linear::new(2, 2)?;
     layer.weight.eval()?;
-    let tied = nn::sequential![layer.clone(), nn::ReLU, layer];
+    let tied = nn::sequential![nn::share(&layer), nn::ReLU, layer];
     let names: Vec<String> = tied
         .named_parameters()
         .into_iter()
@@ -137,7 +137,7 @@ fn parts_of_one_memory_are_parameters_of_their_own() -> RusTorchResult<()> {
     Ok(())
 }
 
-#[derive(Clone, Module)]
+#[derive(Module)]
 struct Tied {
     embedding: nn::Embedding,
     head: nn::Linear,
@@ -151,7 +151,7 @@ fn shared_weights_stay_shared() -> RusTorchResult<()> {
     let mut net = Tied { embedding, head };
     // Also before anything is computed.
     assert_eq!(net.parameters().len(), 1);
-    let copy = nn::deep_copy(&net)?;
+    let copy = net.clone();
     assert_eq!(copy.parameters().len(), 1);
     assert_ne!(copy.parameters()[0].id(), net.parameters()[0].id());
     // Averages have it once, too.
@@ -615,11 +615,11 @@ fn modules_change_their_dtype() -> RusTorchResult<()> {
 #[test]
 fn deep_copies_have_memory_of_their_own() -> RusTorchResult<()> {
     let layer = nn::Linear::new(2, 2)?;
-    let mut copy = nn::deep_copy(&layer)?;
+    let mut copy = layer.clone();
     assert!(copy.weight.detach().equal(&layer.weight.detach())?);
     init::zeros_(&mut copy.weight)?;
     assert!(!copy.weight.detach().equal(&layer.weight.detach())?);
-    let mut same = layer.clone();
+    let mut same = nn::share(&layer);
     init::zeros_(&mut same.weight)?;
     assert!(same.weight.detach().equal(&layer.weight.detach())?);
     Ok(())

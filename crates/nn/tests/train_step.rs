@@ -493,7 +493,7 @@ fn a_step_that_does_not_fit_goes_down_the_chain() -> RusTorchResult<()> {
 #[test]
 fn checkpointed_layers_draw_the_same_numbers_twice() -> RusTorchResult<()> {
     let _alone = generator();
-    #[derive(Clone, Module)]
+    #[derive(Module)]
     struct Net {
         hidden: Linear,
         dropout: Dropout,
@@ -514,7 +514,7 @@ fn checkpointed_layers_draw_the_same_numbers_twice() -> RusTorchResult<()> {
         };
         let sgd = SGD::new(net.named_parameters(), SGDOptions::default().lr(0.1))?;
         let mut train = TrainStep::new(net, sgd, move |net, batch| {
-            let again = net.clone();
+            let again = nn::share(net);
             let y = match is_checkpointed {
                 true => checkpoint(move |x| again.forward(x[0]), &[&batch[0]])?,
                 false => net.forward(&batch[0])?,

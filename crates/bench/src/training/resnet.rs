@@ -16,7 +16,7 @@ fn conv(from: usize, to: usize, kernel: usize, stride: usize) -> RusTorchResult<
     Ok(Sequential::new().append(conv).append(BatchNorm2d::new(to)?))
 }
 
-#[derive(Clone, Module)]
+#[derive(Module)]
 struct Block {
     body: Sequential,
     shortcut: Option<Sequential>,

@@ -158,7 +158,7 @@ fn sides(tensor: &Tensor) -> DataResult<[usize; 3]> {
 fn too_large([height, width]: [usize; 2], tensor: &Tensor) -> DataError {
     let shape = tensor.shape();
     DataError::Other(format!(
-        "a crop of {height} × {width} does not fit into {shape:?}"
+        "expected a picture of at least {height} × {width}, got {shape:?}"
     ))
 }
 

@@ -80,7 +80,7 @@ impl<D: Dataset> Transformed<D> {
             let parts = sample.len();
             let tensor = sample.get_mut(*part).ok_or_else(|| {
                 DataError::Other(format!(
-                    "a sample has {parts} tensors, so there is no tensor {part}"
+                    "expected a tensor of a sample of {parts}, got number {part}"
                 ))
             })?;
             *tensor = transform.apply(tensor.clone(), &mut random)?;

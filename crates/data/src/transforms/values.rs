@@ -38,7 +38,7 @@ impl Transform for Normalize {
         let fits = [self.mean.len(), self.std.len()] == [channels; 2];
         if tensor.dtype() != DType::F32 || !fits || self.std.contains(&0.0) {
             return Err(DataError::Other(format!(
-                "expected f32 with a mean and a std, not 0, for each channel, got {}{:?} and {self:?}",
+                "Normalize: expected f32 with a mean and a std, not 0, for each channel, got {}{:?} and {self:?}",
                 tensor.dtype(),
                 tensor.shape()
             )));
@@ -72,7 +72,10 @@ impl Transform for OneHot {
         for (row, &number) in rows.zip(&numbers) {
             let place = usize::try_from(number).ok().and_then(|i| row.get_mut(i));
             *place.ok_or_else(|| {
-                DataError::Other(format!("the class {number} is none of {}", self.classes))
+                DataError::Other(format!(
+                    "OneHot: expected a class below {}, got {number}",
+                    self.classes
+                ))
             })? = 1.0;
         }
         let shape: Vec<usize> = tensor

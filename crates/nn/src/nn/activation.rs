@@ -133,7 +133,7 @@ layers! {
 
 /// `x`, or `slope · x` below 0. In training the slope is drawn from `[lower, upper)`, else it is
 /// their mean.
-#[derive(Clone, Debug, Module)]
+#[derive(Debug, Module)]
 pub struct RReLU {
     /// The smallest slope.
     #[module(skip)]
@@ -163,7 +163,7 @@ impl Forward for RReLU {
 }
 
 /// `x`, or `weight · x` below 0, with one weight for all, or one for each channel.
-#[derive(Clone, Module)]
+#[derive(Module)]
 pub struct PReLU {
     /// `[1]` or `[c]`.
     pub weight: Tensor,

@@ -16,7 +16,7 @@ const NAME: &str = "AdaptiveLogSoftmaxWithLoss";
 ///
 /// The clusters that a batch needs are unknown in advance, so all clusters are computed for all
 /// rows.
-#[derive(Clone, Module)]
+#[derive(Module)]
 pub struct AdaptiveLogSoftmaxWithLoss {
     /// The layer of the frequent classes and the clusters.
     pub head: Linear,

@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 use rustorch_macros::track_calls;
 use rustorch_tensor::{RusTorchResult, Tensor};
 
-use super::{Forward, Hooked, Leaf, LeafMut, Module, Visit};
+use super::{Forward, Hooked, Leaf, LeafMut, Module, Visit, cloned, share};
 use crate::error::{require, unexpected};
 
 /// A module that a [`Sequential`] may have: it has `forward`, is [`Clone`], and reports its type.
@@ -19,7 +19,7 @@ use crate::error::{require, unexpected};
     note = "functions such as `relu` are layers, too: `nn::ReLU`"
 )]
 pub trait Layer: Forward + Any {
-    /// Clones the module; the clone shares the memory of tensors.
+    /// A clone of the module.
     fn boxed(&self) -> Box<dyn Layer>;
 }
 
@@ -79,8 +79,8 @@ pub type Part = Hooked<Box<dyn Layer>>;
 /// A chain of modules, by number or by name: each gets the result of the one before.
 /// [`sequential!`](crate::nn::sequential) makes one.
 ///
-/// A position is a number, from the end if it is negative, or a name. Its clones share the memory
-/// of tensors; [`deep_copy`](super::deep_copy) does not.
+/// A position is a number, from the end if it is negative, or a name. Its clones
+/// are deep.
 ///
 /// ```
 /// use rustorch_nn::nn::{Forward, Linear, Module, ReLU, Tanh, sequential};
@@ -101,9 +101,18 @@ pub type Part = Hooked<Box<dyn Layer>>;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct Sequential {
     parts: IndexMap<String, Part>,
+}
+
+impl Clone for Sequential {
+    #[track_caller]
+    fn clone(&self) -> Self {
+        cloned(|| Self {
+            parts: self.parts.clone(),
+        })
+    }
 }
 
 /// A module as a part.
@@ -248,7 +257,7 @@ impl Sequential {
         let parts = self.parts.iter().take(end).skip(start);
         Ok(Self {
             parts: parts
-                .map(|(name, part)| (name.clone(), part.clone()))
+                .map(|(name, part)| (name.clone(), share(part)))
                 .collect(),
         })
     }

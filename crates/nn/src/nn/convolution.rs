@@ -32,7 +32,7 @@ macro_rules! convolutions {
     ($($Conv:ident $ConvTranspose:ident = $n:literal, $conv:ident, $transposed:ident;)*) => {
         $(
             #[doc = concat!("[`Tensor::", stringify!($conv), "`] with a weight and bias of its own.")]
-            #[derive(Clone, Module)]
+            #[derive(Module)]
             pub struct $Conv {
                 /// `[out_channels, in_channels / groups, kernel…]`.
                 pub weight: Tensor,
@@ -102,7 +102,7 @@ macro_rules! convolutions {
             }
 
             #[doc = concat!("[`Tensor::", stringify!($transposed), "`] with a weight and bias of its own.")]
-            #[derive(Clone, Module)]
+            #[derive(Module)]
             pub struct $ConvTranspose {
                 /// `[in_channels, out_channels / groups, kernel…]`.
                 pub weight: Tensor,

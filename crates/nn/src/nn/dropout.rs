@@ -11,7 +11,7 @@ macro_rules! dropouts {
     ($($(#[$about:meta])* $Dropout:ident = $method:ident;)*) => {
         $(
             $(#[$about])*
-            #[derive(Clone, Debug, Module)]
+            #[derive(Debug, Module)]
             pub struct $Dropout {
                 /// The dropout probability.
                 #[module(skip)]

@@ -34,7 +34,7 @@ fn table(
 }
 
 /// The embedding: rows of a table by their ids.
-#[derive(Clone, Module)]
+#[derive(Module)]
 pub struct Embedding {
     /// `[num_embeddings, embedding_dim]`.
     pub weight: Tensor,
@@ -115,7 +115,7 @@ fn renormalise(table: &Tensor, ids: &Tensor, max_norm: f64, norm_type: f64) -> R
 }
 
 /// Sums, means or maxima of bags of rows of a table.
-#[derive(Clone, Module)]
+#[derive(Module)]
 pub struct EmbeddingBag {
     /// `[num_embeddings, embedding_dim]`.
     pub weight: Tensor,

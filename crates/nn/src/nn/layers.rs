@@ -6,7 +6,7 @@ macro_rules! layers {
     ($($(#[$about:meta])* $Layer:ident => |$x:ident| $made:expr;)*) => {
         $(
             $(#[$about])*
-            #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, $crate::nn::Module)]
+            #[derive(Copy, PartialEq, Eq, Debug, Default, $crate::nn::Module)]
             pub struct $Layer;
 
             #[rustorch_macros::track_calls($Layer)]
@@ -22,7 +22,7 @@ macro_rules! layers {
     } => |$x:ident| $made:expr;)*) => {
         $(
             $(#[$about])*
-            #[derive(Clone, PartialEq, Debug, $crate::nn::Module)]
+            #[derive(PartialEq, Debug, $crate::nn::Module)]
             pub struct $Layer {
                 $($(#[$may])* #[module(skip)] pub $option: $Option,)*
             }
@@ -47,7 +47,7 @@ macro_rules! layers {
     })? => |$x:ident| $made:expr;)*) => {
         $(
             $(#[$about])*
-            #[derive(Clone, PartialEq, Debug, $crate::nn::Module)]
+            #[derive(PartialEq, Debug, $crate::nn::Module)]
             pub struct $Layer {
                 $($(#[$need])* #[module(skip)] pub $needed: $Needed,)*
                 $($($(#[$may])* #[module(skip)] pub $option: $Option,)*)?

@@ -26,7 +26,7 @@ layers! {
 }
 
 /// `x · weightᵀ + bias`: from `[…, in_features]` to `[…, out_features]`.
-#[derive(Clone, Module)]
+#[derive(Module)]
 pub struct Linear {
     /// `[out_features, in_features]`.
     pub weight: Tensor,
@@ -64,7 +64,7 @@ impl Forward for Linear {
 }
 
 /// `x₁ · Wᵢ · x₂ + biasᵢ` for each feature `i`.
-#[derive(Clone, Module)]
+#[derive(Module)]
 pub struct Bilinear {
     /// `[out_features, in1_features, in2_features]`.
     pub weight: Tensor,

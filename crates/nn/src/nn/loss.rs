@@ -15,7 +15,7 @@ macro_rules! losses {
     } $([$($(#[$of:meta])* $buffer:ident),*])? => |$this:ident, $x:ident $(, $more:ident)*| $made:expr;)*) => {
         $(
             $(#[$about])*
-            #[derive(Clone, Module)]
+            #[derive(Module)]
             pub struct $Loss {
                 $($(#[$may])* #[module(skip)] pub $option: $Option,)*
                 $($($(#[$of])* pub $buffer: Option<Buffer>,)*)?
@@ -262,7 +262,7 @@ losses! {
 }
 
 /// [`CrossEntropyLoss`] of a product with the module's weight: [`Tensor::linear_cross_entropy`].
-#[derive(Clone, Module)]
+#[derive(Module)]
 pub struct LinearCrossEntropyLoss {
     /// The linear layer, whose results are logits `[classes · sizes…]`.
     pub linear: Linear,
@@ -336,7 +336,7 @@ impl LinearCrossEntropyLoss {
 }
 
 /// [`TripletMarginLoss`] with a custom distance.
-#[derive(Clone, Debug, Module)]
+#[derive(Debug, Module)]
 pub struct TripletMarginWithDistanceLoss<F> {
     /// The distance of two tensors.
     #[module(skip)]

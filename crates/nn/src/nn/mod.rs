@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `module.rs` | the traits [`Visit`], [`Module`](trait@Module) and [`Forward`], state dictionaries |
 //! | `containers.rs` | [`Sequential`], lists and dictionaries |
+//! | `copies.rs` | clones of modules, and handles on them |
 //! | `hooks.rs` | [`Hooked`]: functions called before and after `forward` |
 //! | `layers.rs` | macros of small modules |
 //! | `linear.rs`, `convolution.rs`, `embedding.rs` | layers with weights |
@@ -21,6 +22,7 @@ mod adaptive;
 mod clip_grad;
 mod containers;
 mod convolution;
+mod copies;
 mod dropout;
 mod embedding;
 mod hooks;
@@ -54,6 +56,8 @@ pub use containers::{
     sequential,
 };
 pub use convolution::{Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d};
+pub(crate) use copies::copied;
+pub use copies::{cloned, cloned_apart, deep_copy, share};
 pub use dropout::{AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout};
 pub use embedding::{Embedding, EmbeddingBag};
 pub use hooks::{Hooked, RemovableHandle};
@@ -70,11 +74,10 @@ pub use loss::{
     NLLLoss, PoissonNLLLoss, SmoothL1Loss, SoftMarginLoss, TripletMarginLoss,
     TripletMarginWithDistanceLoss,
 };
+pub(crate) use module::ParameterId;
 pub use module::{
-    Buffer, Forward, Leaf, LeafMut, Module, Training, Unmatched, Visit, deep_copy, join_names,
-    parameter,
+    Buffer, Forward, Leaf, LeafMut, Module, Training, Unmatched, Visit, join_names, parameter,
 };
-pub(crate) use module::{ParameterId, copied};
 pub use normalization::{
     BatchNorm1d, BatchNorm2d, BatchNorm3d, GroupNorm, InstanceNorm1d, InstanceNorm2d,
     InstanceNorm3d, LayerNorm, LocalResponseNorm, RMSNorm, RunningStats,
@@ -92,7 +95,11 @@ pub use pooling::{
     MaxUnpool3d,
 };
 pub use recurrent::{GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell, RNNNonlinearity, RNNOptions};
-/// Derives [`Module`](trait@Module). A name has no point, and two fields have different names. So
+/// Derives [`Module`](trait@Module), and a deep `Clone` by the fields' own. So the list of derives has no
+/// `Clone`, which would be a second one. If a field is not `Clone`, the module is not, either. A field that
+/// is marked `#[module(skip)]` is cloned as it is: a tensor there is a handle on the same memory.
+///
+/// A name has no point, and two fields have different names. So
 /// these do not compile:
 ///
 /// ```compile_fail

@@ -46,7 +46,9 @@ pub trait Visit: Send + Sync {
 ///
 /// Clones of a tensor are handles on one memory. So an optimiser can write to the results of
 /// [`Module::parameters`]. A tensor in two places of a tree is a shared weight.
-/// [`Module::parameters`], and a tensor in two places of a tree is a shared weight.
+///
+/// Clones of a module are deep, as `copy.deepcopy`'s: `#[derive(Module)]` makes it `Clone` so. [`share`](super::share)
+/// gives a handle on the same module.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a module",
     label = "expected a module",
@@ -353,7 +355,7 @@ impl ParameterId {
 }
 
 /// Puts another tensor into the place of each parameter and buffer, one into all places of one.
-fn replace_all(
+pub(super) fn replace_all(
     module: &mut impl Module,
     replacement: &dyn Fn(&Tensor) -> RusTorchResult<Tensor>,
 ) -> RusTorchResult<()> {
@@ -397,41 +399,6 @@ fn converted(
         new.set_grad(gradient.as_ref())?;
     }
     Ok(new)
-}
-
-/// Memory of its own with the same elements; a gradient is wanted as of the original.
-pub(crate) fn copied(tensor: &Tensor) -> RusTorchResult<Tensor> {
-    let mut copy = tensor.detach().zeros_like()?;
-    copy.copy_(&tensor.detach())?;
-    copy.eval()?;
-    copy.requires_grad_(tensor.requires_grad())?;
-    Ok(copy)
-}
-
-/// A copy of the module with separate memory: `copy.deepcopy`. Tensors that occur in several places
-/// stay shared in the copy. A clone shares the memory, as clones of tensors do.
-///
-/// ```
-/// use rustorch_nn::nn::{self, Forward, Linear, Module, ReLU};
-/// use rustorch_tensor::no_grad;
-///
-/// # fn main() -> rustorch_tensor::RusTorchResult<()> {
-/// let online = nn::sequential![Linear::new(2, 3)?, ReLU];
-/// let (target, same) = (nn::deep_copy(&online)?, online.clone());
-/// no_grad(|| online.parameters()[0].fill_(0.0).map(drop))?;
-/// assert!(same.parameters()[0].equal(&online.parameters()[0])?);
-/// assert!(!target.parameters()[0].equal(&online.parameters()[0])?);
-/// # Ok(())
-/// # }
-/// ```
-///
-/// # Errors
-/// Fails if one of its tensors cannot be computed.
-#[track_calls]
-pub fn deep_copy<M: Module + Clone>(module: &M) -> RusTorchResult<M> {
-    let mut copy = module.clone();
-    replace_all(&mut copy, &copied)?;
-    Ok(copy)
 }
 
 /// A leaf of a module's tree.
@@ -508,7 +475,7 @@ impl Buffer {
     }
 }
 
-/// A handle on the same memory, as clones of tensors are.
+/// A handle on the same memory, as clones of tensors are; the clone of its module has a copy.
 impl Clone for Buffer {
     fn clone(&self) -> Self {
         Self::new(self.get())

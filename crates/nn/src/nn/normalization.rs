@@ -7,7 +7,7 @@ use rustorch_tensor::replay::is_recording;
 use rustorch_tensor::{IntoShape, RusTorchResult, Tensor, eval_all, no_grad};
 
 use super::layers::layers;
-use super::{Buffer, Forward, Module, Training, Visit, parameter};
+use super::{Buffer, Forward, Module, Training, Visit, cloned, parameter};
 use crate::error::{require, unexpected};
 
 /// Weight and bias of ones and zeros.
@@ -19,7 +19,7 @@ fn affine(shape: impl IntoShape) -> RusTorchResult<[Option<Tensor>; 2]> {
 }
 
 /// Statistics of the batches seen in training.
-#[derive(Clone, Module)]
+#[derive(Module)]
 pub struct RunningStats {
     /// Mean of each channel, `[c]`.
     pub running_mean: Buffer,
@@ -85,7 +85,6 @@ macro_rules! channel_norms {
     ($($(#[$about:meta])* $Norm:ident = $ranks:pat, $shapes:literal, $is_of_batches:literal, $normed:ident;)*) => {
         $(
             $(#[$about])*
-            #[derive(Clone)]
             pub struct $Norm {
                 /// `[c]`.
                 pub weight: Option<Tensor>,
@@ -165,6 +164,18 @@ macro_rules! channel_norms {
                 }
 
                 super::layers::setters!(eps: f64; momentum: Option<f64>;);
+            }
+
+            impl Clone for $Norm {
+                #[track_caller]
+                fn clone(&self) -> Self {
+                    cloned(|| Self {
+                        weight: self.weight.clone(),
+                        bias: self.bias.clone(),
+                        running: self.running.clone(),
+                        ..*self
+                    })
+                }
             }
 
             impl Visit for $Norm {
@@ -306,7 +317,7 @@ instance_norms! {
 }
 
 /// Normalises groups of channels by their own mean and variance.
-#[derive(Clone, Module)]
+#[derive(Module)]
 pub struct GroupNorm {
     /// `[c]`.
     pub weight: Option<Tensor>,
@@ -374,7 +385,7 @@ impl Forward for GroupNorm {
 }
 
 /// Normalises the last dimensions by their own mean and variance.
-#[derive(Clone, Module)]
+#[derive(Module)]
 pub struct LayerNorm {
     /// The weight, of the normalised shape.
     pub weight: Option<Tensor>,
@@ -431,7 +442,7 @@ impl Forward for LayerNorm {
 }
 
 /// Normalises the last dimensions by their root mean square.
-#[derive(Clone, Module)]
+#[derive(Module)]
 pub struct RMSNorm {
     /// The weight, of the normalised shape.
     pub weight: Option<Tensor>,

@@ -41,7 +41,7 @@ macro_rules! pads {
     ($($(#[$about:meta])* $Pad:ident = $n:literal, $mode:expr;)*) => {
         $(
             $(#[$about])*
-            #[derive(Clone, Debug, Module)]
+            #[derive(Debug, Module)]
             pub struct $Pad {
                 /// Before and after each dimension, the last one first.
                 #[module(skip)]
@@ -99,7 +99,7 @@ macro_rules! constant_pads {
     ($($(#[$about:meta])* $Pad:ident = $n:literal;)*) => {
         $(
             $(#[$about])*
-            #[derive(Clone, Debug, Module)]
+            #[derive(Debug, Module)]
             pub struct $Pad {
                 /// Before and after each dimension, the last one first.
                 #[module(skip)]

@@ -6,7 +6,7 @@ use rustorch_tensor::{RusTorchResult, Tensor, eval_all, no_grad};
 
 use super::{
     Buffer, Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, Embedding,
-    Forward, Leaf, LeafMut, Linear, Module, Training, Visit, join_names, parameter,
+    Forward, Leaf, LeafMut, Linear, Module, Training, Visit, cloned, join_names, parameter, share,
 };
 use crate::error::require;
 
@@ -32,7 +32,7 @@ macro_rules! weighted {
             }
 
             fn with_weight(&self, weight: Tensor) -> Self {
-                Self { weight, ..self.clone() }
+                Self { weight, ..share(self) }
             }
         })*
     };
@@ -72,12 +72,23 @@ fn visit_others_mut(layer: &mut impl Module, name: &str, visitor: &mut dyn FnMut
 /// A layer whose weight is `g · v / ‖v‖`, with a length `g` for each index of a dimension
 /// ([Salimans and Kingma](https://arxiv.org/abs/1602.07868)). Its parameters are
 /// `parametrizations.weight.original0` and `…1`.
-#[derive(Clone)]
 pub struct WeightNorm<L> {
     layer: L,
     g: Tensor,
     v: Tensor,
     dim: usize,
+}
+
+impl<L: Weighted> Clone for WeightNorm<L> {
+    #[track_caller]
+    fn clone(&self) -> Self {
+        cloned(|| Self {
+            layer: self.layer.clone(),
+            g: self.g.clone(),
+            v: self.v.clone(),
+            dim: self.dim,
+        })
+    }
 }
 
 /// Wraps a layer in [`WeightNorm`] and keeps its weight.
@@ -140,7 +151,6 @@ impl<L: Weighted> Forward for WeightNorm<L> {
 
 /// A layer whose weight, as a matrix, is divided by its largest singular value. Each `forward` in
 /// training makes one power iteration ([Miyato et al.](https://arxiv.org/abs/1802.05957)).
-#[derive(Clone)]
 pub struct SpectralNorm<L> {
     layer: L,
     original: Tensor,
@@ -149,6 +159,19 @@ pub struct SpectralNorm<L> {
     training: Training,
     n_power_iterations: usize,
     eps: f64,
+}
+
+impl<L: Weighted> Clone for SpectralNorm<L> {
+    #[track_caller]
+    fn clone(&self) -> Self {
+        cloned(|| Self {
+            layer: self.layer.clone(),
+            original: self.original.clone(),
+            u: self.u.clone(),
+            v: self.v.clone(),
+            ..*self
+        })
+    }
 }
 
 /// Wraps a layer in [`SpectralNorm`], keeps its weight, and makes 15 iterations.

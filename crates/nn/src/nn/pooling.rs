@@ -14,7 +14,7 @@ macro_rules! pools {
         $AdaptiveAvgPool:ident $adaptive_avg:ident;)*) => {
         $(
             #[doc = concat!("[`Tensor::", stringify!($max), "`].")]
-            #[derive(Clone, Debug, Module)]
+            #[derive(Debug, Module)]
             pub struct $MaxPool {
                 /// Sizes of the windows.
                 #[module(skip)]
@@ -49,7 +49,7 @@ macro_rules! pools {
             }
 
             #[doc = concat!("[`Tensor::", stringify!($unpool), "`].")]
-            #[derive(Clone, Debug, Module)]
+            #[derive(Debug, Module)]
             pub struct $MaxUnpool {
                 /// Sizes of the windows.
                 #[module(skip)]
@@ -82,7 +82,7 @@ macro_rules! pools {
             }
 
             #[doc = concat!("[`Tensor::", stringify!($avg), "`].")]
-            #[derive(Clone, Debug, Module)]
+            #[derive(Debug, Module)]
             pub struct $AvgPool {
                 /// Sizes of the windows.
                 #[module(skip)]
@@ -107,7 +107,7 @@ macro_rules! pools {
             }
 
             #[doc = concat!("[`Tensor::", stringify!($norm), "`].")]
-            #[derive(Clone, Debug, Module)]
+            #[derive(Debug, Module)]
             pub struct $LPPool {
                 /// The order of the norm.
                 #[module(skip)]
@@ -148,7 +148,7 @@ macro_rules! pools {
             }
 
             #[doc = concat!("[`Tensor::", stringify!($adaptive_max), "`].")]
-            #[derive(Clone, Debug, Module)]
+            #[derive(Debug, Module)]
             pub struct $AdaptiveMaxPool {
                 /// Number of windows along each dimension; `None`: the dimension's size.
                 #[module(skip)]
@@ -179,7 +179,7 @@ macro_rules! pools {
             }
 
             #[doc = concat!("[`Tensor::", stringify!($adaptive_avg), "`].")]
-            #[derive(Clone, Debug, Module)]
+            #[derive(Debug, Module)]
             pub struct $AdaptiveAvgPool {
                 /// Number of windows along each dimension; `None`: the dimension's size.
                 #[module(skip)]
@@ -217,7 +217,7 @@ macro_rules! fractional_pools {
     ($($FractionalMaxPool:ident = $n:literal, $method:ident;)*) => {
         $(
             #[doc = concat!("[`Tensor::", stringify!($method), "`].")]
-            #[derive(Clone, Module)]
+            #[derive(Module)]
             pub struct $FractionalMaxPool {
                 /// Sizes of the windows.
                 #[module(skip)]

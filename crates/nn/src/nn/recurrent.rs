@@ -10,7 +10,7 @@ use rustorch_tensor::{RusTorchResult, Tensor};
 
 use super::linear::{bound_of, uniform};
 use super::utils::rnn::PackedSequence;
-use super::{Leaf, LeafMut, Module, Training, Visit};
+use super::{Leaf, LeafMut, Module, Training, Visit, cloned};
 use crate::error::{require, unexpected};
 
 /// The nonlinearity of [`RNN`].
@@ -118,13 +118,24 @@ impl RNNOptions {
 }
 
 /// Layers of a network, with weights by PyTorch's names: `weight_ih_l0`, `bias_hh_l1_reverse`.
-#[derive(Clone)]
 struct Layers {
     weights: IndexMap<String, Tensor>,
     training: Training,
     cell: Cell,
     hidden_size: usize,
     options: RNNOptions,
+}
+
+impl Module for Layers {}
+
+impl Clone for Layers {
+    #[track_caller]
+    fn clone(&self) -> Self {
+        cloned(|| Self {
+            weights: self.weights.clone(),
+            ..*self
+        })
+    }
 }
 
 /// The names are the network's own.
@@ -610,7 +621,7 @@ macro_rules! cells {
     ($($(#[$about:meta])* $Step:ident($($option:ident: $Option:ty),*) = $cell:expr;)*) => {
         $(
             $(#[$about])*
-            #[derive(Clone, Module)]
+            #[derive(Module)]
             pub struct $Step {
                 /// `[gates · hidden, input]`.
                 pub weight_ih: Tensor,

@@ -56,7 +56,7 @@ layers! {
 }
 
 /// Windows of images as columns: [`Tensor::im2col`].
-#[derive(Clone, Debug, Module)]
+#[derive(Debug, Module)]
 pub struct Unfold {
     /// The windows.
     #[module(skip)]
@@ -71,7 +71,7 @@ impl Forward for Unfold {
 }
 
 /// Columns added up into images: [`Tensor::col2im`].
-#[derive(Clone, Debug, Module)]
+#[derive(Debug, Module)]
 pub struct Fold {
     /// Height and width of the images.
     #[module(skip)]
@@ -89,7 +89,7 @@ impl Forward for Fold {
 }
 
 /// The cosine of the angle between vectors along a dimension.
-#[derive(Clone, Debug, Module)]
+#[derive(Debug, Module)]
 pub struct CosineSimilarity {
     /// The dimension.
     #[module(skip)]
@@ -119,7 +119,7 @@ impl CosineSimilarity {
 }
 
 /// The distance between vectors along the last dimension.
-#[derive(Clone, Debug, Module)]
+#[derive(Debug, Module)]
 pub struct PairwiseDistance {
     /// The order of the norm.
     #[module(skip)]

@@ -75,7 +75,7 @@ impl Default for AttentionMasks<'_> {
 }
 
 /// Multi-head attention with projections.
-#[derive(Clone, Module)]
+#[derive(Module)]
 pub struct MultiheadAttention {
     /// The weight of queries, keys and values, `[3 e, e]`, if all have the size `e`.
     pub in_proj_weight: Option<Tensor>,
@@ -346,7 +346,7 @@ fn activated(x: &Tensor, activation: TransformerActivation) -> RusTorchResult<Te
 }
 
 /// Self-attention and a feed-forward part.
-#[derive(Clone, Module)]
+#[derive(Module)]
 pub struct TransformerEncoderLayer {
     /// Attention.
     pub self_attn: MultiheadAttention,
@@ -413,7 +413,7 @@ impl TransformerEncoderLayer {
 }
 
 /// Self-attention, cross-attention and a feed-forward part.
-#[derive(Clone, Module)]
+#[derive(Module)]
 pub struct TransformerDecoderLayer {
     /// The self-attention.
     pub self_attn: MultiheadAttention,
@@ -505,7 +505,7 @@ macro_rules! stacks {
     ($($(#[$about:meta])* $Stack:ident of $Layer:ident;)*) => {
         $(
             $(#[$about])*
-            #[derive(Clone, Module)]
+            #[derive(Module)]
             pub struct $Stack {
                 /// The layers.
                 pub layers: Vec<$Layer>,
@@ -578,7 +578,7 @@ impl TransformerDecoder {
 }
 
 /// An encoder, and a decoder that attends to its output.
-#[derive(Clone, Module)]
+#[derive(Module)]
 pub struct Transformer {
     /// The encoder.
     pub encoder: TransformerEncoder,

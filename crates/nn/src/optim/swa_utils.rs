@@ -29,6 +29,7 @@ impl Averaging {
 }
 
 /// A model whose weights are averages of another model's weights.
+#[derive(Clone)]
 pub struct AveragedModel<M> {
     /// The averages.
     pub module: M,
