@@ -2,7 +2,7 @@
 
 extern crate rustorch_nn as rustorch;
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use rustorch::optim::{AdamW, AdamWOptions};
 use rustorch::train::{Checkpoints, DataParallelTrainer, TrainStep};
 use rustorch_cpu::Cpu;
 use rustorch_ir::DType;
-use rustorch_runtime::{Routing, Runtime};
+use rustorch_runtime::{Backend, Routing, Runtime};
 use rustorch_tensor::distributed::CommunicationGroup;
 use rustorch_tensor::distributed::comm::{Cause, Failure, Fault, Options, ThreadGroup};
 use rustorch_tensor::{
@@ -55,7 +55,7 @@ fn on_ranks<T: Send, E: Send>(
     thread::scope(|scope| {
         let start = |group| {
             scope.spawn(move || {
-                let runtime = Runtime::new(vec![std::sync::Arc::new(Cpu::new(1))]);
+                let runtime = Runtime::new([Arc::new(Cpu::new(1)) as Arc<dyn Backend>]);
                 with_runtime(&runtime, Routing::AUTO, || {
                     program(CommunicationGroup::new(group))
                 })

@@ -157,7 +157,7 @@ table! {
     "split", "input, split_size_or_sections, dim=0", |c| {
         match c.value("split_size_or_sections")?.parts() {
             Some(_) => split_with_sizes(c, "split_size_or_sections")?,
-            None => c.input()?.split(c.int("split_size_or_sections")?, c.int::<isize>("dim")?)?,
+            None => c.input()?.split(c.int::<usize>("split_size_or_sections")?, c.int::<isize>("dim")?)?,
         }
     };
     "split_with_sizes", "input, split_sizes, dim=0", |c| split_with_sizes(c, "split_sizes")?;

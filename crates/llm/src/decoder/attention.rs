@@ -15,7 +15,7 @@ use crate::weights::Loader;
 enum Qkv {
     Split(Box<[Linear; 3]>),
     /// With the number of outputs of each, and biases apart where the file has them so.
-    Fused(Linear, [(usize, Option<Tensor>); 3]),
+    Fused(Box<(Linear, [(usize, Option<Tensor>); 3])>),
 }
 
 impl Qkv {
@@ -51,7 +51,7 @@ impl Qkv {
             Ok::<_, LlmError>((outputs, bias))
         };
         let parts = [part("q.bias", q)?, part("k.bias", k)?, part("v.bias", v)?];
-        Ok(Self::Fused(fused, parts))
+        Ok(Self::Fused(Box::new((fused, parts))))
     }
 
     /// `x` `[t, width]` to queries, keys and values `[t, heads · head width]`, beside the cache.
@@ -62,9 +62,9 @@ impl Qkv {
                 let [q, k, v] = &**split;
                 Ok([product(q)?, product(k)?, product(v)?])
             }
-            Self::Fused(all, parts) => {
+            Self::Fused(fused) => {
+                let (all, [q, k, v]) = &**fused;
                 let y = product(all)?;
-                let [q, k, v] = parts;
                 // Biases are added here and not joined when they are loaded: training changes them.
                 let part = |from, (outputs, bias): &(usize, Option<Tensor>)| {
                     let part = y.narrow(1, from, *outputs)?;

@@ -323,7 +323,7 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         let (a, b) = (self.cast(name, dtype)?, other.to_tensor(name, dtype)?);
         let log = a.complex_log()?;
-        let power = b.detach().mul(&log.detach())?.exp()?;
+        let power = b.detach().mul(log.detach())?.exp()?;
         let positive = b.imag()?.eq(0)?.logical_and(&b.real()?.gt(0)?)?;
         let vanishes = a.eq(0)?.logical_and(&positive)?;
         let power = Self::where_(&vanishes, &power.zeros_like()?, &power)?;
