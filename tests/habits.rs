@@ -7,7 +7,7 @@ use std::env::temp_dir;
 use std::error::Error;
 use std::{fs, process};
 
-use rustorch::nn::{CrossEntropyOptions, Module, Reduction};
+use rustorch::nn::{CrossEntropyOptions, Forward, Module, Reduction};
 use rustorch::optim::{Adam, AdamOptions, SGD, SGDOptions};
 use rustorch::prelude::*;
 
@@ -248,7 +248,7 @@ fn tensors_and_models_are_saved() -> Outcome {
         assert!(Tensor::load(&path)?.equal(&x)?, "{name}");
     }
     let path = folder.join("model.pt");
-    let model = nn::Linear::new(2, 3)?;
+    let mut model = nn::Linear::new(2, 3)?;
     rustorch::files::save(&path, &model.state_dict())?;
     model.load_state_dict(&rustorch::files::load(&path)?, true)?;
     let error = Tensor::load(&path).unwrap_err().to_string();

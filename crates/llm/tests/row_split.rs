@@ -73,10 +73,7 @@ fn text(model: Model) -> String {
     let mut session = Session::new(&model, &cpu(), options).unwrap();
     let tokenizer = model.tokenizer().unwrap();
     let prompt = tokenizer.encode("Alice was beginning to", Default::default());
-    let greedy = SamplerConfig {
-        temperature: 0.0,
-        ..SamplerConfig::default()
-    };
+    let greedy = SamplerConfig::default().temperature(0.0);
     let limits = GenerateOptions {
         max_tokens: Some(64),
         ..GenerateOptions::default()

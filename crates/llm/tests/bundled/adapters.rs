@@ -368,6 +368,7 @@ fn all(source: &Gguf) -> ModelOptions {
         ],
         control_vectors: vec![named(vector(config.width, config.layers.len()), 0.3)],
         control_layers: Some((2, 4)),
+        ..ModelOptions::default()
     }
 }
 

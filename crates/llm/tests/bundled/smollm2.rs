@@ -6,7 +6,6 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Arc;
 
 use rustorch_gguf::Gguf;
 use rustorch_llm::Model;

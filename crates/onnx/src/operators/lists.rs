@@ -38,7 +38,7 @@ rustorch_dispatch::table! {
         let parts = match c.optional("split")? {
             None if c.bool("keepdims")? => x.split(1, axis)?,
             None => x.unbind(axis)?,
-            Some(split) if split.rank() == 0 => x.split(c.int("split")?, axis)?,
+            Some(split) if split.rank() == 0 => x.split(c.int::<usize>("split")?, axis)?,
             Some(_) => x.split_with_sizes(c.ints("split")?, axis)?,
         };
         Value::List(parts.into_iter().map(Value::Tensor).collect())
