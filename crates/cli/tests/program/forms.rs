@@ -206,7 +206,8 @@ pub(crate) fn unknown_samplers_are_told_with_those_there_are() {
         assert_eq!(told.status, 2);
         for part in [
             "no sampler is called",
-            "penalties (e), dry (d)",
+            "penalties (e)",
+            "dry (d)",
             "adaptive_p (a)",
         ] {
             assert!(told.stderr.contains(part), "{}", told.stderr);

@@ -41,6 +41,8 @@ thread_local! {
 #[derive(Clone, Debug)]
 pub struct CommunicationGroup {
     pub(super) ranks: Arc<Ranks>,
+    /// Collectives of the program so far. Each recording counts its own: a rank may record more often than others.
+    calls: Arc<AtomicI64>,
     /// The number of the program's run, in a recording.
     pub(super) pass: Option<Tensor>,
 }
@@ -49,8 +51,6 @@ pub struct CommunicationGroup {
 #[derive(Debug)]
 pub(super) struct Ranks {
     pub(super) group: Box<dyn Group>,
-    /// Collectives that were recorded.
-    recorded: AtomicI64,
     failure: Mutex<Option<CommError>>,
 }
 
@@ -65,11 +65,6 @@ impl Ranks {
         *self.failure() = Some(error);
         text
     }
-
-    /// The number of the next collective of the program.
-    pub(super) fn next_number(&self) -> i64 {
-        self.recorded.fetch_add(1, Ordering::Relaxed)
-    }
 }
 
 #[track_calls(CommunicationGroup)]
@@ -80,13 +75,10 @@ impl CommunicationGroup {
     }
 
     fn of(group: Box<dyn Group>) -> Self {
-        let (recorded, failure) = (AtomicI64::new(0), Mutex::new(None));
+        let failure = Mutex::new(None);
         Self {
-            ranks: Arc::new(Ranks {
-                group,
-                recorded,
-                failure,
-            }),
+            ranks: Arc::new(Ranks { group, failure }),
+            calls: Arc::default(),
             pass: None,
         }
     }
@@ -150,8 +142,14 @@ impl CommunicationGroup {
         require("in_pass", fits, "one i64", pass.ty())?;
         Ok(Self {
             ranks: self.ranks.clone(),
+            calls: Arc::default(),
             pass: Some(pass.clone()),
         })
+    }
+
+    /// The number of the next collective of the program.
+    pub(super) fn next_number(&self) -> i64 {
+        self.calls.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Waits for all ranks.

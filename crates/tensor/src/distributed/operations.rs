@@ -13,7 +13,7 @@ use crate::error::RusTorchResult;
 impl CommunicationGroup {
     fn collect(&self, kind: Kind, x: &Tensor) -> RusTorchResult<Tensor> {
         let name = kind.name();
-        let number = Scalar::Int(self.ranks.next_number());
+        let number = Scalar::Int(self.next_number());
         let number = Tensor::number(name, number, DType::I64, None)?;
         let operands = [x, &number].into_iter().chain(&self.pass);
         let function = Collect::new(&self.ranks, kind);
