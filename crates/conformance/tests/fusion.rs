@@ -39,17 +39,19 @@ impl Layer {
 
     /// Weights, and a bias if there is one: what [`Linear`] reads beside the rows.
     fn weights(&mut self, [n, k]: [usize; 2], format: BlockFormat, bias: bool) -> Vec<ValueId> {
+        let mut operands = vec![self.blocks(&[n, k], format)];
+        operands.extend(bias.then(|| self.floats(&[n])));
+        operands
+    }
+
+    fn blocks(&mut self, shape: &[usize], format: BlockFormat) -> ValueId {
         let value = |i: usize| ((i * 29) % 101) as f32 / 50.0 - 1.0;
-        let values: Vec<f32> = (0..n * k).map(value).collect();
-        let ty = TensorType::new([n, k], DType::Block(format));
+        let values: Vec<f32> = (0..shape.iter().product()).map(value).collect();
+        let ty = TensorType::new(shape, DType::Block(format));
         let mut bytes = vec![0; ty.bytes()];
         format.quantize(&values, &mut bytes).unwrap();
         self.inputs.push(bytes);
-        let mut operands = vec![self.graph.input(ty).unwrap()];
-        if bias {
-            operands.push(self.floats(&[n]));
-        }
-        operands
+        self.graph.input(ty).unwrap()
     }
 
     fn linear(&mut self, x: ValueId, weights: &[ValueId]) -> ValueId {
@@ -106,8 +108,7 @@ const USED: usize = 2;
 impl Layer {
     /// The weights of all experts, and rows of biases if there are biases.
     fn experts(&mut self, [n, k]: [usize; 2], format: BlockFormat, bias: bool) -> Vec<ValueId> {
-        let mut operands = self.weights([EXPERTS * n, k], format, false);
-        operands[0] = self.graph.reshape(operands[0], [EXPERTS, n, k]).unwrap();
+        let mut operands = vec![self.blocks(&[EXPERTS, n, k], format)];
         operands.extend(bias.then(|| self.floats(&[EXPERTS, n])));
         operands
     }

@@ -159,7 +159,7 @@ mod tests {
         let cases = [
             (
                 info(&[1; 5], GgmlType::F32),
-                "tensor `t`: it has 5 dimensions, at most 4",
+                "tensor `t`: it has 5 dimensions, but at most 4",
             ),
             (
                 info(&[4, 0], GgmlType::F32),

@@ -193,7 +193,7 @@ fn other_ranks_hear_of_a_rank_s_own_failure() {
         });
         for (rank, result) in results.into_iter().enumerate() {
             let error = result.unwrap_err().to_string();
-            let said = "expected equal inner sizes, got f32";
+            let said = "linear: expected x [.., k] and w [n, k], got f32[8, 7]";
             assert!(error.contains(said), "{rank}: {error}");
             let of_others = error.contains("rank 1 is missing: it gave up: ");
             assert_eq!(of_others, rank != 1, "{rank}: {error}");

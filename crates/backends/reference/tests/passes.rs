@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rustorch_ir::autodiff::backward;
 use rustorch_ir::ops::{
     Activation, ActivationKind, Assign, Attention, BatchNormTrain, BinaryOp, Concat, Conv2d,
-    CrossEntropy, CrossEntropyMean, LayerNorm, Linear, RULES, Reduce, ReduceOp, RmsNorm, Rope,
-    RopeLayout, RopeScaling, UnaryOp, UpdateSlice, philox,
+    CrossEntropy, CrossEntropyMean, ExpertLinear, LayerNorm, Linear, RULES, Reduce, ReduceOp,
+    RmsNorm, Rope, RopeLayout, RopeScaling, Softmax, TopK, UnaryOp, UpdateSlice, philox,
 };
 use rustorch_ir::passes::{
     ChannelsLastImages, Chunks, Conversion, Decomposition, Fusion, LateUpdates, OneDevice, Pass,
@@ -20,6 +20,7 @@ use rustorch_runtime::{Backend, DeviceBuffer, NoProbe};
 /// Enough for chunks of rows to be worth it.
 const ROWS: usize = 24;
 const WIDTH: usize = 8;
+const EXPERTS: usize = 5;
 /// Number of random graphs.
 const GRAPHS: u64 = 60;
 
@@ -51,6 +52,9 @@ struct Program {
     /// Values `[ROWS, WIDTH]` that blocks read.
     rows: Vec<ValueId>,
     weights: [ValueId; 4],
+    router: ValueId,
+    /// Weights of all experts: gate, up and down.
+    experts: [ValueId; 3],
     bias: ValueId,
     class: ValueId,
     image: ValueId,
@@ -89,6 +93,13 @@ impl Program {
             input(&square, f32)?,
             input(&square, f32)?,
         ];
+        let router = input(&[EXPERTS, WIDTH], f32)?;
+        let of_experts = [EXPERTS, WIDTH, WIDTH];
+        let experts = [
+            input(&of_experts, f32)?,
+            input(&of_experts, f32)?,
+            input(&of_experts, f32)?,
+        ];
         let bias = input(&[WIDTH], f32)?;
         let class = input(&[ROWS], DType::I64)?;
         let image = input(&[2, 4, 4, 4], f32)?;
@@ -116,6 +127,8 @@ impl Program {
             random,
             rows,
             weights,
+            router,
+            experts,
             bias,
             class,
             image,
@@ -195,6 +208,32 @@ impl Program {
             }
         };
         self.graph.unary(UnaryOp::Tanh, y)
+    }
+
+    /// A mixture of experts with its residual.
+    fn mixture(&mut self) -> Value {
+        const USED: usize = 2;
+        let x = self.row();
+        let [gate, up, down] = self.experts;
+        let g = &mut self.graph;
+        let logits = g.push(Linear, &[x, self.router])?;
+        let (k, dim, largest) = (USED, 1, true);
+        let best = g.push(TopK { k, dim, largest }, &[logits])?;
+        let ids = g.results(best)[1];
+        let weights = g.push(Softmax { dim, log: false }, &[best])?;
+        let weights = g.reshape(weights, [ROWS, USED, 1])?;
+        let rows = g.reshape(x, [ROWS, 1, WIDTH])?;
+        let gate = g.push(ExpertLinear, &[rows, gate, ids])?;
+        let up = g.push(ExpertLinear, &[rows, up, ids])?;
+        let kind = ActivationKind::Silu;
+        let gate = g.push(Activation { kind }, &[gate])?;
+        let y = g.mul(gate, up)?;
+        let y = g.push(ExpertLinear, &[y, down, ids])?;
+        let y = g.mul(y, weights)?;
+        let (op, dims, keepdim) = (ReduceOp::Sum, [1].into_iter().collect(), false);
+        let y = g.push(Reduce { op, dims, keepdim }, &[y])?;
+        let y = g.add(x, y)?;
+        g.unary(UnaryOp::Tanh, y)
     }
 
     /// The mean of the rows' losses, or each alone with its gradient.
@@ -349,19 +388,20 @@ impl Program {
     fn fill(mut self) -> Result<Self, OpError> {
         let mut once = [false; 4];
         for _ in 0..4 + self.random.below(8) {
-            let choice = self.random.below(12);
+            let choice = self.random.below(13);
             let row = match choice {
                 0 | 1 => self.elementwise()?,
                 2 | 3 => self.norm()?,
                 4 | 5 => self.products()?,
                 6 => self.parts()?,
                 7 => self.conversions()?,
+                8 => self.mixture()?,
                 _ => {
-                    if !std::mem::replace(&mut once[choice - 8], true) {
+                    if !std::mem::replace(&mut once[choice - 9], true) {
                         match choice {
-                            8 => self.loss()?,
-                            9 => self.images()?,
-                            10 => self.attention()?,
+                            9 => self.loss()?,
+                            10 => self.images()?,
+                            11 => self.attention()?,
                             _ => self.updates()?,
                         }
                     }

@@ -174,6 +174,9 @@ mod tests {
         let samples = TensorDataset::new(vec![Tensor::from_vec(vec![1.0f32], 1).unwrap()]).unwrap();
         let samples = Transformed::new(samples, 0).with(1, ToFloat);
         let error = samples.get(0).unwrap_err().to_string();
-        assert!(error.contains("there is no tensor 1"), "{error}");
+        assert!(
+            error.contains("expected a tensor of a sample of 1, got number 1"),
+            "{error}"
+        );
     }
 }

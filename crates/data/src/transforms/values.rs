@@ -127,7 +127,8 @@ mod tests {
                 .apply(class(number), random)
                 .unwrap_err()
                 .to_string();
-            assert!(error.contains("none of 2"), "{error}");
+            let said = format!("OneHot: expected a class below 2, got {number}");
+            assert_eq!(error, said);
         }
     }
 }

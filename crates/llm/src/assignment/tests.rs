@@ -154,7 +154,7 @@ fn devices_that_share_memory_share_its_limit() {
     let chosen = select_backend(&config(&[shared(CPU), shared(opencl)], 8 * GIB));
     assert_eq!(runs(&chosen), [(CPU, 10)]);
     assert!(
-        chosen[0].reason.contains("fits nowhere"),
+        chosen[0].reason.contains("layers that fit nowhere"),
         "{}",
         chosen[0].reason
     );

@@ -600,6 +600,8 @@ fn capabilities_are_asked_of_the_device() {
             OpKind::BatchNormBackward,
             OpKind::CachedAttention,
             OpKind::FusedNorm,
+            OpKind::FusedExpertLinear,
+            OpKind::TopKSoftmax,
             OpKind::Custom,
         ]
     );

@@ -52,6 +52,11 @@ pub fn record_keys<T>(f: impl FnOnce() -> RusTorchResult<T>) -> RusTorchResult<(
     let start = generator.state();
     let (result, draws) = recording::with_draws(f);
     let end = generator.state();
+    if draws.keys.is_empty() && !draws.is_foreign && start.seed == end.seed {
+        // Other threads may have drawn in between, such as those of other ranks.
+        let (keys, draws) = (Vec::new(), 0);
+        return Ok((result?, RandomKeys { keys, draws }));
+    }
     generator.set_state(start);
     let result = result?;
     let keys = draws.keys.into_iter().map(|key| {

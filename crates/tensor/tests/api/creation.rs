@@ -120,7 +120,9 @@ fn ranges() -> Outcome {
     );
     assert_eq!(Tensor::arange_with(1, 1, 1, DType::F32)?.numel(), 0);
     for (start, end, step) in [(0, 1, 0), (0, 1, -1), (1, 0, 1)] {
-        assert!(error(Tensor::arange_with(start, end, step, DType::F32)).starts_with("arange: "));
+        assert!(
+            error(Tensor::arange_with(start, end, step, DType::F32)).starts_with("arange_with: ")
+        );
     }
     assert!(Tensor::arange_with(0.0, f64::INFINITY, 1.0, DType::F32).is_err());
     assert!(

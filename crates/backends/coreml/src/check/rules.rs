@@ -452,7 +452,7 @@ impl Param {
                 let what = if operand.is_state {
                     "a state"
                 } else {
-                    "no state"
+                    "not a state"
                 };
                 return Err(format!("{name} is {what}"));
             }
