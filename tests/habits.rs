@@ -88,7 +88,7 @@ fn parts_are_taken() -> Outcome {
     assert_eq!(x.i((.., NewAxis))?.shape(), [2, 1, 3]);
     assert_eq!(x.i((0, 1))?.item()?, 1.0);
     let parts = |parts: Vec<Tensor>| -> Vec<usize> { parts.iter().map(|x| x.shape()[1]).collect() };
-    assert_eq!(parts(x.split(&[1, 2], 1)?), [1, 2]);
+    assert_eq!(parts(x.split([1, 2], 1)?), [1, 2]);
     assert_eq!(parts(x.split([2, 1], 1)?), [2, 1]);
     assert_eq!(parts(x.split(vec![3], 1)?), [3]);
     assert_eq!(parts(x.split(2, 1)?), [2, 1]);

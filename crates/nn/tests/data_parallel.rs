@@ -202,7 +202,7 @@ fn other_ranks_hear_of_a_rank_s_own_failure() {
 }
 
 /// Results of ranks, one of which fails so while they train and save.
-fn failing(ranks: usize, fault: Fault) -> Vec<Result<(), Option<Failure>>> {
+fn failing(ranks: usize, fault: Fault) -> Vec<Result<(), Option<Box<Failure>>>> {
     let options = Options {
         deadline: Duration::from_secs(10),
         settle: Duration::from_secs(1),
@@ -212,7 +212,7 @@ fn failing(ranks: usize, fault: Fault) -> Vec<Result<(), Option<Failure>>> {
     let checkpoints = Checkpoints::new(folder.path(), 1).unwrap();
     let groups = ThreadGroup::simulate(ranks, options, vec![fault]);
     on_ranks(groups, |group| {
-        let failure = || group.failure()?.failure().cloned();
+        let failure = || group.failure()?.failure().cloned().map(Box::new);
         let run = || -> Result<(), rustorch::train::CheckpointError> {
             let mut trainer = Trainer::new(&group, step(0)?.accumulate(2)?)?;
             train(&mut trainer, 4)?;

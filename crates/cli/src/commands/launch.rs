@@ -183,12 +183,13 @@ impl Ranks {
         Ok(self.running().next().is_some())
     }
 
-    /// A rank that failed, with its status.
+    /// A rank that failed, with its status. A rank that a signal ended comes first: others end because it is missing.
     fn failure(&self) -> Option<(usize, ExitStatus)> {
         let statuses = self.processes.iter().map(|process| process.status);
         statuses
             .enumerate()
-            .find_map(|(rank, status)| Some((rank, status.filter(|s| !s.success())?)))
+            .filter_map(|(rank, status)| Some((rank, status.filter(|s| !s.success())?)))
+            .min_by_key(|(_, status)| status.code().is_some())
     }
 
     /// Asks all ranks to end.

@@ -14,8 +14,14 @@ use crate::weights::Loader;
 /// The products that make queries, keys and values: three, or one of all.
 enum Qkv {
     Split(Box<[Linear; 3]>),
-    /// With the number of outputs of each, and biases apart where the file has them so.
-    Fused(Box<(Linear, [(usize, Option<Tensor>); 3])>),
+    Fused(Box<(Linear, [Part; 3])>),
+}
+
+/// One of the parts of a product that makes all three.
+struct Part {
+    outputs: usize,
+    /// Its bias, where the file has biases apart.
+    bias: Option<Tensor>,
 }
 
 impl Qkv {
@@ -48,7 +54,7 @@ impl Qkv {
                 true => None,
                 false => w.opt_f32(&name(part), &[outputs])?,
             };
-            Ok::<_, LlmError>((outputs, bias))
+            Ok::<_, LlmError>(Part { outputs, bias })
         };
         let parts = [part("q.bias", q)?, part("k.bias", k)?, part("v.bias", v)?];
         Ok(Self::Fused(Box::new((fused, parts))))
@@ -66,12 +72,15 @@ impl Qkv {
                 let (all, [q, k, v]) = &**fused;
                 let y = product(all)?;
                 // Biases are added here and not joined when they are loaded: training changes them.
-                let part = |from, (outputs, bias): &(usize, Option<Tensor>)| {
-                    let part = y.narrow(1, from, *outputs)?;
-                    bias.as_ref()
-                        .map_or(Ok(part.clone()), |bias| part.add(bias))
+                let part = |from, part: &Part| {
+                    let y = y.narrow(1, from, part.outputs)?;
+                    match &part.bias {
+                        Some(bias) => y.add(bias),
+                        None => Ok(y),
+                    }
                 };
-                Ok([part(0, q)?, part(q.0, k)?, part(q.0 + k.0, v)?])
+                let [at_k, at_v] = [q.outputs, q.outputs + k.outputs];
+                Ok([part(0, q)?, part(at_k, k)?, part(at_v, v)?])
             }
         }
     }
