@@ -6,7 +6,7 @@ use crate::{Graph, Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, Signa
 ///
 /// Operands and results are those of the operation, but that [images](ChannelsLast::is_image) among
 /// them are so. Devices with faster kernels for this layout have one for it;
-/// [`crate::passes::channels_last`] replaces the operation.
+/// [`crate::passes::ChannelsLastImages`] replaces the operation.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ChannelsLast {
     /// The operation.
