@@ -22,6 +22,7 @@ pub(crate) enum Packet {
 const LONGEST: u32 = 16 << 20;
 
 /// The length of the packet that begins with these bytes. None if they are too few to know.
+#[cfg(all(unix, feature = "mpi"))]
 pub(crate) fn length(bytes: &[u8]) -> Option<usize> {
     let (header, rest) = bytes.split_first_chunk()?;
     let (payload, _) = rest.split_first_chunk()?;
