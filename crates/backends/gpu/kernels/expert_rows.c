@@ -1,7 +1,8 @@
 // Sorts rows by their experts: `order` gets the rows, `sources` their rows of x. Shares them out in
 // tiles of at most ROWS rows with one expert. A group does this for one expert. Tile i has the rows
-// tiles[3 i] up to tiles[3 i + 1], with the expert tiles[3 i + 2]. The first tile of an expert
-// follows from the number of rows before. So no group waits for another, and some tiles are empty.
+// tiles[3 i] up to tiles[3 i + 1], with the expert tiles[3 i + 2]. First tiles of all experts come first. Places of
+// others follow from the number of rows before. So no group waits for another, and some tiles are empty, but few of
+// those in front: groups that take every n-th tile of a product have equally much to do.
 //
 // INDEX: dtype of the ids.
 
@@ -43,12 +44,11 @@ KERNEL_BEGIN
             sources[at++] = row / p.sharing;
         }
     }
-    // The last expert also has the tiles that remain where ids are outside.
-    const uint first_tile = start / ROWS + expert;
-    const uint end_tile = expert + 1 < p.experts ? (start + count) / ROWS + expert + 1
-                                                 : p.rows / ROWS + p.experts;
-    for (uint tile = first_tile + LANE; tile < end_tile; tile += GROUP) {
-        const uint from = start + (tile - first_tile) * ROWS;
+    const uint behind = p.experts + start / ROWS;
+    // Behind the last expert's are the tiles that remain where ids are outside.
+    const uint others = (expert + 1 < p.experts ? start + count : p.rows) / ROWS - start / ROWS;
+    for (uint i = LANE; i <= others; i += GROUP) {
+        const uint tile = i == 0 ? expert : behind + i - 1, from = start + i * ROWS;
         tiles[tile * 3] = from;
         tiles[tile * 3 + 1] = min(from + ROWS, start + count);
         tiles[tile * 3 + 2] = expert;

@@ -5,6 +5,8 @@
 // Lines that are not held in registers are read twice: their sum is rescaled whenever the
 // maximum grows (Milakov and Gimelshein 2018, arXiv:1805.02867).
 
+#define FOLD 32
+
 KERNEL_BEGIN
     LOCAL_ARRAY(ACCUMULATOR, shared, GROUP);
     const uint line = LINE;
@@ -36,15 +38,26 @@ KERNEL_BEGIN
     if (exists) { PUT_OWN(held[k] * scale) }
 #endif
 #else
+    // Sums of so many elements are added to that of earlier ones: one long chain of additions would lose digits.
+    ACCUMULATOR part = 0;
+    uint count = 0;
     FOR_OWN(k, j) {
         const ACCUMULATOR v = OWN(k, j);
         if (v > largest) {
-            sum = sum * exp(largest - v) + 1;
+            const ACCUMULATOR older = exp(largest - v);
+            sum *= older;
+            part = part * older + 1;
             largest = v;
         } else {
-            sum += exp(v - largest);
+            part += exp(v - largest);
+        }
+        if (++count == FOLD) {
+            sum += part;
+            part = 0;
+            count = 0;
         }
     }
+    sum += part;
     const ACCUMULATOR own_largest = largest;
     TEAM_REDUCE(shared, largest, MAX_OR_NAN);
     sum *= exp(own_largest - largest);

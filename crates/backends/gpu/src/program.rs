@@ -389,7 +389,8 @@ impl<D: Driver> GpuProgram<D> {
         Ok(recorded.find())
     }
 
-    /// Queues the launches of a part at once, which are recorded first where they are not yet.
+    /// Queues the launches of a part at once. Where they are not recorded yet, they are queued one by one, and the host
+    /// records them while the device is at work.
     fn replay(
         &self,
         part: usize,
@@ -398,17 +399,24 @@ impl<D: Driver> GpuProgram<D> {
         recorded: &mut Recorded<D>,
         probe: &dyn Probe,
     ) -> Result<(), DeviceError> {
-        for part in self.steps[steps.clone()].iter().flat_map(|s| &s.parts) {
-            probe.before(part.node, &part.op)?;
-        }
         let driver = &self.pool.driver;
         let recordings = &mut recorded.known[0].1;
-        if recordings.len() == part {
-            let mut launches = || self.queue(steps.clone(), buffers, &NoProbe);
-            recordings.push(driver.record(&mut launches)?);
+        let Some(recording) = recordings.get(part) else {
+            self.queue(steps.clone(), buffers, probe)?;
+            // A driver that cannot record now may do so next time. Parts are recorded in their order.
+            if recordings.len() == part
+                && let Ok(recording) =
+                    driver.record(&mut || self.queue(steps.clone(), buffers, &NoProbe))
+            {
+                recordings.push(recording);
+            }
+            return Ok(());
+        };
+        for part in self.steps[steps].iter().flat_map(|s| &s.parts) {
+            probe.before(part.node, &part.op)?;
         }
         // SAFETY: as for its launches, whose buffers are the same.
-        unsafe { driver.replay(&recordings[part]) }
+        unsafe { driver.replay(recording) }
     }
 
     /// Waits for a run of these inputs. Fails if a kernel has found a mistake in it, which is then

@@ -19,7 +19,8 @@
 // BY_EXPERT: are the columns of a tile rows of x that chose the same rows of w, of those of all experts? The
 // tiles of columns are those of expert_rows.c, and only results that exist are written. If IS_GATED, these are `after`
 // of both products and of numbers of the TABLES tables, which have one for each row of w.
-// The blocks' own macros are in formats; IS_BYTES: are their codes signed bytes?
+// The blocks' own macros are in formats; IS_BYTES: are their codes signed bytes? E2M1_AT: the byte of a block of 32 where
+// codes that are numbers of E2M1 begin, where they are.
 
 #define BLOCKS 0
 #define LINES 1
@@ -148,13 +149,27 @@ FUNCTION ulong descriptor(uint address) {
 #define THIRTY_TWO(i) SIXTEEN(i), SIXTEEN(i + 16)
 // The operands of an instruction with so many columns: the sums, then w and x, then for descriptors
 // whether it adds to the sums or begins anew.
-#if COLUMNS == 64
+#if COLUMNS == 48
+#define SHAPE "m64n48k16"
+#define SUM_NAMES "{" TEN("") TEN("1") "%20, %21, %22, %23}, "
+#define FRAGMENT_NAMES "{%24, %25, %26, %27}, %28"
+#define DESCRIPTOR_NAMES "%24, %25"
+#define ADDS_NAME "%26"
+#define SUMS SIXTEEN(0), FOUR(16), FOUR(20)
+#elif COLUMNS == 64
 #define SHAPE "m64n64k16"
 #define SUM_NAMES "{" TEN("") TEN("1") TEN("2") "%30, %31}, "
 #define FRAGMENT_NAMES "{%32, %33, %34, %35}, %36"
 #define DESCRIPTOR_NAMES "%32, %33"
 #define ADDS_NAME "%34"
 #define SUMS THIRTY_TWO(0)
+#elif COLUMNS == 80
+#define SHAPE "m64n80k16"
+#define SUM_NAMES "{" TEN("") TEN("1") TEN("2") "%30, %31, %32, %33, %34, %35, %36, %37, %38, %39}, "
+#define FRAGMENT_NAMES "{%40, %41, %42, %43}, %44"
+#define DESCRIPTOR_NAMES "%40, %41"
+#define ADDS_NAME "%42"
+#define SUMS THIRTY_TWO(0), FOUR(32), FOUR(36)
 #elif COLUMNS == 128
 #define SHAPE "m64n128k16"
 #define SUM_NAMES "{" TEN("") TEN("1") TEN("2") TEN("3") TEN("4") TEN("5") "%60, %61, %62, %63}, "
@@ -232,6 +247,10 @@ struct Scales {
     uint own[2][OWN_SPANS];
     // Those of a span, twice each.
     uint scale[2], minimum[2];
+#ifdef E2M1_AT
+    // Codes of two steps.
+    uint word[2];
+#endif
 
     // Reads its part of the spans from `first` on.
     FUNCTION void read(const uchar* row_0, const uchar* row_8, uint first) {
@@ -261,6 +280,27 @@ struct Scales {
     }
 };
 
+#ifdef E2M1_AT
+// A little-endian word at any address of local memory.
+FUNCTION uint word_at_any(const uchar* p) {
+    const uint in_word = (uint)(ulong)p & 3u;
+    const uint* from = (const uint*)(p - in_word);
+    return __funnelshift_r(from[0], from[1], in_word * 8);
+}
+
+// Two numbers of E2M1 as bf16, doubled. They are in a word's bytes that `selector` puts into the upper half of each
+// 16 bits, in the byte's high or low half. Their three last bits are those of a bf16 number whose exponent is 126 too
+// small, if they are its exponent's last two and its fraction's first.
+FUNCTION uint e2m1_numbers(uint word, uint selector, bool is_high) {
+    const uint bytes = bytes_of(word, 0, selector);
+    const uint sign = (is_high ? bytes : bytes << 4) & 0x80008000u;
+    const uint magnitude = (is_high ? bytes >> 6 : bytes >> 2) & 0x01c001c0u;
+    uint y;
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(y) : "r"(magnitude | sign), "r"(0x7f007f00u));
+    return y;
+}
+#endif
+
 // The lane's part of a step of 16 along k, of two rows of blocks. `scales` are those of the step
 // before.
 FUNCTION void values(uint (&w)[4], Scales& scales, const uchar* row_0, const uchar* row_8,
@@ -271,9 +311,16 @@ FUNCTION void values(uint (&w)[4], Scales& scales, const uchar* row_0, const uch
     if (step * 16 % SPAN == 0) scales.take(span);
     UNROLL for (uint r = 0; r < 2; r++) {
         const uchar* from = (r == 0 ? row_0 : row_8) + block;
+#ifdef E2M1_AT
+        if (at == 0) scales.word[r] = word_at_any(from + E2M1_AT + SIMD_LANE % 4 * 4);
+        const uint first = e2m1_numbers(scales.word[r], 0x1404u, at > 0);
+        const uint second = e2m1_numbers(scales.word[r], 0x3424u, at > 0);
+#else
         const uint codes = codes_at(from, at / 4 + SIMD_LANE % 4);
-        w[r] = scaled_bf16x2(numbers(codes, 0x4140u), scales.scale[r], scales.minimum[r]);
-        w[r + 2] = scaled_bf16x2(numbers(codes, 0x4342u), scales.scale[r], scales.minimum[r]);
+        const uint first = numbers(codes, 0x4140u), second = numbers(codes, 0x4342u);
+#endif
+        w[r] = scaled_bf16x2(first, scales.scale[r], scales.minimum[r]);
+        w[r + 2] = scaled_bf16x2(second, scales.scale[r], scales.minimum[r]);
     }
 }
 #else

@@ -2,9 +2,11 @@
 #define SPAN 32
 #define ZERO_POINT 12
 #define HAS_MINIMUM 0
+// The byte at which numbers begin.
+#define E2M1_AT 1
 
 FUNCTION uint codes_at(GLOBAL const uchar* block, uint i) {
-    return e2m1_codes(word_at_1(block + 1 + i % 4 * 4) >> (i / 4 * 4) & 0x0f0f0f0fu);
+    return e2m1_codes(word_at_1(block + E2M1_AT + i % 4 * 4) >> (i / 4 * 4) & 0x0f0f0f0fu);
 }
 
 // Half of it: codes are doubled.

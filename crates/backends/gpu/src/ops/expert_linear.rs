@@ -7,6 +7,7 @@ use rustorch_ir::ops::{ExpertEpilogue, FusedExpertLinear};
 use rustorch_ir::{DType, Graph, Op, OpKind, Signature, TensorType};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
+use super::cuda::matmul::Memory;
 use super::cuda::{self, matmul, matvec_experts};
 use super::functions::expression;
 use super::product::{Factor, Product};
@@ -26,7 +27,7 @@ pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 5] = [
     },
     KernelEntry {
         kind: OpKind::FusedExpertLinear,
-        accepts: |s| Behind::fits(s) && is_gate(s.op) && are_tiled(s),
+        accepts: |s| Behind::fits(s) && are_tiled(s) && has_vectors(s),
         layouts: Layouts::Aligned,
         launch: GpuKernel {
             emit: emit_many,
@@ -94,11 +95,19 @@ fn slots(s: &Signature) -> usize {
     if sums { factors(s)[2].shape[1] } else { 0 }
 }
 
+/// Are rows of a sum whole vectors?
+fn has_vectors(s: &Signature) -> bool {
+    is_gate(s.op) || s.inputs[1].shape[1].is_multiple_of(VECTOR)
+}
+
 /// Can rows be sorted, and be multiplied on tensor cores?
 fn are_tiled(s: &Signature) -> bool {
     let [x, w, ids] = factors(s);
     !are_few(ids, w) && matmul::accepts_experts(x, w)
 }
+
+/// Numbers that a work-item of `kernels/cuda/expert_sum.cu` makes.
+const VECTOR: usize = 4;
 
 /// Rows for each expert up to which reading its weights for each is sooner done than sorting rows.
 const FEW: usize = 2;
@@ -328,10 +337,33 @@ fn emit_few(step: &Step, emitter: &mut Emitter) {
 /// Appends the launches of CUDA's kernels for many.
 fn emit_many(step: &Step, emitter: &mut Emitter) {
     let experts = Experts::new(step, emitter);
+    let (x, weights, y) = (&step.inputs[0], weights(step), step.output());
     let behind = fused(&step.last().op).map(|op| Behind::new(op, step));
-    let weights = weights(step);
-    let operands = (&step.inputs[0], weights, step.output());
-    matmul::emit_experts(operands, &experts, behind.as_ref(), emitter);
+    let Some((behind, (_, slots))) = behind.as_ref().and_then(|b| Some((b, b.sum?))) else {
+        let operands = (x, weights, Memory::Place(y));
+        return matmul::emit_experts(operands, &experts, behind.as_ref(), emitter);
+    };
+    let n = weights[0].ty.shape[1];
+    let rows = emitter.scratch(experts.rows * n * size_of::<f32>());
+    matmul::emit_experts((x, weights, Memory::Scratch(rows)), &experts, None, emitter);
+
+    const GROUP: usize = 256;
+    let text = include_str!("../../kernels/cuda/expert_sum.cu");
+    let mut kernel = Kernel::new("expert_sum", text, GROUP as u32);
+    experts.define(&mut kernel);
+    kernel.define("TABLES", behind.tables.len());
+    behind.pass(&mut kernel);
+    kernel.scratch("x", DType::F32, rows, false);
+    kernel.define("HAS_OTHER", u8::from(behind.other.is_some()));
+    if let Some(other) = behind.other {
+        kernel.read("other", other);
+    }
+    kernel.write("y", y);
+    let count = y.ty.shape.elements() / VECTOR;
+    for (name, size) in [("count", count), ("vectors", n / VECTOR), ("slots", slots)] {
+        kernel.word(name, size);
+    }
+    emitter.launch(kernel.groups(count.div_ceil(GROUP), 1, 1));
 }
 
 fn emit(step: &Step, emitter: &mut Emitter) {

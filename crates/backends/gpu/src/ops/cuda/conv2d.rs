@@ -154,7 +154,7 @@ impl Convolution<'_> {
                 n: y.ty.shape[0] * plane,
                 bias: *bias,
             }],
-            results: smallvec![*y],
+            results: smallvec![Memory::Place(y)],
             other: None,
             gate: None,
             is_wide: numbers.terms == 1 && has_pieces(y),

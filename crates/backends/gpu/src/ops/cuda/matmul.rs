@@ -50,6 +50,23 @@ pub(super) enum Kind {
     Pixels,
 }
 
+impl Kind {
+    /// Rows of a tile, if experts have `rows` each on average. Few experts have more rows than a tile: unpacking the same
+    /// blocks again takes longer than multiplying columns that do not exist.
+    fn columns_of_experts(self, rows: usize) -> usize {
+        /// With the most rows on average that each is taken for.
+        const OF_BLOCKS: [(usize, usize); 2] = [(38, 48), (66, 80)];
+        let fitting = match self {
+            Self::Blocks(_) => OF_BLOCKS.iter().find(|(most, _)| rows <= *most),
+            _ => None,
+        };
+        match fitting {
+            Some(&(_, columns)) => columns,
+            None => COLUMNS[usize::from(rows > COLUMNS[0])],
+        }
+    }
+}
+
 /// A launch: `y = x · wᵀ + bias`.
 pub(super) struct Launch<'a> {
     pub(super) m: usize,
@@ -60,7 +77,7 @@ pub(super) struct Launch<'a> {
     pub(super) w_stride: usize,
     pub(super) weights: SmallVec<[Weights<'a>; MOST_SETS]>,
     /// Results: one for each of the weights, or one for two, the first of which are gates.
-    pub(super) results: SmallVec<[&'a Place; MOST_SETS]>,
+    pub(super) results: SmallVec<[Memory<'a>; MOST_SETS]>,
     /// Added to the result.
     pub(super) other: Option<&'a Place>,
     /// The result is this of the first product times the second.
@@ -95,9 +112,19 @@ impl<'a> Weights<'a> {
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Memory<'a> {
+pub(crate) enum Memory<'a> {
     Place(&'a Place),
     Scratch(Scratch),
+}
+
+impl Memory<'_> {
+    /// Dtype of a result; in scratch memory it is single precision.
+    fn dtype(self) -> DType {
+        match self {
+            Self::Place(place) => place.ty.dtype,
+            Self::Scratch(_) => DType::F32,
+        }
+    }
 }
 
 /// Can rows of these be multiplied with weights of those?
@@ -137,7 +164,9 @@ pub(crate) fn emit(linears: &Linears, emitter: &mut Emitter) {
             kind,
             w_stride: k,
             weights: each.iter().map(Weights::of).collect(),
-            results: each.iter().filter_map(|linear| linear.y).collect(),
+            results: (each.iter())
+                .filter_map(|linear| linear.y.map(Memory::Place))
+                .collect(),
             other: linears.other,
             gate: linears.gate,
             is_wide: false,
@@ -177,16 +206,16 @@ pub(crate) fn accepts_experts(x: &TensorType, w: &TensorType) -> bool {
 
 /// Appends the launches of one of those, or of two that make one result.
 pub(crate) fn emit_experts(
-    (x, weights, y): (&Place, &[Place], &Place),
+    (x, weights, y): (&Place, &[Place], Memory),
     experts: &Experts,
     behind: Option<&Behind>,
     emitter: &mut Emitter,
 ) {
     let w = &weights[0];
     let [n, k] = [1, 2].map(|d| w.ty.shape[d]);
-    let columns = COLUMNS[usize::from(experts.rows_of_each() > COLUMNS[0])];
-    let sorted = experts.sort(columns, emitter);
     let (kind, operand) = kind_of(w.ty.dtype);
+    let columns = kind.columns_of_experts(experts.rows_of_each());
+    let sorted = experts.sort(columns, emitter);
     let m = sorted.count * columns;
     let panels = Panels::new(m, k, kind, Numbers::of(operand), emitter);
     panels.fill(&rows_of(x, k), None, Some((&sorted, columns)), emitter);
@@ -264,7 +293,7 @@ pub(crate) fn emit_dense<'a>(product: &Product<'a>, emitter: &mut Emitter) {
         kind,
         w_stride,
         weights: smallvec![Weights { w, n, bias }],
-        results: smallvec![product.y],
+        results: smallvec![Memory::Place(product.y)],
         other: None,
         gate: None,
         is_wide: false,
@@ -468,7 +497,7 @@ impl Launch<'_> {
         kernel.define_dtype("OPERAND", dtype);
         kernel.define("TERMS", terms);
         kernel.scratch("x", dtype, self.x.memory, false);
-        kernel.define_dtype("Y", self.results[0].ty.dtype);
+        kernel.define_dtype("Y", self.results[0].dtype());
         for (at, set) in self.weights.iter().enumerate() {
             let of_set = |name: &str| match at {
                 0 => name.to_owned(),
@@ -488,8 +517,10 @@ impl Launch<'_> {
                 format!("LOAD(Y, {bias}, (i) * p.{bias}_stride)")
             });
             kernel.define(&format!("{}(i)", bias.to_uppercase()), added);
-            if let Some(y) = self.results.get(at) {
-                kernel.write(&of_set("y"), y);
+            match self.results.get(at) {
+                Some(&Memory::Place(y)) => kernel.write(&of_set("y"), y),
+                Some(&Memory::Scratch(y)) => kernel.scratch(&of_set("y"), DType::F32, y, true),
+                None => {}
             }
         }
         kernel.define("HAS_OTHER", u8::from(self.other.is_some()));
@@ -549,7 +580,7 @@ impl Form {
     /// The form for rows of experts, in tiles of so many. Unpacking blocks for few rows takes longer than multiplying
     /// them, and is done by more warps.
     fn of_experts(kind: Kind, columns: usize) -> Self {
-        match matches!(kind, Kind::Blocks(_)) && columns == COLUMNS[0] {
+        match matches!(kind, Kind::Blocks(_)) && columns < COLUMNS[1] {
             true => Self {
                 rows: ROWS,
                 resident: 2,
