@@ -2,7 +2,7 @@
 //! [Bunch and Kaufman](https://doi.org/10.1090/S0025-5718-1977-0428694-0), as LAPACK's `sytf2` and
 //! `hetf2` choose them.
 
-use crate::{Ldl, Number};
+use super::{Ldl, Number};
 
 /// `(1 + √17) / 8`, which bounds the growth of elements.
 const ALPHA: f64 = 0.640_388_203_202_208;

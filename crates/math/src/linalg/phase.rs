@@ -1,6 +1,6 @@
 //! Phases of vectors, which factorisations leave open.
 
-use crate::Number;
+use super::Number;
 
 /// The factor that makes a vector's leading element real and positive: the first one whose modulus is
 /// at least half the largest. So rounding does not choose between two that are equal.

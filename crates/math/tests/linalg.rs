@@ -1,7 +1,7 @@
 //! The product of the factors is the matrix.
 
 use num_complex::Complex64;
-use rustorch_linalg::{Field, Triangle, Vectors};
+use rustorch_math::linalg::{Field, Triangle, Vectors};
 
 /// Sizes, among them empty ones and some beyond the blocks that algorithms work in.
 const SIZES: [[usize; 2]; 8] = [

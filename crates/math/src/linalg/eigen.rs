@@ -5,7 +5,7 @@ use faer::linalg::solvers::{self, SelfAdjointEigen};
 use faer::{MatRef, Side};
 use num_complex::Complex64;
 
-use crate::{
+use super::{
     Eigen, NoConvergence, Number, Vectors, elements, matrix, phase, range, real_diagonal, svd,
 };
 

@@ -3,7 +3,7 @@
 use std::f64::consts::TAU;
 
 use num_complex::{Complex, Complex64};
-use rustorch_fft::Float;
+use rustorch_math::fft::Float;
 
 /// Lengths with factors 2, 3 and 5, primes, none of these, and what is computed in several blocks.
 const LENGTHS: [usize; 13] = [1, 2, 3, 4, 6, 8, 15, 31, 60, 97, 128, 254, 600];

@@ -3,7 +3,7 @@
 use faer::Par;
 use faer::linalg::triangular_solve as solver;
 
-use crate::{Number, Triangle, matrix, matrix_mut};
+use super::{Number, Triangle, matrix, matrix_mut};
 
 pub(crate) fn solve<T: Number>(a: &[T], triangle: Triangle, b: &mut [T], n: usize, k: usize) {
     let is_singular = |x: &T| !T::is_finite_impl(&T::recip_impl(x));

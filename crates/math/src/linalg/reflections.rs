@@ -2,7 +2,7 @@
 //! Guide](https://netlib.org/lapack/lug/node69.html)): `H = 1 − τ·v·vᴴ`, where the first element of `v`
 //! is 1. `Hᴴ` turns a column into a real number `β` and zeros.
 
-use crate::{Number, range};
+use super::{Number, range};
 
 pub(crate) fn factor<T: Number>(a: &mut [T], m: usize, n: usize) -> Vec<T> {
     let reflect = |i: usize| {

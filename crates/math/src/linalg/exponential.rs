@@ -5,7 +5,7 @@ use faer::linalg::matmul::matmul;
 use faer::linalg::solvers::{PartialPivLu, Solve};
 use faer::{Accum, Mat, MatRef};
 
-use crate::{Number, elements, matrix};
+use super::{Number, elements, matrix};
 
 /// Coefficients of the Padé approximant of degree 13, lowest first.
 const PADE: [f64; 14] = [

@@ -2,7 +2,7 @@
 
 use faer::linalg::solvers;
 
-use crate::{NoConvergence, Number, Svd, Vectors, elements, matrix, phase, range};
+use super::{NoConvergence, Number, Svd, Vectors, elements, matrix, phase, range};
 
 pub(crate) fn svd<T: Number>(
     a: &[T],

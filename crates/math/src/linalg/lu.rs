@@ -7,7 +7,7 @@ use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve::solve_unit_lower_triangular_in_place as solve_lower;
 use faer::{Accum, Par};
 
-use crate::{Number, matrix_mut, range};
+use super::{Number, matrix_mut, range};
 
 /// So many columns, or fewer, are factorised one by one.
 const PANEL: usize = 4;

@@ -5,7 +5,7 @@ use faer::linalg::cholesky::llt;
 use faer::linalg::solvers::Qr;
 use faer::{Par, Spec};
 
-use crate::{Number, elements, matrix, matrix_mut, range, real_diagonal, reflections};
+use super::{Number, elements, matrix, matrix_mut, range, real_diagonal, reflections};
 
 pub(crate) fn cholesky<T: Number>(a: &mut [T], n: usize) -> Option<usize> {
     real_diagonal(a, n);

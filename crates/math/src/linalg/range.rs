@@ -1,7 +1,7 @@
 //! Numbers whose squares are beyond the range of double precision, brought near 1 and back. Factors are
 //! powers of two, so that nothing is rounded.
 
-use crate::Number;
+use super::Number;
 
 /// The sizes of elements that algorithms take without scaling. Squares and products of a few such
 /// numbers are neither infinite nor 0.
