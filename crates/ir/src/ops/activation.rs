@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{Case, Fill, Operand, elementwise};
+use crate::case::{Case, CaseOperand, Fill, elementwise};
 use crate::ops::BinaryOp;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId};
 
@@ -166,10 +166,10 @@ impl Named for Activation {
     fn cases() -> Vec<Case> {
         let mut cases = Vec::new();
         for &kind in ActivationKind::ALL {
-            let wide = |x: Operand| x.fill(Fill::Uniform(-6.0, 6.0));
+            let wide = |x: CaseOperand| x.fill(Fill::Uniform(-6.0, 6.0));
             cases.extend(elementwise(&Self { kind }.into(), &DType::FLOATS, wide));
             for dtype in DType::FLOATS {
-                let special = Operand::new([64], dtype).fill(Fill::Special);
+                let special = CaseOperand::new([64], dtype).fill(Fill::Special);
                 cases.push(Case::new(Self { kind }, [special]));
             }
         }

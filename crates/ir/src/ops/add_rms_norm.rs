@@ -1,7 +1,7 @@
 use smallvec::smallvec;
 
 use super::*;
-use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand};
 use crate::ops::RmsNorm;
 use crate::passes::{Finder, Match};
 use crate::{Graph, Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, ValueId};
@@ -87,7 +87,7 @@ impl Named for AddRmsNorm {
         };
         let mut cases = Vec::new();
         for dtype in DType::FLOATS {
-            let x = |shape: &[usize]| Operand::new(shape, dtype);
+            let x = |shape: &[usize]| CaseOperand::new(shape, dtype);
             for shape in [&[1, 64][..], &[5, 300], &[2, 3, 31], &[0, 8], &[2048]] {
                 let weight = x(&shape[shape.len() - 1..]);
                 cases.push(Case::new(op.clone(), [x(shape), x(shape), weight]));

@@ -1,6 +1,6 @@
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
-use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Shape};
 
 /// Index of the largest or smallest element along a dimension, which is dropped. Equal elements
@@ -82,14 +82,14 @@ impl Named for ArgReduce {
                 };
                 for dim in 0..3 {
                     for arrange in ARRANGEMENTS {
-                        let x = Operand::new([3, 4, 9], dtype).arrange(arrange);
+                        let x = CaseOperand::new([3, 4, 9], dtype).arrange(arrange);
                         cases.push(Case::new(op(dim), [x]));
                     }
                 }
-                cases.push(Case::new(op(1), [Operand::new([0, 5], dtype)]));
-                cases.push(Case::new(op(1), [Operand::new([2, 1024], dtype)]));
+                cases.push(Case::new(op(1), [CaseOperand::new([0, 5], dtype)]));
+                cases.push(Case::new(op(1), [CaseOperand::new([2, 1024], dtype)]));
                 for dim in (0..2).filter(|_| dtype.is_float()) {
-                    let x = Operand::new([15, 5], dtype).fill(Fill::Special);
+                    let x = CaseOperand::new([15, 5], dtype).fill(Fill::Special);
                     cases.push(Case::new(op(dim), [x]));
                 }
             }
@@ -97,7 +97,7 @@ impl Named for ArgReduce {
         // Few long lines, with many elements that are equal.
         for (shape, dim) in [([2, 9000], 1), ([9000, 3], 0)] {
             for values in [false, true] {
-                let x = Operand::new(shape, DType::F32).fill(Fill::Ints(-50, 50));
+                let x = CaseOperand::new(shape, DType::F32).fill(Fill::Ints(-50, 50));
                 let op = Self {
                     largest: true,
                     dim,

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{Case, Operand};
+use crate::case::{Case, CaseOperand};
 use crate::{Graph, Layout, Named, OpDef, OpType, ResultTypes, Role, Scalar, Shape};
 
 /// A storage `[n]` seen through any layout inside it: a strided tensor as a graph input.
@@ -84,7 +84,7 @@ impl Named for AsStrided {
         };
         let case = |dtype| {
             let layout = window.clone();
-            Case::new(Self { layout }, [Operand::new([8], dtype)])
+            Case::new(Self { layout }, [CaseOperand::new([8], dtype)])
         };
         DType::SCALARS.into_iter().map(case).collect()
     }

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 
 /// Writes all of `source` over the state `state`.
@@ -49,11 +49,11 @@ impl Named for Assign {
         let mut cases = Vec::new();
         for dtype in DType::SCALARS {
             for shape in [&[][..], &[1], &[0, 3], &[3, 70]] {
-                let x = Operand::new(shape, dtype);
+                let x = CaseOperand::new(shape, dtype);
                 cases.push(Case::new(Self, [x.clone(), x]));
             }
             for arrange in ARRANGEMENTS {
-                let x = Operand::new([3, 5, 7], dtype);
+                let x = CaseOperand::new([3, 5, 7], dtype);
                 cases.push(Case::new(Self, [x.clone(), x.arrange(arrange)]));
             }
         }

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
 use crate::ops::{AttentionBackward, CompareOp, ReduceOp, Softmax};
 use crate::{
     BlockFormat, Graph, Named, OpDef, OpType, Param, ResultTypes, Results, Signature, ValueId,
@@ -329,11 +329,11 @@ impl Named for Attention {
             ..op.clone()
         };
         let (near, near_in_cache) = (windowed(3, &causal), windowed(4, &cached));
-        let past = || Operand::new([1], DType::I32).fill(Fill::Ints(6, 7));
+        let past = || CaseOperand::new([1], DType::I32).fill(Fill::Ints(6, 7));
         for dtype in DType::FLOATS {
             // The totals of the weights as well.
-            let q = Operand::new([2, 4, 3, 16], dtype);
-            let k = Operand::new([2, 2, 11, 16], dtype);
+            let q = CaseOperand::new([2, 4, 3, 16], dtype);
+            let k = CaseOperand::new([2, 2, 11, 16], dtype);
             let inputs = [q, k.clone(), k];
             for op in [
                 &plain,
@@ -345,7 +345,7 @@ impl Named for Attention {
                 &near_in_cache,
             ] {
                 let mut inputs = inputs.to_vec();
-                let mask = Operand::new([3, 11], dtype).fill(Fill::Mask);
+                let mask = CaseOperand::new([3, 11], dtype).fill(Fill::Mask);
                 inputs.extend(op.mask.then_some(mask));
                 inputs.extend(op.past.then(past));
                 let op = Self {
@@ -356,13 +356,13 @@ impl Named for Attention {
             }
             for cache in DType::FLOATS {
                 for (heads, groups, t, s) in [(4, 2, 3, 11), (2, 2, 1, 7), (8, 1, 5, 40)] {
-                    let q = Operand::new([heads, t, 16], dtype);
-                    let k = Operand::new([groups, s, 16], cache);
-                    let v = Operand::new([groups, s, 12], cache);
+                    let q = CaseOperand::new([heads, t, 16], dtype);
+                    let k = CaseOperand::new([groups, s, 16], cache);
+                    let v = CaseOperand::new([groups, s, 12], cache);
                     for op in [&plain, &causal, &capped] {
                         cases.push(Case::new(op.clone(), [q.clone(), k.clone(), v.clone()]));
                     }
-                    let mask = Operand::new([t, s], dtype);
+                    let mask = CaseOperand::new([t, s], dtype);
                     for mask in [mask.clone(), mask.fill(Fill::Mask)] {
                         let inputs = [q.clone(), k.clone(), v.clone(), mask];
                         cases.push(Case::new(masked.clone(), inputs));
@@ -376,14 +376,17 @@ impl Named for Attention {
             }
             // One query for each head, of widths that fill no vector.
             for cache in DType::FLOATS {
-                let k = Operand::new([2, 9, 20], cache);
+                let k = CaseOperand::new([2, 9, 20], cache);
                 let inputs = [
-                    Operand::new([6, 1, 20], dtype),
+                    CaseOperand::new([6, 1, 20], dtype),
                     k,
-                    Operand::new([2, 9, 70], cache),
+                    CaseOperand::new([2, 9, 70], cache),
                 ];
                 let with = |last| [&inputs[..], &[last]].concat();
-                cases.push(Case::new(masked.clone(), with(Operand::new([1, 9], dtype))));
+                cases.push(Case::new(
+                    masked.clone(),
+                    with(CaseOperand::new([1, 9], dtype)),
+                ));
                 cases.push(Case::new(cached.clone(), with(past())));
             }
             // Caches of several blocks, for few queries and for many, narrow and wide.
@@ -394,11 +397,11 @@ impl Named for Attention {
                 (70, 144, 16),
                 (70, 64, 64),
             ] {
-                let past = Operand::new([1], DType::I32).fill(Fill::Ints(500, 501));
+                let past = CaseOperand::new([1], DType::I32).fill(Fill::Ints(500, 501));
                 let inputs = [
-                    Operand::new([4, t, d], dtype),
-                    Operand::new([2, 600, d], DType::F16),
-                    Operand::new([2, 600, dv], DType::F16),
+                    CaseOperand::new([4, t, d], dtype),
+                    CaseOperand::new([2, 600, d], DType::F16),
+                    CaseOperand::new([2, 600, dv], DType::F16),
                     past,
                 ];
                 cases.push(Case::new(cached.clone(), inputs.clone()));
@@ -408,27 +411,28 @@ impl Named for Attention {
             }
             // The same in blocks, for one query and for many.
             for (t, d, dv) in [(1, 64, 32), (5, 32, 64), (70, 160, 96)] {
-                let past = Operand::new([1], DType::I32).fill(Fill::Ints(300, 301));
+                let past = CaseOperand::new([1], DType::I32).fill(Fill::Ints(300, 301));
                 let blocks = DType::Block(BlockFormat::Q8_0);
                 let inputs = [
-                    Operand::new([4, t, d], dtype),
-                    Operand::new([2, 400, d], blocks),
-                    Operand::new([2, 400, dv], blocks),
+                    CaseOperand::new([4, t, d], dtype),
+                    CaseOperand::new([2, 400, d], blocks),
+                    CaseOperand::new([2, 400, dv], blocks),
                     past,
                 ];
                 cases.push(Case::new(cached.clone(), inputs.clone()));
                 cases.push(Case::new(windowed(90, &cached), inputs));
             }
             for arrange in ARRANGEMENTS {
-                let x =
-                    |heads: usize, t: usize| Operand::new([2, heads, t, 8], dtype).arrange(arrange);
+                let x = |heads: usize, t: usize| {
+                    CaseOperand::new([2, heads, t, 8], dtype).arrange(arrange)
+                };
                 let inputs = [x(4, 3), x(2, 5), x(2, 5)];
                 cases.push(Case::new(causal.clone(), inputs.clone()));
                 cases.push(Case::new(windowed(2, &causal), inputs));
             }
             for op in [&plain, &causal] {
-                let none = Operand::new([2, 0, 8], dtype);
-                let keys = Operand::new([2, 5, 8], dtype);
+                let none = CaseOperand::new([2, 0, 8], dtype);
+                let keys = CaseOperand::new([2, 5, 8], dtype);
                 cases.push(Case::new(op.clone(), [none, keys.clone(), keys]));
             }
         }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
 use crate::ops::{Attention, CompareOp};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, Signature, ValueId};
 
@@ -169,9 +169,9 @@ impl Named for AttentionBackward {
         let totals = |shape: &[usize], dtype: DType, keys: usize| {
             let about = (keys as f64).ln();
             let fill = Fill::Uniform(about - 0.5, about + 0.5);
-            Operand::new(shape, compute_dtype(dtype)).fill(fill)
+            CaseOperand::new(shape, compute_dtype(dtype)).fill(fill)
         };
-        let operands = |q: &Operand, k: &Operand, v: &Operand| {
+        let operands = |q: &CaseOperand, k: &CaseOperand, v: &CaseOperand| {
             let (rank, keys) = (q.ty.rank(), k.ty.shape[k.ty.rank() - 2]);
             let rows = &q.ty.shape[..rank - 1];
             let d_y = q.ty.shape.clone().with_dim(rank - 1, v.ty.shape[rank - 1]);
@@ -180,8 +180,8 @@ impl Named for AttentionBackward {
                 k.clone(),
                 v.clone(),
                 totals(rows, q.ty.dtype, keys),
-                Operand::new(d_y, q.ty.dtype).arrange(q.arrange),
-                Operand::new(rows, compute_dtype(q.ty.dtype)),
+                CaseOperand::new(d_y, q.ty.dtype).arrange(q.arrange),
+                CaseOperand::new(rows, compute_dtype(q.ty.dtype)),
             ]
         };
         for dtype in DType::FLOATS {
@@ -189,9 +189,9 @@ impl Named for AttentionBackward {
             let is_double = |dtype| dtype == DType::F64;
             let same = |cache: &DType| is_double(*cache) == is_double(dtype);
             for cache in DType::FLOATS.into_iter().filter(same) {
-                let q = Operand::new([2, 4, 5, 16], dtype);
-                let k = Operand::new([2, 2, 11, 16], cache);
-                let v = Operand::new([2, 2, 11, 12], cache);
+                let q = CaseOperand::new([2, 4, 5, 16], dtype);
+                let k = CaseOperand::new([2, 2, 11, 16], cache);
+                let v = CaseOperand::new([2, 2, 11, 12], cache);
                 for op in [
                     &plain,
                     &causal,
@@ -202,8 +202,8 @@ impl Named for AttentionBackward {
                     &near_in_cache,
                 ] {
                     let mut inputs = operands(&q, &k, &v);
-                    let mask = Operand::new([5, 11], dtype).fill(Fill::Mask);
-                    let past = Operand::new([1], DType::I32).fill(Fill::Ints(3, 4));
+                    let mask = CaseOperand::new([5, 11], dtype).fill(Fill::Mask);
+                    let past = CaseOperand::new([1], DType::I32).fill(Fill::Ints(3, 4));
                     inputs.extend(op.mask.then_some(mask));
                     inputs.extend(op.past.then_some(past));
                     let attention = op.clone();
@@ -217,8 +217,8 @@ impl Named for AttentionBackward {
                 (200, 70, 64),
                 (140, 140, 128),
             ] {
-                let q = Operand::new([1, 4, t, d], dtype);
-                let k = Operand::new([1, 2, s, d], dtype);
+                let q = CaseOperand::new([1, 4, t, d], dtype);
+                let k = CaseOperand::new([1, 2, s, d], dtype);
                 for op in [&plain, &causal] {
                     let attention = Attention {
                         scale: (1.0 / (d as f64).sqrt()).into(),
@@ -230,15 +230,15 @@ impl Named for AttentionBackward {
             }
             for arrange in ARRANGEMENTS {
                 let x = |heads: usize, t: usize| {
-                    let x = Operand::new([2, heads, t, 64], dtype);
+                    let x = CaseOperand::new([2, heads, t, 64], dtype);
                     x.arrange(arrange)
                 };
                 let attention = causal.clone();
                 let inputs = operands(&x(4, 20), &x(2, 24), &x(2, 24));
                 cases.push(Case::new(Self { attention }, inputs));
             }
-            let none = Operand::new([2, 0, 8], dtype);
-            let keys = Operand::new([2, 5, 8], dtype);
+            let none = CaseOperand::new([2, 0, 8], dtype);
+            let keys = CaseOperand::new([2, 5, 8], dtype);
             for op in [&plain, &causal] {
                 let attention = op.clone();
                 let inputs = operands(&none, &keys, &keys);

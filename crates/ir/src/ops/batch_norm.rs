@@ -1,7 +1,7 @@
 use smallvec::smallvec;
 
 use super::*;
-use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
 use crate::{Graph, Named, OpDef, OpType, Param, ResultTypes, Results, ValueId};
 
 /// `(x - mean) / √(var + eps) · weight + bias` for each channel, with given statistics.
@@ -81,21 +81,24 @@ impl Named for BatchNorm {
     fn cases() -> Vec<Case> {
         let mut cases = Vec::new();
         for dtype in DType::FLOATS {
-            let c = || Operand::new([4], dtype);
+            let c = || CaseOperand::new([4], dtype);
             let var = || c().fill(Fill::Uniform(0.1, 2.0));
             let op = Self { eps: 1e-5.into() };
             for arrange in ARRANGEMENTS {
-                let x = Operand::new([3, 4, 5, 7], dtype).arrange(arrange);
+                let x = CaseOperand::new([3, 4, 5, 7], dtype).arrange(arrange);
                 cases.push(Case::new(op.clone(), [x.clone(), c(), var()]));
                 cases.push(Case::new(op.clone(), [x, c(), var(), c(), c()]));
             }
             // Pixels in whole vectors.
-            let x = Operand::new([3, 4, 4, 8], dtype);
+            let x = CaseOperand::new([3, 4, 4, 8], dtype);
             cases.push(Case::new(op.clone(), [x.clone(), c(), var()]));
             cases.push(Case::new(op.clone(), [x, c(), var(), c(), c()]));
-            let x = Operand::new([6, 4], dtype);
+            let x = CaseOperand::new([6, 4], dtype);
             cases.push(Case::new(op.clone(), [x, c(), var(), c()]));
-            cases.push(Case::new(op, [Operand::new([0, 4, 2], dtype), c(), var()]));
+            cases.push(Case::new(
+                op,
+                [CaseOperand::new([0, 4, 2], dtype), c(), var()],
+            ));
         }
         cases
     }

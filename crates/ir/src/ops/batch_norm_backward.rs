@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::batch_norm_train::{by_channel, normed, require_channels, within_channels};
 use super::*;
-use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
 use crate::passes::{Finder, Match};
 use crate::{Graph, Named, Op, OpDef, OpKind, OpType, Param, ResultTypes, Results, ValueId};
 
@@ -275,10 +275,10 @@ impl Named for BatchNormBackward {
                     by_bias,
                     also,
                 };
-                let x = Operand::new(shape, dtype).arrange(arrange);
-                let of_channels = Operand::new([shape[1]], compute_dtype(dtype));
+                let x = CaseOperand::new(shape, dtype).arrange(arrange);
+                let of_channels = CaseOperand::new([shape[1]], compute_dtype(dtype));
                 let var = of_channels.clone().fill(Fill::Uniform(0.1, 2.0));
-                let weight = Operand::new([shape[1]], weight);
+                let weight = CaseOperand::new([shape[1]], weight);
                 let mut operands = vec![x.clone(), x.clone(), var, of_channels, weight.clone()];
                 operands.extend(sums.then(|| x.clone()));
                 operands.extend(relu.then_some(if by_bias { weight } else { x }));

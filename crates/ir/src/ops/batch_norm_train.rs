@@ -2,7 +2,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Arrange, Case, Operand};
+use crate::case::{ARRANGEMENTS, Arrange, Case, CaseOperand};
 use crate::passes::{Finder, Match};
 use crate::{Graph, Named, Op, OpDef, OpKind, OpType, Param, ResultTypes, Results, Shape, ValueId};
 
@@ -255,8 +255,8 @@ impl Named for BatchNormTrain {
             let mut push = |adds, relu, shape: &[usize], weight: DType, arrange| {
                 let eps = 1e-5.into();
                 let op = Self { eps, adds, relu };
-                let x = Operand::new(shape, dtype).arrange(arrange);
-                let of_channels = Operand::new([shape[1]], weight);
+                let x = CaseOperand::new(shape, dtype).arrange(arrange);
+                let of_channels = CaseOperand::new([shape[1]], weight);
                 let mut operands = vec![x.clone(), of_channels.clone(), of_channels];
                 operands.extend(adds.then_some(x));
                 cases.push(Case::new(op, operands));

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Fill, Operand, SHAPES};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill, SHAPES};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, broadcast_shapes, special};
 
 /// A binary function of operands of one dtype, broadcast against each other.
@@ -180,7 +180,7 @@ impl BinaryOp {
     /// Ranges of examples. Quotients are compared where rounding cannot cross an integer. Powers are
     /// compared where they are finite.
     fn domain(self, dtype: DType) -> [Fill; 2] {
-        let usual = Operand::new([], dtype).fill;
+        let usual = CaseOperand::new([], dtype).fill;
         match self {
             Self::FloorDivide | Self::Remainder => [Fill::Ints(0, 100), Fill::Ints(1, 9)],
             Self::Pow if dtype.is_int() => [Fill::Ints(0, 4); 2],
@@ -255,21 +255,21 @@ impl Named for Binary {
         ] {
             for dtype in DType::INTS {
                 let any = Fill::Ints(i32::MIN.into(), i32::MAX.into());
-                let wraps = Operand::new([67], dtype).fill(any);
+                let wraps = CaseOperand::new([67], dtype).fill(any);
                 cases.push(Case::new(Self { op }, [wraps.clone(), wraps]));
             }
         }
         for op in [BinaryOp::Maximum, BinaryOp::Minimum] {
             for dtype in DType::FLOATS {
-                let special = |shape: &[usize]| Operand::new(shape, dtype).fill(Fill::Special);
+                let special = |shape: &[usize]| CaseOperand::new(shape, dtype).fill(Fill::Special);
                 cases.push(Case::new(Self { op }, [special(&[11, 1]), special(&[11])]));
             }
         }
         for &op in BinaryOp::ALL {
             for dtype in DType::SCALARS.into_iter().filter(|&d| op.accepts(d)) {
                 let [left, right] = op.domain(dtype);
-                let a = |shape: &[usize]| Operand::new(shape, dtype).fill(left);
-                let b = |shape: &[usize]| Operand::new(shape, dtype).fill(right);
+                let a = |shape: &[usize]| CaseOperand::new(shape, dtype).fill(left);
+                let b = |shape: &[usize]| CaseOperand::new(shape, dtype).fill(right);
                 let mut push = |a, b| cases.push(Case::new(Self { op }, [a, b]));
                 // Where elements are is nothing that these could get wrong by themselves.
                 if op.is_special() {

@@ -2,7 +2,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
-use crate::case::{Case, Fill, Operand};
+use crate::case::{Case, CaseOperand, Fill};
 use crate::ops::{Attention, Rope, RopeLayout, RopeScaling, UpdateSlice};
 use crate::passes::{Finder, Match};
 use crate::{
@@ -241,21 +241,21 @@ impl Named for CachedAttention {
                 log_sum_exp: false,
             },
         };
-        let at = |past: i64| Operand::new([1], DType::I32).fill(Fill::Ints(past, past + 1));
+        let at = |past: i64| CaseOperand::new([1], DType::I32).fill(Fill::Ints(past, past + 1));
         let case = |op: &Self, x: DType, cache: DType, [h, g, t, s, d, dv]: [usize; 6], past| {
-            let positions = Operand::new([t], DType::I32).fill(Fill::Ints(0, s as i64));
-            let factors = Operand::new([8], DType::F32).fill(Fill::Uniform(0.5, 2.0));
+            let positions = CaseOperand::new([t], DType::I32).fill(Fill::Ints(0, s as i64));
+            let factors = CaseOperand::new([8], DType::F32).fill(Fill::Uniform(0.5, 2.0));
             let mut inputs = vec![
-                Operand::new([h, t, d], x),
-                Operand::new([g, t, d], x),
-                Operand::new([g, t, dv], x),
-                Operand::new([g, s, d], cache),
-                Operand::new([g, s, dv], cache),
+                CaseOperand::new([h, t, d], x),
+                CaseOperand::new([g, t, d], x),
+                CaseOperand::new([g, t, dv], x),
+                CaseOperand::new([g, s, d], cache),
+                CaseOperand::new([g, s, dv], cache),
                 positions,
             ];
             inputs.extend(op.factors.then_some(factors));
             inputs.push(at(past));
-            let mask = Operand::new([t, s], x).fill(Fill::Mask);
+            let mask = CaseOperand::new([t, s], x).fill(Fill::Mask);
             inputs.extend(op.attention.mask.then_some(mask));
             Case::new(op.clone(), inputs)
         };

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{Case, Fill, Operand, elementwise};
+use crate::case::{Case, CaseOperand, Fill, elementwise};
 use crate::{BlockFormat, Graph, Named, OpDef, OpType, ResultTypes};
 
 /// The values in another dtype.
@@ -20,6 +20,10 @@ pub struct Cast {
 impl OpDef for Cast {
     fn op_type(&self) -> Option<OpType> {
         None
+    }
+
+    fn converts(&self) -> bool {
+        true
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
@@ -51,7 +55,7 @@ impl Named for Cast {
         for dtype in DType::SCALARS {
             cases.extend(elementwise(&Self { dtype }.into(), &[DType::F32], |x| x));
             for from in DType::SCALARS {
-                let x = Operand::new([37], from);
+                let x = CaseOperand::new([37], from);
                 let x = match from {
                     f if f.is_float() && !dtype.is_float() => x.fill(Fill::Uniform(0.0, 100.0)),
                     _ => x,
@@ -62,7 +66,7 @@ impl Named for Cast {
         // What does not fit: saturated from floating point, cut from integers.
         for dtype in DType::INTS {
             for from in DType::FLOATS {
-                let x = Operand::new([55], from);
+                let x = CaseOperand::new([55], from);
                 cases.push(Case::new(Self { dtype }, [x.clone().fill(Fill::Special)]));
                 cases.push(Case::new(
                     Self { dtype },
@@ -70,35 +74,36 @@ impl Named for Cast {
                 ));
             }
             for from in [DType::I64, DType::I32, DType::U64] {
-                let x = Operand::new([55], from).fill(Fill::Ints(-1_000_000_000, 1_000_000_000));
+                let x =
+                    CaseOperand::new([55], from).fill(Fill::Ints(-1_000_000_000, 1_000_000_000));
                 cases.push(Case::new(Self { dtype }, [x]));
             }
         }
         // Numbers that 8-bit floats have not, and those below their normal ones.
         for dtype in DType::FLOATS8 {
             for from in DType::FLOATS {
-                let x = Operand::new([155], from);
+                let x = CaseOperand::new([155], from);
                 cases.push(Case::new(Self { dtype }, [x.clone().fill(Fill::Special)]));
                 for most in [1e-4, 0.03, 600.0] {
                     let x = x.clone().fill(Fill::Uniform(-most, most));
                     cases.push(Case::new(Self { dtype }, [x]));
                 }
             }
-            let x = Operand::new([55], DType::I64).fill(Fill::Ints(-70_000, 70_000));
+            let x = CaseOperand::new([55], DType::I64).fill(Fill::Ints(-70_000, 70_000));
             cases.push(Case::new(Self { dtype }, [x]));
             for to in DType::SCALARS {
-                let x = Operand::new([55], dtype).fill(Fill::Special);
+                let x = CaseOperand::new([55], dtype).fill(Fill::Special);
                 cases.push(Case::new(Self { dtype: to }, [x]));
             }
         }
         // Beyond the largest signed integer.
         for dtype in DType::FLOATS {
-            let x = Operand::new([55], DType::U64).fill(Fill::Ints(-1 << 40, 1 << 40));
+            let x = CaseOperand::new([55], DType::U64).fill(Fill::Ints(-1 << 40, 1 << 40));
             cases.push(Case::new(Self { dtype }, [x]));
         }
         for &format in BlockFormat::ALL {
             for dtype in DType::FLOATS {
-                let w = Operand::new([3, 256], DType::Block(format));
+                let w = CaseOperand::new([3, 256], DType::Block(format));
                 cases.push(Case::new(Self { dtype }, [w]));
             }
         }

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
-use crate::case::{ARRANGEMENTS, Case, Fill, Operand, SHAPES};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill, SHAPES};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, broadcast_shapes};
 
 /// A comparison of two operands of one dtype, broadcast against each other. Result `bool`.
@@ -82,7 +82,7 @@ impl Named for Compare {
         let mut cases = Vec::new();
         for &op in CompareOp::ALL {
             for dtype in DType::SCALARS.into_iter().filter(|&d| op.accepts(d)) {
-                let x = |shape: &[usize]| Operand::new(shape, dtype).fill(Fill::Ints(0, 3));
+                let x = |shape: &[usize]| CaseOperand::new(shape, dtype).fill(Fill::Ints(0, 3));
                 let mut push = |a, b| cases.push(Case::new(Self { op }, [a, b]));
                 for shape in SHAPES {
                     push(x(shape), x(shape));
@@ -97,10 +97,10 @@ impl Named for Compare {
                     push(any.clone(), any);
                 }
                 if dtype.is_float() {
-                    let special = Operand::new([8, 1], dtype).fill(Fill::Special);
+                    let special = CaseOperand::new([8, 1], dtype).fill(Fill::Special);
                     push(
                         special.clone(),
-                        Operand::new([8], dtype).fill(Fill::Special),
+                        CaseOperand::new([8], dtype).fill(Fill::Special),
                     );
                 }
             }

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand};
 use crate::order::sort_by_key;
 use crate::passes::{Finder, Match};
 use crate::{Graph, Named, Op, OpDef, OpType, ResultTypes, Scalar, Signature};
@@ -109,12 +109,12 @@ impl Named for Concat {
         let mut cases = Vec::new();
         for dtype in DType::SCALARS {
             for dim in 0..3 {
-                let x = |n| Operand::new(crate::Shape::from([2, 3, 4]).with_dim(dim, n), dtype);
+                let x = |n| CaseOperand::new(crate::Shape::from([2, 3, 4]).with_dim(dim, n), dtype);
                 cases.push(Case::new(Self { dim }, [x(2)]));
                 cases.push(Case::new(Self { dim }, [x(1), x(0), x(5)]));
             }
             for arrange in ARRANGEMENTS {
-                let x = Operand::new([3, 4], dtype).arrange(arrange);
+                let x = CaseOperand::new([3, 4], dtype).arrange(arrange);
                 cases.push(Case::new(Self { dim: 1 }, [x.clone(), x]));
             }
         }

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature, ValueId};
 
 /// 2-D convolution (cross-correlation, as in PyTorch).
@@ -206,9 +206,9 @@ impl Named for Conv2d {
                                 dilation,
                                 groups,
                             };
-                            let x = Operand::new([2, 4, 7, 9], dtype);
-                            let w = Operand::new([6, 4 / groups, 3, 2], dtype);
-                            let bias = Operand::new([6], dtype);
+                            let x = CaseOperand::new([2, 4, 7, 9], dtype);
+                            let w = CaseOperand::new([6, 4 / groups, 3, 2], dtype);
+                            let bias = CaseOperand::new([6], dtype);
                             cases.push(Case::new(op.clone(), [x.clone(), w.clone()]));
                             cases.push(Case::new(op, [x, w, bias]));
                         }
@@ -216,8 +216,8 @@ impl Named for Conv2d {
                 }
             }
             for arrange in ARRANGEMENTS {
-                let x = Operand::new([1, 3, 6, 6], dtype).arrange(arrange);
-                let w = Operand::new([5, 3, 1, 1], dtype).arrange(arrange);
+                let x = CaseOperand::new([1, 3, 6, 6], dtype).arrange(arrange);
+                let w = CaseOperand::new([5, 3, 1, 1], dtype).arrange(arrange);
                 cases.push(Case::new(Self::default(), [x, w]));
             }
             let (groups, padding) = (2, [1, 1]);
@@ -226,7 +226,7 @@ impl Named for Conv2d {
                 padding,
                 ..Self::default()
             };
-            let many = [[2, 6, 5, 7], [16, 3, 3, 3]].map(|shape| Operand::new(shape, dtype));
+            let many = [[2, 6, 5, 7], [16, 3, 3, 3]].map(|shape| CaseOperand::new(shape, dtype));
             cases.push(Case::new(op, many));
             // Few channels of many pixels, as first layers have them.
             for (padding, kernel) in [([3, 3], [7, 7]), ([0, 0], [2, 4]), ([1, 2], [3, 5])] {
@@ -236,14 +236,14 @@ impl Named for Conv2d {
                     ..Self::default()
                 };
                 for channels in [1, 3, 4] {
-                    let x = Operand::new([2, channels, 12, 15], dtype);
-                    let w = Operand::new([16, channels, kernel[0], kernel[1]], dtype);
+                    let x = CaseOperand::new([2, channels, 12, 15], dtype);
+                    let w = CaseOperand::new([16, channels, kernel[0], kernel[1]], dtype);
                     cases.push(Case::new(op.clone(), [x, w]));
                 }
             }
             let (x, w) = (
-                Operand::new([0, 3, 6, 6], dtype),
-                Operand::new([5, 3, 3, 3], dtype),
+                CaseOperand::new([0, 3, 6, 6], dtype),
+                CaseOperand::new([5, 3, 3, 3], dtype),
             );
             cases.push(Case::new(Self::default(), [x, w]));
         }

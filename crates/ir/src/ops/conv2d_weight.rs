@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::conv2d::{cut, windows};
 use super::*;
-use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, Signature, ValueId};
 
 /// The gradient of a convolution's weight: `torch.nn.grad.conv2d_weight`.
@@ -102,8 +102,9 @@ impl Named for Conv2dWeight {
                         conv: conv.clone(),
                         kernel,
                     };
-                    let x = Operand::new([n, c, h, w], dtype).arrange(arrange);
-                    let ct = Operand::new([n, o, side(0, h), side(1, w)], dtype).arrange(arrange);
+                    let x = CaseOperand::new([n, c, h, w], dtype).arrange(arrange);
+                    let ct =
+                        CaseOperand::new([n, o, side(0, h), side(1, w)], dtype).arrange(arrange);
                     cases.push(Case::new(op, [x, ct]));
                 };
             let whole = ARRANGEMENTS[0];

@@ -3,7 +3,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 
 /// Transposed 2-D convolution: `torch.nn.functional.conv_transpose2d`.
@@ -125,9 +125,9 @@ impl Named for ConvTranspose2d {
                                 dilation,
                                 groups,
                             };
-                            let x = Operand::new([2, 4, 5, 6], dtype);
-                            let w = Operand::new([4, 6 / groups, 3, 2], dtype);
-                            let bias = Operand::new([6], dtype);
+                            let x = CaseOperand::new([2, 4, 5, 6], dtype);
+                            let w = CaseOperand::new([4, 6 / groups, 3, 2], dtype);
+                            let bias = CaseOperand::new([6], dtype);
                             cases.push(Case::new(op.clone(), [x.clone(), w.clone()]));
                             cases.push(Case::new(op, [x, w, bias]));
                         }
@@ -135,8 +135,8 @@ impl Named for ConvTranspose2d {
                 }
             }
             for arrange in ARRANGEMENTS {
-                let x = Operand::new([1, 3, 4, 4], dtype).arrange(arrange);
-                let w = Operand::new([3, 5, 2, 2], dtype).arrange(arrange);
+                let x = CaseOperand::new([1, 3, 4, 4], dtype).arrange(arrange);
+                let w = CaseOperand::new([3, 5, 2, 2], dtype).arrange(arrange);
                 cases.push(Case::new(Self::default(), [x, w]));
             }
             let (groups, padding) = (2, [1, 1]);
@@ -145,7 +145,7 @@ impl Named for ConvTranspose2d {
                 padding,
                 ..Self::default()
             };
-            let many = [[2, 6, 5, 7], [6, 8, 3, 3]].map(|shape| Operand::new(shape, dtype));
+            let many = [[2, 6, 5, 7], [6, 8, 3, 3]].map(|shape| CaseOperand::new(shape, dtype));
             cases.push(Case::new(op, many));
         }
         cases

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, Shape, ValueId};
 
 /// `-log softmax(x)` of a class along a dimension; 0 for the ignored class.
@@ -86,25 +86,25 @@ impl Named for CrossEntropy {
     fn cases() -> Vec<Case> {
         let mut cases = Vec::new();
         for dtype in DType::FLOATS {
-            let mut push = |x: Operand, dim, ignore_index, arrange| {
+            let mut push = |x: CaseOperand, dim, ignore_index, arrange| {
                 let shape = others(&x.ty, dim);
                 let classes = x.ty.shape[dim] as i64;
-                let class = Operand::new(shape, DType::I64).fill(Fill::Ints(0, classes));
+                let class = CaseOperand::new(shape, DType::I64).fill(Fill::Ints(0, classes));
                 let operands = [x.arrange(arrange), class.arrange(arrange)];
                 cases.push(Case::new(Self { dim, ignore_index }, operands));
             };
             for arrange in ARRANGEMENTS {
                 for dim in 0..3 {
-                    push(Operand::new([3, 4, 9], dtype), dim, -100, arrange);
-                    push(Operand::new([5, 3, 4], dtype), dim, 1, arrange);
+                    push(CaseOperand::new([3, 4, 9], dtype), dim, -100, arrange);
+                    push(CaseOperand::new([5, 3, 4], dtype), dim, 1, arrange);
                 }
             }
             let contiguous = ARRANGEMENTS[0];
-            push(Operand::new([7], dtype), 0, -100, contiguous);
-            push(Operand::new([2, 9000], dtype), 1, -100, contiguous);
-            push(Operand::new([9000, 3], dtype), 0, -100, contiguous);
-            push(Operand::new([0, 3], dtype), 1, -100, contiguous);
-            let large = Operand::new([4, 300], dtype).fill(Fill::Uniform(-1000.0, 1000.0));
+            push(CaseOperand::new([7], dtype), 0, -100, contiguous);
+            push(CaseOperand::new([2, 9000], dtype), 1, -100, contiguous);
+            push(CaseOperand::new([9000, 3], dtype), 0, -100, contiguous);
+            push(CaseOperand::new([0, 3], dtype), 1, -100, contiguous);
+            let large = CaseOperand::new([4, 300], dtype).fill(Fill::Uniform(-1000.0, 1000.0));
             push(large, 1, -100, contiguous);
         }
         cases

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::cross_entropy::others;
 use super::*;
-use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
 use crate::passes::{Finder, Match};
 use crate::{Graph, Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, Shape, ValueId};
 
@@ -113,11 +113,12 @@ impl Named for CrossEntropyBackward {
     fn cases() -> Vec<Case> {
         let mut cases = Vec::new();
         for dtype in DType::FLOATS {
-            let mut push = |x: Operand, dim, ignore_index, arrange| {
+            let mut push = |x: CaseOperand, dim, ignore_index, arrange| {
                 let shape = others(&x.ty, dim);
                 let classes = x.ty.shape[dim] as i64;
-                let class = Operand::new(shape.clone(), DType::I64).fill(Fill::Ints(0, classes));
-                let ct = Operand::new(shape, compute_dtype(dtype));
+                let class =
+                    CaseOperand::new(shape.clone(), DType::I64).fill(Fill::Ints(0, classes));
+                let ct = CaseOperand::new(shape, compute_dtype(dtype));
                 let operands = [x, class, ct].map(|operand| operand.arrange(arrange));
                 for also_loss in [false, true] {
                     let loss = CrossEntropy { dim, ignore_index };
@@ -126,18 +127,18 @@ impl Named for CrossEntropyBackward {
             };
             for arrange in ARRANGEMENTS {
                 for dim in 0..3 {
-                    push(Operand::new([3, 4, 9], dtype), dim, -100, arrange);
-                    push(Operand::new([5, 3, 4], dtype), dim, 1, arrange);
+                    push(CaseOperand::new([3, 4, 9], dtype), dim, -100, arrange);
+                    push(CaseOperand::new([5, 3, 4], dtype), dim, 1, arrange);
                 }
             }
             let contiguous = ARRANGEMENTS[0];
-            push(Operand::new([7], dtype), 0, -100, contiguous);
-            push(Operand::new([3, 64], dtype), 1, 2, contiguous);
-            push(Operand::new([2, 9000], dtype), 1, -100, contiguous);
-            push(Operand::new([2, 9001], dtype), 1, -100, contiguous);
-            push(Operand::new([9000, 3], dtype), 0, -100, contiguous);
-            push(Operand::new([0, 3], dtype), 1, -100, contiguous);
-            let large = Operand::new([4, 300], dtype).fill(Fill::Uniform(-1000.0, 1000.0));
+            push(CaseOperand::new([7], dtype), 0, -100, contiguous);
+            push(CaseOperand::new([3, 64], dtype), 1, 2, contiguous);
+            push(CaseOperand::new([2, 9000], dtype), 1, -100, contiguous);
+            push(CaseOperand::new([2, 9001], dtype), 1, -100, contiguous);
+            push(CaseOperand::new([9000, 3], dtype), 0, -100, contiguous);
+            push(CaseOperand::new([0, 3], dtype), 1, -100, contiguous);
+            let large = CaseOperand::new([4, 300], dtype).fill(Fill::Uniform(-1000.0, 1000.0));
             push(large, 1, -100, contiguous);
         }
         cases

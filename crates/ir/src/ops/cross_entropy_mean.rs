@@ -3,7 +3,7 @@ use smallvec::smallvec;
 use super::cross_entropy::others;
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, Shape, ValueId};
 
 /// The mean of a [`CrossEntropy`] over the classes that count, NaN if there are none. It is one
@@ -86,22 +86,22 @@ impl Named for CrossEntropyMean {
     fn cases() -> Vec<Case> {
         let mut cases = Vec::new();
         for dtype in DType::FLOATS {
-            let mut push = |x: Operand, dim, ignore_index, arrange| {
+            let mut push = |x: CaseOperand, dim, ignore_index, arrange| {
                 let shape: Shape = others(&x.ty, dim);
                 let classes = x.ty.shape[dim] as i64;
-                let class = Operand::new(shape, DType::I64).fill(Fill::Ints(0, classes));
+                let class = CaseOperand::new(shape, DType::I64).fill(Fill::Ints(0, classes));
                 let operands = [x.arrange(arrange), class.arrange(arrange)];
                 let loss = CrossEntropy { dim, ignore_index };
                 cases.push(Case::new(Self { loss }, operands));
             };
             for arrange in ARRANGEMENTS {
-                push(Operand::new([3, 4, 9], dtype), 1, -100, arrange);
-                push(Operand::new([5, 3], dtype), 1, 1, arrange);
+                push(CaseOperand::new([3, 4, 9], dtype), 1, -100, arrange);
+                push(CaseOperand::new([5, 3], dtype), 1, 1, arrange);
             }
             let contiguous = ARRANGEMENTS[0];
-            push(Operand::new([7], dtype), 0, -100, contiguous);
-            push(Operand::new([300, 65], dtype), 1, 2, contiguous);
-            push(Operand::new([0, 3], dtype), 1, -100, contiguous);
+            push(CaseOperand::new([7], dtype), 0, -100, contiguous);
+            push(CaseOperand::new([300, 65], dtype), 1, 2, contiguous);
+            push(CaseOperand::new([0, 3], dtype), 1, -100, contiguous);
         }
         cases
     }

@@ -1,7 +1,7 @@
 use smallvec::smallvec;
 
 use super::*;
-use crate::case::{Case, Fill, Operand};
+use crate::case::{Case, CaseOperand, Fill};
 use crate::{BlockFormat, Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId};
 
 /// Rows of a table: `torch.nn.functional.embedding`.
@@ -65,8 +65,8 @@ impl Named for Embedding {
         for table in DType::FLOATS.into_iter().chain(blocks) {
             for ids in [&[][..], &[1], &[0], &[2, 5]] {
                 for index in [DType::I32, DType::I64] {
-                    let ids = Operand::new(ids, index).fill(Fill::Ints(0, 7));
-                    let table = Operand::new([7, 256], table);
+                    let ids = CaseOperand::new(ids, index).fill(Fill::Ints(0, 7));
+                    let table = CaseOperand::new([7, 256], table);
                     cases.push(Case::new(Self { dtype: DType::F32 }, [table, ids]));
                 }
             }

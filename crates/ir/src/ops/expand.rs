@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand};
 use crate::{Graph, Layout, Named, OpDef, OpType, ResultTypes, Role, Shape};
 
 /// Broadcasts to a shape: `torch.broadcast_to`.
@@ -49,11 +49,11 @@ impl Named for Expand {
         for dtype in DType::SCALARS {
             for arrange in ARRANGEMENTS {
                 let shape = [2, 3, 5].into();
-                let x = Operand::new([3, 1], dtype).arrange(arrange);
+                let x = CaseOperand::new([3, 1], dtype).arrange(arrange);
                 cases.push(Case::new(Self { shape }, [x]));
             }
             let shape = [0, 4].into();
-            cases.push(Case::new(Self { shape }, [Operand::new([], dtype)]));
+            cases.push(Case::new(Self { shape }, [CaseOperand::new([], dtype)]));
         }
         cases
     }

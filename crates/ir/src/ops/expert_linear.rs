@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{Case, Fill, Operand};
+use crate::case::{Case, CaseOperand, Fill};
 use crate::{BlockFormat, Graph, Named, OpDef, OpType, ResultTypes, Results, Signature, ValueId};
 
 /// `y[t][s] = x[t][s] · w[ids[t][s]]ᵀ`: products whose weights are chosen row by row, as by a mixture of experts.
@@ -128,14 +128,14 @@ impl Named for ExpertLinear {
 
     fn cases() -> Vec<Case> {
         let mut cases = Vec::new();
-        let mut push = |x: Operand, [e, n]: [usize; 2], w: DType, ids: [usize; 2], index| {
+        let mut push = |x: CaseOperand, [e, n]: [usize; 2], w: DType, ids: [usize; 2], index| {
             let k = x.ty.shape[2];
-            let w = Operand::new([e, n, k], w).fill(Fill::Uniform(-1.0, 1.0));
-            let ids = Operand::new(ids, index).fill(Fill::Ints(0, e.max(1) as i64));
+            let w = CaseOperand::new([e, n, k], w).fill(Fill::Uniform(-1.0, 1.0));
+            let ids = CaseOperand::new(ids, index).fill(Fill::Ints(0, e.max(1) as i64));
             cases.push(Case::new(Self, [x, w, ids]));
         };
         for dtype in DType::FLOATS {
-            let x = |shape: [usize; 3]| Operand::new(shape, dtype);
+            let x = |shape: [usize; 3]| CaseOperand::new(shape, dtype);
             for w in DType::FLOATS {
                 push(x([1, 1, 75]), [5, 37], w, [1, 1], DType::I32);
                 push(x([1, 1, 75]), [5, 37], w, [1, 4], DType::I64);
@@ -149,7 +149,7 @@ impl Named for ExpertLinear {
         for &format in BlockFormat::ALL {
             let w = DType::Block(format);
             for dtype in DType::FLOATS {
-                let x = |shape: [usize; 3]| Operand::new(shape, dtype);
+                let x = |shape: [usize; 3]| CaseOperand::new(shape, dtype);
                 push(x([1, 1, 512]), [5, 37], w, [1, 1], DType::I32);
                 push(x([1, 1, 256]), [7, 21], w, [1, 4], DType::I64);
                 push(x([3, 2, 512]), [4, 16], w, [3, 2], DType::I32);
@@ -159,7 +159,7 @@ impl Named for ExpertLinear {
             }
         }
         push(
-            Operand::new([2, 0, 4], DType::F32),
+            CaseOperand::new([2, 0, 4], DType::F32),
             [0, 3],
             DType::F32,
             [2, 0],

@@ -2,7 +2,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, Scalar, ValueId};
 
 /// Some dimensions in reverse order: `torch.flip`.
@@ -58,13 +58,13 @@ impl Named for Flip {
         for dtype in DType::SCALARS {
             for dims in [&[][..], &[0], &[2], &[0, 2], &[0, 1, 2]] {
                 for arrange in ARRANGEMENTS {
-                    let x = Operand::new([3, 4, 9], dtype).arrange(arrange);
+                    let x = CaseOperand::new([3, 4, 9], dtype).arrange(arrange);
                     cases.push(Case::new(Self { dims: dims.into() }, [x]));
                 }
             }
             for shape in [&[][..], &[1], &[0, 3], &[700]] {
                 let dims = (0..shape.len()).collect();
-                cases.push(Case::new(Self { dims }, [Operand::new(shape, dtype)]));
+                cases.push(Case::new(Self { dims }, [CaseOperand::new(shape, dtype)]));
             }
         }
         cases

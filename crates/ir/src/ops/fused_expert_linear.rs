@@ -5,7 +5,7 @@ use smallvec::{SmallVec, smallvec};
 use super::foreach::{ANY, instantiate};
 use super::groups::{Group, chain, is_part};
 use super::*;
-use crate::case::{Case, Fill, Operand};
+use crate::case::{Case, CaseOperand, Fill};
 use crate::ops::{Embedding, ExpertLinear, Reduce};
 use crate::passes::{Finder, Match};
 use crate::{
@@ -422,11 +422,11 @@ impl Named for FusedExpertLinear {
                 ] {
                     // Rows of all slots where there is a sum.
                     let slots = if i < 2 { 1 } else { s };
-                    let f32 = |shape: &[usize]| Operand::new(shape, DType::F32);
-                    let w = || Operand::new([e, n, k], w).fill(Fill::Uniform(-1.0, 1.0));
+                    let f32 = |shape: &[usize]| CaseOperand::new(shape, DType::F32);
+                    let w = || CaseOperand::new([e, n, k], w).fill(Fill::Uniform(-1.0, 1.0));
                     let mut inputs = vec![f32(&[t, slots, k])];
                     inputs.extend((0..op.products()).map(|_| w()));
-                    inputs.push(Operand::new([t, s], DType::I32).fill(Fill::Ints(0, e as i64)));
+                    inputs.push(CaseOperand::new([t, s], DType::I32).fill(Fill::Ints(0, e as i64)));
                     inputs.extend((0..op.tables).map(|_| f32(&[e, n])));
                     inputs.extend(op.slot_weights().map(|_| f32(&[t, s, 1])));
                     inputs.extend(op.other().map(|_| f32(&[t, n])));

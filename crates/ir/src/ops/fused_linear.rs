@@ -1,7 +1,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::*;
-use crate::case::{Case, Fill, Operand};
+use crate::case::{Case, CaseOperand, Fill};
 use crate::ops::{Activation, ActivationKind, Linear, RmsNorm};
 use crate::passes::{Finder, Match};
 use crate::{
@@ -328,17 +328,17 @@ impl Named for FusedLinear {
                 epilogue,
             };
             let (k, n) = (512, 48);
-            let mut inputs = vec![Operand::new([rows, k], x)];
-            inputs.extend(op.norm_weight().map(|_| Operand::new([k], x)));
+            let mut inputs = vec![CaseOperand::new([rows, k], x)];
+            inputs.extend(op.norm_weight().map(|_| CaseOperand::new([k], x)));
             let weight = |(i, &dtype): (usize, &DType)| {
                 let n = n + 16 * i * usize::from(epilogue.is_none());
-                Operand::new([n, k], dtype).fill(Fill::Uniform(-1.0, 1.0))
+                CaseOperand::new([n, k], dtype).fill(Fill::Uniform(-1.0, 1.0))
             };
             inputs.extend(weights.iter().enumerate().map(weight));
             for i in 0..op.count * usize::from(bias) {
-                inputs.push(Operand::new([inputs[op.weight(i)].ty.shape[0]], x));
+                inputs.push(CaseOperand::new([inputs[op.weight(i)].ty.shape[0]], x));
             }
-            inputs.extend(op.other().map(|_| Operand::new([rows, n], x)));
+            inputs.extend(op.other().map(|_| CaseOperand::new([rows, n], x)));
             Case::new(op, inputs)
         };
         let count = |epilogue| match epilogue {

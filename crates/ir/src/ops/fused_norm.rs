@@ -1,7 +1,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::*;
-use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand};
 use crate::passes::{Finder, Match};
 use crate::{Graph, Named, Op, OpDef, OpKind, OpType, Param, ResultTypes, Results, ValueId};
 
@@ -217,9 +217,9 @@ impl Named for FusedNorm {
                         converts: adds && other != dtype,
                         dtype: (result != dtype).then_some(result),
                     };
-                    let mut operands = vec![Operand::new(shape, dtype).arrange(arrange)];
-                    operands.extend(adds.then(|| Operand::new(shape, other).arrange(arrange)));
-                    let weight = Operand::new(&shape[shape.len() - dims..], dtype);
+                    let mut operands = vec![CaseOperand::new(shape, dtype).arrange(arrange)];
+                    operands.extend(adds.then(|| CaseOperand::new(shape, other).arrange(arrange)));
+                    let weight = CaseOperand::new(&shape[shape.len() - dims..], dtype);
                     operands.extend(vec![weight; weights]);
                     cases.push(Case::new(op, operands));
                 };

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 
 /// `out[i][j][k] = x[i][index[i][j][k]][k]` for `dim` 1: `torch.gather`.
@@ -78,17 +78,17 @@ impl Named for Gather {
             for index in [DType::I64, DType::I32] {
                 for dim in 0..3 {
                     for arrange in ARRANGEMENTS {
-                        let x = Operand::new([3, 4, 9], dtype).arrange(arrange);
-                        let index = Operand::new([2, 3, 5], index).fill(Fill::Ints(0, 3));
+                        let x = CaseOperand::new([3, 4, 9], dtype).arrange(arrange);
+                        let index = CaseOperand::new([2, 3, 5], index).fill(Fill::Ints(0, 3));
                         cases.push(Case::new(Self { dim }, [x, index.arrange(arrange)]));
                     }
                 }
             }
         }
-        let index = Operand::new([0, 2], DType::I64);
+        let index = CaseOperand::new([0, 2], DType::I64);
         cases.push(Case::new(
             Self { dim: 1 },
-            [Operand::new([3, 4], DType::F32), index],
+            [CaseOperand::new([3, 4], DType::F32), index],
         ));
         cases
     }

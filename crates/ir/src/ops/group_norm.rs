@@ -1,7 +1,7 @@
 use smallvec::smallvec;
 
 use super::*;
-use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand};
 use crate::{Graph, Named, OpDef, OpType, Param, ResultTypes, Results, ValueId};
 
 /// `(x - mean) / √(var + eps)` of each group of channels, then `· weight + bias` of each channel.
@@ -78,10 +78,10 @@ impl Named for GroupNorm {
         let mut cases = Vec::new();
         let eps = Param(1e-5);
         for dtype in DType::FLOATS {
-            let c = |n: usize| Operand::new([n], dtype);
+            let c = |n: usize| CaseOperand::new([n], dtype);
             for groups in [1, 2, 6] {
                 for arrange in ARRANGEMENTS {
-                    let x = Operand::new([3, 6, 5, 7], dtype).arrange(arrange);
+                    let x = CaseOperand::new([3, 6, 5, 7], dtype).arrange(arrange);
                     let op = Self { groups, eps };
                     cases.push(Case::new(op.clone(), [x.clone()]));
                     cases.push(Case::new(op.clone(), [x.clone(), c(6)]));
@@ -89,7 +89,7 @@ impl Named for GroupNorm {
                 }
             }
             for (shape, groups) in [(&[2, 4, 4500][..], 2), (&[5, 8], 2), (&[0, 4, 3], 2)] {
-                let x = Operand::new(shape, dtype);
+                let x = CaseOperand::new(shape, dtype);
                 let op = Self { groups, eps };
                 cases.push(Case::new(op, [x, c(shape[1]), c(shape[1])]));
             }

@@ -3,7 +3,7 @@ use smallvec::smallvec;
 use super::matrices::Matrices;
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{Arrange, Case, Operand};
+use crate::case::{Arrange, Case, CaseOperand};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, Signature, ValueId};
 
 /// The first `n` columns of the product of the reflections `1 − τ·v·vᴴ`. Their vectors are below
@@ -80,7 +80,7 @@ impl Named for HouseholderProduct {
     fn cases() -> Vec<Case> {
         let mut cases = Vec::new();
         for dtype in Matrices::DTYPES {
-            let x = |shape: &[usize]| Operand::new(shape, dtype);
+            let x = |shape: &[usize]| CaseOperand::new(shape, dtype);
             let mut push = |a, tau| cases.push(Case::new(Self, [a, tau]));
             push(x(&[5, 3]), x(&[3]));
             push(x(&[4, 4]), x(&[2]));

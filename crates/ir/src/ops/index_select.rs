@@ -3,7 +3,7 @@ use smallvec::smallvec;
 use super::gather::require_places;
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Shape, Signature};
 
 /// The listed indices of one dimension: `torch.index_select`.
@@ -58,10 +58,10 @@ impl Named for IndexSelect {
         let mut cases = Vec::new();
         for dtype in DType::SCALARS {
             for index in [DType::I64, DType::I32] {
-                let index = |n: usize| Operand::new([n], index).fill(Fill::Ints(0, 3));
+                let index = |n: usize| CaseOperand::new([n], index).fill(Fill::Ints(0, 3));
                 for (dim, n) in [(0, 5), (1, 1), (2, 7), (1, 0)] {
                     for arrange in ARRANGEMENTS {
-                        let x = Operand::new([3, 4, 9], dtype).arrange(arrange);
+                        let x = CaseOperand::new([3, 4, 9], dtype).arrange(arrange);
                         cases.push(Case::new(Self { dim }, [x, index(n)]));
                     }
                 }

@@ -3,7 +3,7 @@ use smallvec::smallvec;
 use super::gather::require_places;
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId};
 
 /// The elements at given ranks in ascending order along a dimension: `torch.kthvalue`, and medians.
@@ -84,11 +84,11 @@ impl Named for KthValue {
     fn cases() -> Vec<Case> {
         let mut cases = Vec::new();
         let places = |shape: &[usize], k: usize| {
-            Operand::new(shape, DType::I64).fill(Fill::Ints(0, k as i64))
+            CaseOperand::new(shape, DType::I64).fill(Fill::Ints(0, k as i64))
         };
         for dtype in DType::FLOATS.into_iter().chain(DType::INTS) {
             for dim in (0..2).filter(|_| dtype.is_float()) {
-                let x = Operand::new([15, 5], dtype).fill(Fill::Special);
+                let x = CaseOperand::new([15, 5], dtype).fill(Fill::Special);
                 let shape = [[4, 5], [15, 4]][dim];
                 cases.push(Case::new(Self { k: 5, dim }, [x, places(&shape, 5)]));
             }
@@ -99,19 +99,19 @@ impl Named for KthValue {
                 (2, 1, [3, 4, 0]),
             ] {
                 for arrange in ARRANGEMENTS {
-                    let x = Operand::new([3, 4, 9], dtype).arrange(arrange);
+                    let x = CaseOperand::new([3, 4, 9], dtype).arrange(arrange);
                     let places = places(&shape, k).arrange(arrange);
                     cases.push(Case::new(Self { k, dim }, [x, places]));
                 }
             }
         }
-        let narrow = Operand::new([3, 1], DType::I32).fill(Fill::Ints(0, 4));
-        let x = Operand::new([3, 4], DType::F32);
+        let narrow = CaseOperand::new([3, 1], DType::I32).fill(Fill::Ints(0, 4));
+        let x = CaseOperand::new([3, 4], DType::F32);
         cases.push(Case::new(Self { k: 4, dim: 1 }, [x, narrow]));
         // Long lines, with many elements that are equal.
         for (shape, at, dim, k) in [([2, 3000], [2, 1], 1, 3000), ([700, 3], [40, 3], 0, 500)] {
             for dtype in [DType::F32, DType::I64] {
-                let x = Operand::new(shape, dtype).fill(Fill::Ints(-50, 50));
+                let x = CaseOperand::new(shape, dtype).fill(Fill::Ints(-50, 50));
                 cases.push(Case::new(Self { k, dim }, [x, places(&at, k)]));
             }
         }

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand};
 use crate::{Graph, Named, OpDef, OpType, Param, ResultTypes, Results, ValueId};
 
 /// `(x - mean) / √(var + eps) · weight + bias` over the last `dims` dimensions.
@@ -113,9 +113,9 @@ impl Named for LayerNorm {
                     };
                     // Broadcast, the last dimension still differs: of equal elements
                     // only rounding errors would be left.
-                    let x = Operand::new([2, 3, 4, 37], dtype).arrange(arrange);
+                    let x = CaseOperand::new([2, 3, 4, 37], dtype).arrange(arrange);
                     let inner = if dims == 1 { vec![37] } else { vec![4, 37] };
-                    let affine = Operand::new(inner, dtype);
+                    let affine = CaseOperand::new(inner, dtype);
                     cases.push(Case::new(op.clone(), [x.clone()]));
                     cases.push(Case::new(op.clone(), [x.clone(), affine.clone()]));
                     cases.push(Case::new(op, [x, affine.clone(), affine]));
@@ -125,10 +125,10 @@ impl Named for LayerNorm {
                 dims: 1,
                 eps: 1e-5.into(),
             };
-            let affine = Operand::new([9000], dtype);
-            let long = [Operand::new([2, 9000], dtype), affine.clone(), affine];
+            let affine = CaseOperand::new([9000], dtype);
+            let long = [CaseOperand::new([2, 9000], dtype), affine.clone(), affine];
             cases.push(Case::new(op.clone(), long));
-            cases.push(Case::new(op, [Operand::new([0, 8], dtype)]));
+            cases.push(Case::new(op, [CaseOperand::new([0, 8], dtype)]));
         }
         cases
     }

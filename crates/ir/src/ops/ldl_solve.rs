@@ -3,7 +3,7 @@ use smallvec::smallvec;
 use super::matrices::Matrices;
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
-use crate::case::{Arrange, Case, Fill, Operand};
+use crate::case::{Arrange, Case, CaseOperand, Fill};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 
 /// Solves `A·X = B` with the factors `[…, n, n]` and pivots `[…, n]` of [`Ldl`]. `B` is `[…, n, k]`
@@ -60,9 +60,9 @@ impl Named for LdlSolve {
             for hermitian in [false, true] {
                 let mut push = |batch: &[usize], n: usize, k: usize, pivots: Fill| {
                     let shape = |matrix: &[usize]| [batch, matrix].concat();
-                    let factors = Operand::new(shape(&[n, n]), dtype).fill(Fill::Dominant);
-                    let pivots = Operand::new(shape(&[n]), DType::I32).fill(pivots);
-                    let b = Operand::new(shape(&[n, k]), dtype).arrange(Arrange::Strided);
+                    let factors = CaseOperand::new(shape(&[n, n]), dtype).fill(Fill::Dominant);
+                    let pivots = CaseOperand::new(shape(&[n]), DType::I32).fill(pivots);
+                    let b = CaseOperand::new(shape(&[n, k]), dtype).arrange(Arrange::Strided);
                     cases.push(Case::new(Self { hermitian }, [factors, pivots, b]));
                 };
                 push(&[], 1, 1, Fill::Ints(1, 2));

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{Case, Fill, Operand};
+use crate::case::{Case, CaseOperand, Fill};
 use crate::{BlockFormat, Graph, Named, OpDef, OpType, ResultTypes, Results, Signature, ValueId};
 
 /// `x · wᵀ + bias`, with weights in any floating-point dtype or block format.
@@ -110,9 +110,9 @@ impl Named for Linear {
     fn cases() -> Vec<Case> {
         let mut cases = Vec::new();
         let weights =
-            |n: usize, k: usize, d| Operand::new([n, k], d).fill(Fill::Uniform(-1.0, 1.0));
+            |n: usize, k: usize, d| CaseOperand::new([n, k], d).fill(Fill::Uniform(-1.0, 1.0));
         for dtype in DType::FLOATS {
-            let x = |shape: &[usize]| Operand::new(shape, dtype);
+            let x = |shape: &[usize]| CaseOperand::new(shape, dtype);
             for w in DType::FLOATS {
                 for rows in [1, 2, 9] {
                     cases.push(Case::new(Self, [x(&[rows, 75]), weights(37, 75, w)]));
@@ -124,7 +124,7 @@ impl Named for Linear {
         }
         for &format in BlockFormat::ALL {
             for dtype in DType::FLOATS {
-                let x = |shape: &[usize]| Operand::new(shape, dtype);
+                let x = |shape: &[usize]| CaseOperand::new(shape, dtype);
                 let w = |n, k| weights(n, k, DType::Block(format));
                 for rows in [1, 3, 5, 33] {
                     cases.push(Case::new(Self, [x(&[rows, 512]), w(37, 512)]));

@@ -4,7 +4,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand};
 use crate::{
     Graph, Named, OpDef, OpType, ResultTypes, Results, Shape, Signature, TensorType, ValueId,
 };
@@ -245,7 +245,7 @@ impl Named for Lstm {
                         reverse,
                         saves,
                     };
-                    let of = |shape: Shape| Operand::new(shape, dtype).arrange(arrange);
+                    let of = |shape: Shape| CaseOperand::new(shape, dtype).arrange(arrange);
                     let [gates, _] = op.types(4 * hidden, dtype);
                     let [_, state] = op.types(hidden, dtype);
                     let weight = of([4 * hidden, hidden].into());

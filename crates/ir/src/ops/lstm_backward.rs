@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::lstm::{SIZES, gates, walk};
 use super::*;
-use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, Shape, Signature, ValueId};
 
 /// The gradients of an [`Lstm`]'s input and first states.
@@ -108,7 +108,7 @@ impl Named for LstmBackward {
                     reverse,
                     saves: true,
                 };
-                let of = |shape: Shape| Operand::new(shape, dtype).arrange(arrange);
+                let of = |shape: Shape| CaseOperand::new(shape, dtype).arrange(arrange);
                 let [gates, _] = lstm.types(4 * hidden, dtype);
                 let [states, last] = lstm.types(hidden, dtype);
                 let (states, last) = (of(states.shape), of(last.shape));

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
-use crate::case::{Case, Fill, Operand};
+use crate::case::{Case, CaseOperand, Fill};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes};
 
 /// The permutation that results from exchanging rows one after the other. The operand is `i32`
@@ -44,7 +44,7 @@ impl Named for LuPivotsToPermutation {
 
     fn cases() -> Vec<Case> {
         let case = |rows, shape: &[usize]| {
-            let pivots = Operand::new(shape, DType::I32).fill(Fill::Ints(1, rows as i64 + 1));
+            let pivots = CaseOperand::new(shape, DType::I32).fill(Fill::Ints(1, rows as i64 + 1));
             Case::new(Self { rows }, [pivots])
         };
         vec![

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Arrange, Case, Operand};
+use crate::case::{ARRANGEMENTS, Arrange, Case, CaseOperand};
 use crate::{
     Graph, Named, OpDef, OpType, ResultTypes, Shape, Signature, ValueId, broadcast_shapes,
 };
@@ -91,7 +91,7 @@ impl Named for Matmul {
         let mut cases = Vec::new();
         let are_numbers = |d: &DType| d.is_arithmetic() && *d != DType::Bool;
         for dtype in DType::SCALARS.into_iter().filter(are_numbers) {
-            let x = |shape: &[usize]| Operand::new(shape, dtype);
+            let x = |shape: &[usize]| CaseOperand::new(shape, dtype);
             let mut push = |a, b| cases.push(Case::new(Self, [a, b]));
             push(x(&[1, 1]), x(&[1, 1]));
             push(x(&[5, 0]), x(&[0, 3]));

@@ -3,7 +3,7 @@
 use super::{
     CompareOp, Gather, Lu, LuPivotsToPermutation, ReduceOp, SolveTriangular, Triangle, require,
 };
-use crate::case::{Case, Fill, Operand};
+use crate::case::{Case, CaseOperand, Fill};
 use crate::{DType, Graph, Op, OpError, Shape, Signature, TensorType, ValueId};
 
 type Value = Result<ValueId, OpError>;
@@ -214,7 +214,7 @@ pub(crate) fn cases<T: Into<Op> + Clone>(
     let mut cases = Vec::new();
     for op in ops {
         for dtype in Matrices::DTYPES {
-            let x = |shape: &[usize]| Operand::new(shape, dtype).fill(fill);
+            let x = |shape: &[usize]| CaseOperand::new(shape, dtype).fill(fill);
             for shape in shapes.into_iter().filter(fits) {
                 cases.push(Case::new(op.clone(), [x(shape)]));
             }

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::conv2d::windows;
 use super::*;
-use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId};
 
 /// The gradient of the operand of a [`Pool2d`] for maxima.
@@ -126,8 +126,8 @@ impl Named for MaxPool2dBackward {
                         windows(op.sides[i], kernel[i], stride[i], padding[i], dilation[i])
                     };
                     let (h, w) = (count(0).unwrap_or(0), count(1).unwrap_or(0));
-                    let ct = Operand::new([2, 16, h, w], dtype).arrange(arrange);
-                    let index = Operand::new([2, 16, h, w], places).fill(Fill::Ints(lo, hi));
+                    let ct = CaseOperand::new([2, 16, h, w], dtype).arrange(arrange);
+                    let index = CaseOperand::new([2, 16, h, w], places).fill(Fill::Ints(lo, hi));
                     cases.push(Case::new(op, [index.arrange(arrange), ct]));
                 };
             // Places that all windows see: with any others there are no such maxima.

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand};
 use crate::passes::{Finder, Match};
 use crate::{Graph, Named, Op, OpDef, OpKind, OpType, Param, ResultTypes, Results, ValueId};
 
@@ -253,10 +253,10 @@ impl Named for NormBackward {
         let mut cases = Vec::new();
         for dtype in DType::FLOATS {
             let mut push = |op: Self, shape: &[usize], ct: DType, arrange| {
-                let x = Operand::new(shape, dtype).arrange(arrange);
-                let mut operands = vec![x.clone(), Operand::new(shape, ct).arrange(arrange)];
+                let x = CaseOperand::new(shape, dtype).arrange(arrange);
+                let mut operands = vec![x.clone(), CaseOperand::new(shape, ct).arrange(arrange)];
                 let weight = &shape[shape.len() - op.dims..];
-                operands.extend(op.has_weight.then(|| Operand::new(weight, dtype)));
+                operands.extend(op.has_weight.then(|| CaseOperand::new(weight, dtype)));
                 operands.extend(op.adds.then_some(x));
                 cases.push(Case::new(op, operands));
             };

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Scalar, Signature};
 use smallvec::SmallVec;
 
@@ -66,14 +66,14 @@ impl Named for Pad {
             for arrange in ARRANGEMENTS {
                 let padding = [(1, 0), (0, 2), (3, 1)].into_iter().collect();
                 let value = Scalar::Int(1);
-                let x = Operand::new([2, 3, 4], dtype).arrange(arrange);
+                let x = CaseOperand::new([2, 3, 4], dtype).arrange(arrange);
                 cases.push(Case::new(Self { padding, value }, [x]));
             }
             let padding = [(2, 1)].into_iter().collect();
             let value = Scalar::Int(0);
             cases.push(Case::new(
                 Self { padding, value },
-                [Operand::new([0], dtype)],
+                [CaseOperand::new([0], dtype)],
             ));
         }
         cases

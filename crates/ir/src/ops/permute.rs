@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand};
 use crate::order::sort_by_key;
 use crate::{Graph, Layout, Named, OpDef, OpType, ResultTypes, Role};
 use smallvec::SmallVec;
@@ -60,7 +60,7 @@ impl Named for Permute {
         for dtype in DType::SCALARS {
             for arrange in ARRANGEMENTS {
                 let dims = [2, 0, 1].into_iter().collect();
-                let x = Operand::new([2, 3, 4], dtype).arrange(arrange);
+                let x = CaseOperand::new([2, 3, 4], dtype).arrange(arrange);
                 cases.push(Case::new(Self { dims }, [x]));
             }
         }

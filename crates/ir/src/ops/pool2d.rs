@@ -3,7 +3,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes};
 
 /// The maximum or average of 2-D windows of `x` `[n, c, h, w]`, floating point.
@@ -206,15 +206,15 @@ impl Named for Pool2d {
                         indices,
                     };
                     if kind == PoolKind::Max {
-                        let x = Operand::new([1, 1, 7, 8], dtype).fill(Fill::Special);
+                        let x = CaseOperand::new([1, 1, 7, 8], dtype).fill(Fill::Special);
                         cases.push(Case::new(op.clone(), [x]));
                     }
                     for arrange in ARRANGEMENTS {
-                        let x = Operand::new([2, 3, 7, 8], dtype).arrange(arrange);
+                        let x = CaseOperand::new([2, 3, 7, 8], dtype).arrange(arrange);
                         cases.push(Case::new(op.clone(), [x]));
                     }
                     // With their channels last, vectors of them.
-                    let x = Operand::new([2, 16, 7, 8], dtype);
+                    let x = CaseOperand::new([2, 16, 7, 8], dtype);
                     cases.push(Case::new(op, [x]));
                 }
             }

@@ -3,7 +3,7 @@ use smallvec::smallvec;
 use super::matrices::{Matrices, cases};
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{Case, Fill, Operand};
+use crate::case::{Case, CaseOperand, Fill};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, Signature, ValueId};
 
 /// The pseudo-inverse `[…, n, m]` (Moore and Penrose) of each matrix `[…, m, n]`, by its singular values.
@@ -106,7 +106,7 @@ impl Named for PseudoInverse {
         for Case { inputs, .. } in &mut cases {
             let TensorType { shape, dtype } = &inputs[0].ty;
             let bound = [&shape[..shape.len() - 2], &[1]].concat();
-            let bound = Operand::new(bound, dtype.real()).fill(Fill::Uniform(0.0, 1e-3));
+            let bound = CaseOperand::new(bound, dtype.real()).fill(Fill::Uniform(0.0, 1e-3));
             inputs.extend([bound.clone(), bound]);
         }
         cases

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
 use crate::ops::scan::products_before;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Shape, ValueId};
 use smallvec::SmallVec;
@@ -175,11 +175,11 @@ impl Named for Reduce {
                     ReduceOp::Prod if dtype.is_complex() => Fill::Uniform(0.6, 0.8),
                     ReduceOp::Prod if !dtype.is_float() => Fill::Ints(1, 3),
                     ReduceOp::Prod => Fill::Uniform(0.8, 1.2),
-                    _ => Operand::new([], dtype).fill,
+                    _ => CaseOperand::new([], dtype).fill,
                 };
                 let mut push = |shape: &[usize], dims: &[usize], keepdim, arrange| {
                     let dims = dims.into();
-                    let x = Operand::new(shape, dtype).fill(fill).arrange(arrange);
+                    let x = CaseOperand::new(shape, dtype).fill(fill).arrange(arrange);
                     cases.push(Case::new(Self { op, dims, keepdim }, [x]));
                 };
                 for arrange in ARRANGEMENTS {
@@ -194,7 +194,7 @@ impl Named for Reduce {
                 if matches!(op, ReduceOp::Sum | ReduceOp::Prod) {
                     push(&[0, 3], &[0], true, ARRANGEMENTS[0]);
                 } else if dtype.is_float() {
-                    let x = Operand::new([15, 5], dtype).fill(Fill::Special);
+                    let x = CaseOperand::new([15, 5], dtype).fill(Fill::Special);
                     for dims in [&[0][..], &[1]] {
                         let (dims, keepdim) = (dims.into(), false);
                         cases.push(Case::new(Self { op, dims, keepdim }, [x.clone()]));
@@ -208,7 +208,7 @@ impl Named for Reduce {
                 ([9000, 3], &[0, 1]),
                 ([3000, 40], &[0]),
             ] {
-                let x = Operand::new(shape, DType::F32);
+                let x = CaseOperand::new(shape, DType::F32);
                 let (dims, keepdim) = (dims.into(), false);
                 let x = match op {
                     ReduceOp::Prod => x.fill(Fill::Uniform(0.95, 1.05)),

@@ -1,7 +1,7 @@
 use smallvec::smallvec;
 
 use super::*;
-use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId};
 
 /// Weighted sums of elements along a dimension, for `dim` 1:
@@ -70,20 +70,20 @@ impl Named for Resample {
         let mut cases = Vec::new();
         for dtype in DType::FLOATS {
             for index in [DType::I64, DType::I32] {
-                let mut push = |x: Operand, dim, taps: usize, len: usize| {
+                let mut push = |x: CaseOperand, dim, taps: usize, len: usize| {
                     let size = x.ty.shape[dim] as i64;
-                    let places = Operand::new([taps, len], index).fill(Fill::Ints(0, size));
-                    let weights = Operand::new([taps, len], dtype);
+                    let places = CaseOperand::new([taps, len], index).fill(Fill::Ints(0, size));
+                    let weights = CaseOperand::new([taps, len], dtype);
                     cases.push(Case::new(Self { dim }, [x, places, weights]));
                 };
                 for dim in 0..3 {
                     for arrange in ARRANGEMENTS {
-                        let x = Operand::new([3, 4, 9], dtype).arrange(arrange);
+                        let x = CaseOperand::new([3, 4, 9], dtype).arrange(arrange);
                         push(x, dim, dim + 1, 7);
                     }
                 }
-                push(Operand::new([2, 40], dtype), 1, 4, 300);
-                push(Operand::new([0, 4], dtype), 1, 2, 3);
+                push(CaseOperand::new([2, 40], dtype), 1, 4, 300);
+                push(CaseOperand::new([0, 4], dtype), 1, 2, 3);
             }
         }
         cases

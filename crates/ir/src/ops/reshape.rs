@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand};
 use crate::{Graph, Layout, Named, OpDef, OpType, ResultTypes, Role, Shape};
 
 /// The same elements, in row-major order, in another shape: `torch.reshape`.
@@ -56,12 +56,12 @@ impl Named for Reshape {
             )
         };
         let mut cases = vec![
-            case(&[], Operand::new([1, 1], DType::F32)),
-            case(&[0, 7], Operand::new([3, 0], DType::F32)),
+            case(&[], CaseOperand::new([1, 1], DType::F32)),
+            case(&[0, 7], CaseOperand::new([3, 0], DType::F32)),
         ];
         for dtype in DType::SCALARS {
             for arrange in ARRANGEMENTS {
-                let x = Operand::new([4, 6], dtype).arrange(arrange);
+                let x = CaseOperand::new([4, 6], dtype).arrange(arrange);
                 cases.push(case(&[2, 3, 4], x));
             }
         }

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand};
 use crate::{Graph, Named, OpDef, OpType, Param, ResultTypes, Results, ValueId};
 
 /// `x / √(mean(x²) + eps) · weight` over the last dimension
@@ -84,15 +84,18 @@ impl Named for RmsNorm {
         for dtype in DType::FLOATS {
             for arrange in ARRANGEMENTS {
                 let op = Self { eps: 1e-5.into() };
-                let x = Operand::new([3, 4, 37], dtype).arrange(arrange);
+                let x = CaseOperand::new([3, 4, 37], dtype).arrange(arrange);
                 cases.push(Case::new(op.clone(), [x.clone()]));
-                cases.push(Case::new(op, [x, Operand::new([37], dtype)]));
+                cases.push(Case::new(op, [x, CaseOperand::new([37], dtype)]));
             }
             let op = Self { eps: 1e-6.into() };
-            let long = [Operand::new([2, 9000], dtype), Operand::new([9000], dtype)];
+            let long = [
+                CaseOperand::new([2, 9000], dtype),
+                CaseOperand::new([9000], dtype),
+            ];
             cases.push(Case::new(op.clone(), long));
-            cases.push(Case::new(op.clone(), [Operand::new([0, 8], dtype)]));
-            cases.push(Case::new(op, [Operand::new([1], dtype)]));
+            cases.push(Case::new(op.clone(), [CaseOperand::new([0, 8], dtype)]));
+            cases.push(Case::new(op, [CaseOperand::new([1], dtype)]));
         }
         cases
     }

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
 use crate::ops::{BinaryOp, Concat};
 use crate::{Graph, Named, OpDef, OpType, Param, ResultTypes, Results, ValueId};
 
@@ -314,9 +314,10 @@ impl Named for Rope {
                                 base,
                                 scaling,
                             };
-                            let x = Operand::new([2, 5, 16], dtype).arrange(arrange);
-                            let at = Operand::new([5], DType::I32).fill(Fill::Ints(-5000, 5000));
-                            let factors = Operand::new([dims / 2], DType::F32);
+                            let x = CaseOperand::new([2, 5, 16], dtype).arrange(arrange);
+                            let at =
+                                CaseOperand::new([5], DType::I32).fill(Fill::Ints(-5000, 5000));
+                            let factors = CaseOperand::new([dims / 2], DType::F32);
                             let factors = factors.fill(Fill::Uniform(1.0, 8.0));
                             cases.push(Case::new(op.clone(), [x.clone(), at.clone()]));
                             cases.push(Case::new(op, [x, at, factors]));

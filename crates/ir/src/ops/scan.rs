@@ -2,7 +2,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
 use crate::ops::ReduceOp;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Scalar, Shape, ValueId};
 
@@ -190,24 +190,26 @@ impl Named for Scan {
                     ScanOp::Prod if dtype.is_complex() => Fill::Uniform(0.6, 0.8),
                     ScanOp::Prod if !dtype.is_float() => Fill::Ints(1, 3),
                     ScanOp::Prod => Fill::Uniform(0.8, 1.2),
-                    _ => Operand::new([], dtype).fill,
+                    _ => CaseOperand::new([], dtype).fill,
                 };
                 for dim in 0..3 {
                     for arrange in ARRANGEMENTS {
-                        let x = Operand::new([3, 4, 9], dtype).fill(fill).arrange(arrange);
+                        let x = CaseOperand::new([3, 4, 9], dtype)
+                            .fill(fill)
+                            .arrange(arrange);
                         cases.push(Case::new(Self { op, dim }, [x]));
                     }
                 }
-                let empty = Operand::new([0, 2], dtype).fill(fill);
+                let empty = CaseOperand::new([0, 2], dtype).fill(fill);
                 cases.push(Case::new(Self { op, dim: 0 }, [empty]));
                 if dtype.is_float() && op != ScanOp::Sum && op != ScanOp::Prod {
-                    let x = Operand::new([15, 5], dtype).fill(Fill::Special);
+                    let x = CaseOperand::new([15, 5], dtype).fill(Fill::Special);
                     cases.push(Case::new(Self { op, dim: 1 }, [x]));
                 }
             }
             // Few long lines.
             for (shape, dim) in [([2, 9000], 1), ([9000, 3], 0)] {
-                let x = Operand::new(shape, DType::F32);
+                let x = CaseOperand::new(shape, DType::F32);
                 let x = match op {
                     ScanOp::Prod => x.fill(Fill::Uniform(0.95, 1.05)),
                     _ => x,

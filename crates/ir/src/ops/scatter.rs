@@ -3,7 +3,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes};
 
 /// A copy of `x` in which `out[i][index[i][j][k]][k]` (for `dim` 1) is set to, or combined
@@ -155,18 +155,18 @@ impl Named for Scatter {
                 let is_usual = matches!(mode, ScatterMode::Set | ScatterMode::Add);
                 for dim in 0..3 {
                     for &arrange in &ARRANGEMENTS[..if is_usual { 5 } else { 1 }] {
-                        let x = Operand::new([3, 4, 9], dtype).arrange(arrange);
+                        let x = CaseOperand::new([3, 4, 9], dtype).arrange(arrange);
                         let index = [DType::I64, DType::I32][dim % 2];
-                        let index = Operand::new([2, 3, 5], index).fill(Fill::Ints(0, 3));
-                        let source = Operand::new([2, 3, 5], dtype).arrange(arrange);
+                        let index = CaseOperand::new([2, 3, 5], index).fill(Fill::Ints(0, 3));
+                        let source = CaseOperand::new([2, 3, 5], dtype).arrange(arrange);
                         cases.push(Case::new(Self { dim, mode }, [x, index, source]));
                     }
                 }
                 // Many to be put in each of many lines, and of few.
                 for (shape, dim) in [([40, 1100], 0), ([200, 3], 0), ([3, 300], 1)] {
-                    let x = Operand::new(crate::Shape::from(shape).with_dim(dim, 9), dtype);
-                    let index = Operand::new(shape, DType::I64).fill(Fill::Ints(2, 7));
-                    let source = Operand::new(shape, dtype);
+                    let x = CaseOperand::new(crate::Shape::from(shape).with_dim(dim, 9), dtype);
+                    let index = CaseOperand::new(shape, DType::I64).fill(Fill::Ints(2, 7));
+                    let source = CaseOperand::new(shape, dtype);
                     cases.push(Case::new(Self { dim, mode }, [x, index, source]));
                 }
             }

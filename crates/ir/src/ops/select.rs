@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, broadcast_shapes};
 
 /// `a` where the `bool` operand `condition` is true, else `b`; all three broadcast.
@@ -41,8 +41,8 @@ impl Named for Where {
     fn cases() -> Vec<Case> {
         let mut cases = Vec::new();
         for dtype in DType::SCALARS {
-            let c = |shape: &[usize]| Operand::new(shape, DType::Bool);
-            let x = |shape: &[usize]| Operand::new(shape, dtype);
+            let c = |shape: &[usize]| CaseOperand::new(shape, DType::Bool);
+            let x = |shape: &[usize]| CaseOperand::new(shape, dtype);
             let mut push = |c, a, b| cases.push(Case::new(Self, [c, a, b]));
             push(c(&[]), x(&[]), x(&[]));
             push(c(&[0, 2]), x(&[2]), x(&[]));

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand};
 use crate::{Graph, Layout, Named, OpDef, OpType, ResultTypes, Role};
 
 /// Every `step`-th index of one dimension, from `start` to `end`, exclusive.
@@ -81,7 +81,7 @@ impl Named for Slice {
         for dtype in DType::SCALARS {
             for arrange in ARRANGEMENTS {
                 for (start, end, step) in [(1, 6, 2), (0, 7, 1), (6, 7, 1), (3, 3, 1)] {
-                    let x = Operand::new([2, 7, 3], dtype).arrange(arrange);
+                    let x = CaseOperand::new([2, 7, 3], dtype).arrange(arrange);
                     let dim = 1;
                     cases.push(Case::new(
                         Self {

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
 use crate::ops::ReduceOp;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId};
 
@@ -83,19 +83,19 @@ impl Named for Softmax {
             let of = |dim| Self { dim, log };
             for dim in 0..3 {
                 for arrange in ARRANGEMENTS {
-                    let x = Operand::new([3, 4, 9], dtype).arrange(arrange);
+                    let x = CaseOperand::new([3, 4, 9], dtype).arrange(arrange);
                     cases.push(Case::new(of(dim), [x]));
                 }
             }
-            let large = Operand::new([2, 300], dtype).fill(Fill::Uniform(-1000.0, 1000.0));
+            let large = CaseOperand::new([2, 300], dtype).fill(Fill::Uniform(-1000.0, 1000.0));
             cases.push(Case::new(of(1), [large]));
-            let masked = Operand::new([4, 70], dtype).fill(Fill::Mask);
+            let masked = CaseOperand::new([4, 70], dtype).fill(Fill::Mask);
             cases.push(Case::new(of(1), [masked]));
             for (shape, dim) in [([2, 9000], 1), ([9000, 3], 0)] {
-                cases.push(Case::new(of(dim), [Operand::new(shape, dtype)]));
+                cases.push(Case::new(of(dim), [CaseOperand::new(shape, dtype)]));
             }
-            cases.push(Case::new(of(1), [Operand::new([0, 3], dtype)]));
-            cases.push(Case::new(of(0), [Operand::new([1], dtype)]));
+            cases.push(Case::new(of(1), [CaseOperand::new([0, 3], dtype)]));
+            cases.push(Case::new(of(0), [CaseOperand::new([1], dtype)]));
         }
         cases
     }

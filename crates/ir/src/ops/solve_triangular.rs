@@ -3,7 +3,7 @@ use smallvec::smallvec;
 use super::matrices::Matrices;
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{Arrange, Case, Fill, Operand};
+use crate::case::{Arrange, Case, CaseOperand, Fill};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 
 /// Solves `A·X = B` for each triangular matrix `A` `[…, n, n]` and `B` `[…, n, k]` of the same leading
@@ -74,8 +74,8 @@ impl Named for SolveTriangular {
     fn cases() -> Vec<Case> {
         let mut cases = Vec::new();
         for dtype in Matrices::DTYPES {
-            let a = |shape: &[usize]| Operand::new(shape, dtype).fill(Fill::Dominant);
-            let b = |shape: &[usize]| Operand::new(shape, dtype);
+            let a = |shape: &[usize]| CaseOperand::new(shape, dtype).fill(Fill::Dominant);
+            let b = |shape: &[usize]| CaseOperand::new(shape, dtype);
             for (upper, unitriangular) in
                 [(false, false), (false, true), (true, false), (true, true)]
             {

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Fill, Operand, SHAPES};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill, SHAPES};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId, broadcast_shapes};
 
 /// A function of three operands of one dtype, broadcast against each other.
@@ -104,7 +104,7 @@ impl Named for Ternary {
         let mut cases = Vec::new();
         for &op in TernaryOp::ALL {
             for dtype in DType::SCALARS.into_iter().filter(|&d| op.accepts(d)) {
-                let x = |shape: &[usize]| Operand::new(shape, dtype);
+                let x = |shape: &[usize]| CaseOperand::new(shape, dtype);
                 let mut push = |a, b, c| cases.push(Case::new(Self { op }, [a, b, c]));
                 for shape in SHAPES {
                     push(x(shape), x(shape), x(shape));

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes};
 
 /// The `k` largest or smallest elements along a dimension, best first; the earlier one first
@@ -63,12 +63,12 @@ impl Named for TopK {
         for dtype in DType::FLOATS.into_iter().chain(DType::INTS) {
             for largest in [true, false] {
                 for dim in (0..2).filter(|_| dtype.is_float()) {
-                    let x = Operand::new([15, 5], dtype).fill(Fill::Special);
+                    let x = CaseOperand::new([15, 5], dtype).fill(Fill::Special);
                     cases.push(Case::new(Self { k: 5, dim, largest }, [x]));
                 }
                 for (dim, k) in [(0, 2), (1, 4), (2, 1), (2, 0)] {
                     for arrange in ARRANGEMENTS {
-                        let x = Operand::new([3, 4, 9], dtype).arrange(arrange);
+                        let x = CaseOperand::new([3, 4, 9], dtype).arrange(arrange);
                         cases.push(Case::new(Self { k, dim, largest }, [x]));
                     }
                 }
@@ -77,7 +77,7 @@ impl Named for TopK {
         // Long lines, with many elements that are equal.
         for (shape, dim, k) in [([2, 3000], 1, 40), ([2, 3000], 1, 3000), ([700, 3], 0, 500)] {
             for (largest, dtype) in [(true, DType::F32), (false, DType::F32), (true, DType::I64)] {
-                let x = Operand::new(shape, dtype).fill(Fill::Ints(-50, 50));
+                let x = CaseOperand::new(shape, dtype).fill(Fill::Ints(-50, 50));
                 cases.push(Case::new(Self { k, dim, largest }, [x]));
             }
         }

@@ -1,7 +1,7 @@
 use smallvec::smallvec;
 
 use super::*;
-use crate::case::{Case, Fill, Operand};
+use crate::case::{Case, CaseOperand, Fill};
 use crate::ops::{Softmax, TopK};
 use crate::passes::{Finder, Match};
 use crate::{Graph, Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, ValueId};
@@ -96,7 +96,7 @@ impl Named for TopKSoftmax {
                 (&[0, 8], 2),
             ] {
                 // Different numbers, then many that are equal.
-                let x = Operand::new(shape, dtype);
+                let x = CaseOperand::new(shape, dtype);
                 cases.push(Case::new(Self { k }, [x.clone()]));
                 cases.push(Case::new(Self { k }, [x.fill(Fill::Ints(-3, 3))]));
             }

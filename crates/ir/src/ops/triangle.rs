@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId};
 
 /// A triangle of each matrix of the last two dimensions, 0 elsewhere: `torch.tril` and
@@ -63,15 +63,15 @@ impl Named for Triangle {
         for dtype in DType::SCALARS {
             for upper in [false, true] {
                 for diagonal in [0, 2, -1, 20, -20] {
-                    let x = Operand::new([2, 5, 7], dtype);
+                    let x = CaseOperand::new([2, 5, 7], dtype);
                     cases.push(Case::new(Self { upper, diagonal }, [x]));
                 }
                 for arrange in ARRANGEMENTS {
-                    let x = Operand::new([4, 9, 3], dtype).arrange(arrange);
+                    let x = CaseOperand::new([4, 9, 3], dtype).arrange(arrange);
                     cases.push(Case::new(Self { upper, diagonal: 0 }, [x]));
                 }
                 for shape in [&[1, 1][..], &[0, 3], &[2, 3, 0], &[40, 300]] {
-                    let x = Operand::new(shape, dtype);
+                    let x = CaseOperand::new(shape, dtype);
                     cases.push(Case::new(Self { upper, diagonal: 1 }, [x]));
                 }
             }

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{Case, Fill, Operand, elementwise};
+use crate::case::{Case, CaseOperand, Fill, elementwise};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, special};
 
 /// An elementwise function.
@@ -293,7 +293,7 @@ impl Named for Unary {
                 .filter(|&d| op.accepts(d))
                 .collect();
             let domain = op.domain();
-            let fill = |x: Operand| match domain {
+            let fill = |x: CaseOperand| match domain {
                 Some((least, most)) => x.fill(Fill::Uniform(least, most)),
                 None => x,
             };
@@ -302,7 +302,7 @@ impl Named for Unary {
                 .defined()
                 .is_some_and(|(_, name)| special::is_defined(name))
             {
-                let case = |dtype| Case::new(Self { op }, [fill(Operand::new([67], dtype))]);
+                let case = |dtype| Case::new(Self { op }, [fill(CaseOperand::new([67], dtype))]);
                 cases.extend(dtypes.iter().copied().map(case));
             } else {
                 cases.extend(elementwise(&Self { op }.into(), &dtypes, fill));
@@ -311,7 +311,7 @@ impl Named for Unary {
                 continue;
             }
             for dtype in dtypes.into_iter().filter(|d| d.is_float()) {
-                let x = Operand::new([64], dtype).fill(Fill::Special);
+                let x = CaseOperand::new([64], dtype).fill(Fill::Special);
                 cases.push(Case::new(Self { op }, [x]));
             }
         }

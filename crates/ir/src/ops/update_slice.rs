@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{Arrange, Case, Fill, Operand};
+use crate::case::{Arrange, Case, CaseOperand, Fill};
 use crate::{BlockFormat, Graph, Named, OpDef, OpType, ResultTypes, Shape, Signature};
 
 /// Writes `source` into the state buffer `state` at index `start` of dimension `dim`.
@@ -94,19 +94,19 @@ impl Named for UpdateSlice {
 
     fn cases() -> Vec<Case> {
         let mut cases = Vec::new();
-        let start = || Operand::new([1], DType::I32).fill(Fill::Ints(2, 3));
+        let start = || CaseOperand::new([1], DType::I32).fill(Fill::Ints(2, 3));
         for state in DType::FLOATS {
             for source in DType::FLOATS {
-                let source = Operand::new([2, 3, 4], source);
-                let state = Operand::new([2, 5, 4], state);
+                let source = CaseOperand::new([2, 3, 4], source);
+                let state = CaseOperand::new([2, 5, 4], state);
                 cases.push(Case::new(Self { dim: 1 }, [state, source, start()]));
             }
         }
         let blocks = DType::Block(BlockFormat::Q8_0);
         for (dim, state, source) in [(1, [2, 5, 64], [2, 3, 64]), (0, [6, 2, 32], [4, 2, 32])] {
             let (state, source) = (
-                Operand::new(state, blocks),
-                Operand::new(source, DType::F32),
+                CaseOperand::new(state, blocks),
+                CaseOperand::new(source, DType::F32),
             );
             for source in [source.clone(), source.arrange(Arrange::Transposed)] {
                 cases.push(Case::new(Self { dim }, [state.clone(), source, start()]));
@@ -117,10 +117,10 @@ impl Named for UpdateSlice {
             .chain(DType::FLOATS8)
             .chain(DType::COMPLEX)
         {
-            let state = Operand::new([6], dtype);
+            let state = CaseOperand::new([6], dtype);
             cases.push(Case::new(
                 Self { dim: 0 },
-                [state, Operand::new([4], dtype), start()],
+                [state, CaseOperand::new([4], dtype), start()],
             ));
         }
         cases

@@ -3,7 +3,7 @@ use smallvec::{SmallVec, smallvec};
 use super::reduce::reduced_shape;
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Arrange, Case, Fill, Operand};
+use crate::case::{ARRANGEMENTS, Arrange, Case, CaseOperand, Fill};
 use crate::ops::CompareOp;
 use crate::{Graph, Named, OpDef, OpType, Param, ResultTypes, Results, ValueId};
 
@@ -144,7 +144,10 @@ impl Named for VarMean {
                 root,
             };
             let mut push = |op: Self, shape: &[usize], arrange| {
-                cases.push(Case::new(op, [Operand::new(shape, dtype).arrange(arrange)]));
+                cases.push(Case::new(
+                    op,
+                    [CaseOperand::new(shape, dtype).arrange(arrange)],
+                ));
             };
             for arrange in ARRANGEMENTS {
                 for dims in [&[0][..], &[1], &[2], &[0, 2], &[0, 1, 2]] {
@@ -172,7 +175,7 @@ impl Named for VarMean {
             if dtype != DType::F16 {
                 for (shape, dims) in [(&[3, 37][..], 1), (&[9000, 3], 0), (&[2, 9000], 1)] {
                     for size in [1e30, 1e-30] {
-                        let x = Operand::new(shape, dtype).fill(Fill::Uniform(-size, size));
+                        let x = CaseOperand::new(shape, dtype).fill(Fill::Uniform(-size, size));
                         cases.push(Case::new(of(&[dims], 1.0, true), [x]));
                     }
                 }

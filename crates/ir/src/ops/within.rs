@@ -89,7 +89,7 @@ impl Named for Within {
         ] {
             let (low, high) = (Param(low), Param(high));
             let op = Self { low, high, nan };
-            let inside = |x: crate::case::Operand| x.fill(Fill::Uniform(0.0, 1.0));
+            let inside = |x: crate::case::CaseOperand| x.fill(Fill::Uniform(0.0, 1.0));
             cases.extend(case::elementwise(&op.into(), &DType::FLOATS, inside));
         }
         cases

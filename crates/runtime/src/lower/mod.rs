@@ -11,7 +11,9 @@ use rustorch_ir::{Graph, Layout, Node, Op, OpError, Role, Signature, TensorType,
 use smallvec::SmallVec;
 
 use crate::Layouts;
-use crate::launch::{Draft, Lowered, Operand, Part, Place, Reduction, ResultId, Root, Slot, Step};
+use crate::launch::{
+    Draft, Lowered, Part, PartOperand, Place, Reduction, ResultId, Root, Slot, Step,
+};
 use crate::lower::arena::{Lifetime, arrange};
 use crate::lower::chains::fuse;
 
@@ -279,7 +281,7 @@ impl<K: Kernels> Builder<'_, K> {
         let part = Part {
             node,
             op,
-            operands: (0..operands.len()).map(Operand::Input).collect(),
+            operands: (0..operands.len()).map(PartOperand::Input).collect(),
             dtype: results[0].dtype,
         };
         let whole = |ty: &TensorType| place(Layout::contiguous(&ty.shape), ty.clone());

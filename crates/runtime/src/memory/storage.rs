@@ -8,11 +8,13 @@
 use rustorch_ir::order::sort_by_key;
 use std::sync::atomic::{AtomicIsize, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::task::Poll;
 
 use smallvec::SmallVec;
 
 use crate::journal::{Owner, lock};
 use crate::memory::moment::{Latest, Moment};
+use crate::platform::{self, Instant};
 use crate::{
     Call, DeviceBuffer, DeviceError, DeviceMemory, DeviceType, FailureClass, Fetch, HostBuffer,
     RunError,
@@ -130,17 +132,56 @@ impl Fetched {
     pub fn read(self, to: &mut [u8]) -> Result<(), RunError> {
         if let Some((owner, fetch)) = self.way {
             let begin = owner.journal.clock();
-            match fetch.wait(to) {
-                Ok(()) => {
-                    owner.read(to.len(), begin);
-                    return Ok(());
-                }
-                Err(e) => owner.fail(e),
+            if arrive(&owner, fetch.wait(to), to, begin) {
+                return Ok(());
             }
         }
-        let result = self.storage.read(0, to);
-        result.map_err(|e| e.into_run_error(DeviceType::Cpu))
+        read_now(&self.storage, to)
     }
+
+    /// Writes the bytes to `to` if they have arrived. It does not wait, unless the device cannot copy while it
+    /// computes. After that the bytes are those that the storage has by then.
+    ///
+    /// # Errors
+    /// The same errors as [`Runtime::read`](crate::Runtime::read).
+    pub fn poll(&mut self, to: &mut [u8]) -> Poll<Result<(), RunError>> {
+        if let Some((owner, fetch)) = &mut self.way {
+            let begin = owner.journal.clock();
+            let Poll::Ready(arrived) = fetch.poll(to) else {
+                return Poll::Pending;
+            };
+            let has_arrived = arrive(owner, arrived, to, begin);
+            self.way = None;
+            if has_arrived {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        Poll::Ready(read_now(&self.storage, to))
+    }
+}
+
+/// Counts the bytes that a device sent, or its failure. Returns whether they have arrived.
+fn arrive(
+    owner: &Owner,
+    arrived: Result<(), DeviceError>,
+    to: &[u8],
+    begin: Option<Instant>,
+) -> bool {
+    match arrived {
+        Ok(()) => {
+            owner.read(to.len(), begin);
+            true
+        }
+        Err(e) => {
+            owner.fail(e);
+            false
+        }
+    }
+}
+
+fn read_now(storage: &Storage, to: &mut [u8]) -> Result<(), RunError> {
+    let result = storage.read(0, to);
+    result.map_err(|e| e.into_run_error(DeviceType::Cpu))
 }
 
 impl Storage {
@@ -362,7 +403,7 @@ impl Storage {
     /// Copies the bytes from `offset` on to `to`.
     pub(crate) fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), StorageError> {
         while !self.acquire(false) {
-            std::thread::yield_now();
+            platform::give_way();
         }
         let result = self.copies().read(self.0.bytes, offset, to);
         self.release(false);
@@ -381,7 +422,7 @@ impl Storage {
     /// others copy.
     pub(crate) fn synchronize(&self) -> Result<(), StorageError> {
         while !self.acquire(false) {
-            std::thread::yield_now();
+            platform::give_way();
         }
         let result = self.copies().synchronize(self.0.bytes);
         self.release(false);
@@ -401,7 +442,7 @@ impl Storage {
     /// Replaces the bytes; the host's memory becomes the only copy.
     pub(crate) fn write(&self, from: &[u8]) -> Result<(), StorageError> {
         while !self.acquire(true) {
-            std::thread::yield_now();
+            platform::give_way();
         }
         self.change();
         let result = self.copies().write(self.0.bytes, from);

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use rustorch_ir::ops::{ActivationKind, BinaryOp, Full, UnaryOp};
 use rustorch_ir::{DType, Op, OpKind, Signature};
-use rustorch_runtime::{KernelEntry, Layouts, Operand, Part, Place, Step};
+use rustorch_runtime::{KernelEntry, Layouts, Part, PartOperand, Place, Step};
 
 use super::functions::{expression, rounded};
 use super::views::{PARTS, WIDEST};
@@ -87,7 +87,7 @@ fn is_rough(step: &Step, emitter: &Emitter) -> bool {
     };
     let is_single = |dtype: DType| matches!(dtype, DType::F32 | DType::Bool) || is_half(dtype);
     let is_key = |k: usize| {
-        let reads = |part: &Part| part.operands.contains(&Operand::Input(k));
+        let reads = |part: &Part| part.operands.contains(&PartOperand::Input(k));
         let mut parts = step.parts.iter().filter(|part| reads(part));
         parts.all(|part| matches!(part.op, Op::Random(_)))
     };
@@ -373,8 +373,8 @@ fn value(
     }
     let names: Vec<String> = (part.operands.iter())
         .map(|operand| match operand {
-            Operand::Input(k) => format!("v{k}_{element}"),
-            Operand::Part(k) => format!("t{k}"),
+            PartOperand::Input(k) => format!("v{k}_{element}"),
+            PartOperand::Part(k) => format!("t{k}"),
         })
         .collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use rustorch_ir::ops::ReduceOp;
 use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
-use rustorch_runtime::{KernelEntry, Layouts, Operand, Step};
+use rustorch_runtime::{KernelEntry, Layouts, PartOperand, Step};
 
 use super::functions::rounded;
 use super::lines::{NEIGHBOURS, Tile, VECTORS, vector};
@@ -47,12 +47,12 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
     let part = &step.parts[reduction.part];
     let Op::Reduce(op) = &part.op else { return };
     let (x, layout) = match part.operands[0] {
-        Operand::Input(at) => {
+        PartOperand::Input(at) => {
             let place = &step.inputs[at];
             let x = Elements::Memory(Memory::Place(place));
             (x, place.layout.clone())
         }
-        Operand::Part(_) => {
+        PartOperand::Part(_) => {
             let chain = Chain::new(step, reduction.part, &op.dims);
             (Elements::Computed(chain), step.domain_layout())
         }
@@ -192,7 +192,7 @@ impl<'a> Chain<'a> {
         for at in 0..self.reduction {
             pointwise::compute(step, at, 0, Some(kernel), emitter, &mut element);
         }
-        let Operand::Part(last) = step.parts[self.reduction].operands[0] else {
+        let PartOperand::Part(last) = step.parts[self.reduction].operands[0] else {
             return String::new();
         };
         let t = name(step.parts[last].dtype);
@@ -211,8 +211,8 @@ fn operands_of(step: &Step, parts: Range<usize>) -> Vec<usize> {
     let operands = step.parts[parts].iter().flat_map(|part| &part.operands);
     let mut read: Vec<usize> = operands
         .filter_map(|operand| match *operand {
-            Operand::Input(at) => Some(at),
-            Operand::Part(_) => None,
+            PartOperand::Input(at) => Some(at),
+            PartOperand::Part(_) => None,
         })
         .collect();
     read.sort_unstable();
