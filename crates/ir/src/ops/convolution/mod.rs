@@ -1,0 +1,11 @@
+//! Convolutions, pools and resampling of images.
+
+pub(in crate::ops) mod channels_last;
+pub(crate) mod conv2d;
+pub(in crate::ops) mod conv2d_weight;
+pub(crate) mod conv_transpose2d;
+pub(in crate::ops) mod max_pool2d_backward;
+pub(crate) mod pool2d;
+pub(crate) mod resample;
+
+use super::*;
