@@ -5,8 +5,9 @@ use rustorch_ir::ops::ChannelsLast;
 use rustorch_ir::{DType, Layout, Op, OpKind, Signature, TensorType};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
-use super::{batch_norm_train, cuda, max_pool2d_backward, pool2d};
+use super::{max_pool2d_backward, pool2d};
 use crate::emit::{Emitter, GpuKernel};
+use crate::ops::{batch_norm_train, cuda};
 
 const fn entry(
     accepts: fn(&Signature) -> bool,

@@ -3,9 +3,9 @@
 use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::cuda;
 use super::windows::{Windows, convolution};
 use crate::emit::{Emitter, GpuKernel};
+use crate::ops::cuda;
 
 const fn entry(accepts: fn(&Signature) -> bool, launch: GpuKernel) -> KernelEntry<GpuKernel> {
     KernelEntry {

@@ -8,5 +8,3 @@ pub(in crate::ops) mod max_pool2d_backward;
 pub(in crate::ops) mod pool2d;
 pub(in crate::ops) mod resample;
 pub(in crate::ops) mod windows;
-
-use super::*;

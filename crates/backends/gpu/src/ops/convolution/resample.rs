@@ -3,10 +3,10 @@
 use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::gather::outside;
-use super::views::{define_rank, for_each, walk};
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::accumulator;
+use crate::ops::gather::outside;
+use crate::ops::views::{define_rank, for_each, walk};
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::Resample,

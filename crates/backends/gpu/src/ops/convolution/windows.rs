@@ -3,9 +3,9 @@
 use rustorch_ir::ops::ChannelsLast;
 use rustorch_runtime::{Place, Step};
 
-use super::tile::CHAIN;
-use super::views::{PARTS, WIDEST, for_each, vector};
 use crate::kernel::{Kernel, accumulator};
+use crate::ops::tile::CHAIN;
+use crate::ops::views::{PARTS, WIDEST, for_each, vector};
 
 /// Layout of windows.
 pub(in crate::ops) struct Windows {

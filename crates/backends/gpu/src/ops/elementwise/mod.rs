@@ -3,5 +3,3 @@
 pub(in crate::ops) mod functions;
 pub(crate) mod pointwise;
 pub(in crate::ops) mod special;
-
-use super::*;

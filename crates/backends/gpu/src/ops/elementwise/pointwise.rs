@@ -7,11 +7,12 @@ use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Part, PartOperand, Place, Step};
 
 use super::functions::{expression, rounded};
-use super::views::{PARTS, WIDEST};
-use super::{random, special};
+use super::special;
 use crate::dialect::Dialect;
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::{Kernel, name};
+use crate::ops::random;
+use crate::ops::views::{PARTS, WIDEST};
 
 const fn entry(kind: OpKind) -> KernelEntry<GpuKernel> {
     KernelEntry {

@@ -7,12 +7,13 @@ use rustorch_ir::ops::{ExpertEpilogue, FusedExpertLinear};
 use rustorch_ir::{DType, Graph, Op, OpKind, Signature, TensorType};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
-use super::cuda::{self, matmul, matvec_experts};
-use super::functions::expression;
 use super::product::{Factor, Product};
-use super::{blocks, quantized, special};
+use super::{blocks, quantized};
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::{Kernel, Scratch, name};
+use crate::ops::cuda::{self, matmul, matvec_experts};
+use crate::ops::functions::expression;
+use crate::ops::special;
 
 pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 5] = [
     KernelEntry {

@@ -7,10 +7,10 @@ use rustorch_ir::{DType, Op, OpKind, Signature, TensorType};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 use smallvec::SmallVec;
 
-use super::cuda::{self, matmul, matvec};
-use super::functions::activated;
-use super::linear;
+use super::product::{Product, is_of_library};
 use crate::emit::{Emitter, GpuKernel};
+use crate::ops::cuda::{self, matmul, matvec};
+use crate::ops::functions::activated;
 
 pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 3] =
     [few(OpKind::FusedLinear), ALONE, many(OpKind::FusedLinear)];
@@ -30,7 +30,7 @@ const ALONE: KernelEntry<GpuKernel> = KernelEntry {
 fn are_of_library(s: &Signature) -> bool {
     let op = description(s.op, s.inputs.len());
     let is_plain = op.is_some_and(|op| op.norm.is_none() && op.epilogue.is_none());
-    is_plain && accepts(s, linear::is_of_library)
+    is_plain && accepts(s, is_of_library)
 }
 
 fn emit_alone(step: &Step, emitter: &mut Emitter) {
@@ -40,7 +40,7 @@ fn emit_alone(step: &Step, emitter: &mut Emitter) {
     let linears = Linears::new(&op, step);
     for each in &linears.each {
         if let Some(y) = each.y {
-            linear::product_of(linears.x, each.w, each.bias, y).emit_on_tensor_cores(emitter);
+            Product::of_rows(linears.x, each.w, each.bias, y).emit_on_tensor_cores(emitter);
         }
     }
 }

@@ -1,11 +1,12 @@
 //! `x · wᵀ + bias`.
 
-use rustorch_ir::{OpKind, Signature, TensorType};
-use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
+use rustorch_ir::{OpKind, Signature};
+use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::product::{Factor, Product};
-use super::{cuda, fused_linear, quantized};
+use super::product::{Product, is_dense, is_of_library};
+use super::{fused_linear, quantized};
 use crate::emit::GpuKernel;
+use crate::ops::cuda;
 
 const fn entry(accepts: fn(&Signature) -> bool, launch: GpuKernel) -> KernelEntry<GpuKernel> {
     KernelEntry {
@@ -37,46 +38,7 @@ pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 6] = [
     ),
 ];
 
-/// Returns whether it is a product that the driver's library makes of operands as they are.
-pub(in crate::ops) fn is_of_library(x: &TensorType, w: &TensorType) -> bool {
-    is_dense(x, w) && x.dtype == w.dtype
-}
-
-/// Returns whether it is a product of dense matrices that tensor cores can make.
-fn is_dense(x: &TensorType, w: &TensorType) -> bool {
-    let (n, k) = (w.shape[0], w.shape[1]);
-    let m = x.shape.elements().checked_div(k).unwrap_or(0);
-    !w.dtype.is_block() && cuda::matmul::accepts_dense([x.dtype, w.dtype], [m, n, k])
-}
-
 fn product(step: &Step) -> Product<'_> {
     let (x, w) = (&step.inputs[0], &step.inputs[1]);
-    product_of(x, w, step.inputs.get(2), step.output())
-}
-
-/// `y = x · wᵀ + bias`.
-pub(in crate::ops) fn product_of<'a>(
-    x: &'a Place,
-    w: &'a Place,
-    bias: Option<&'a Place>,
-    y: &'a Place,
-) -> Product<'a> {
-    let (n, k) = (w.ty.shape[0], w.ty.shape[1]);
-    let rows = |place| Factor {
-        place,
-        outer: k,
-        inner: 1,
-        batch: Vec::new(),
-    };
-    Product {
-        m: y.ty.shape.elements() / n,
-        k,
-        n,
-        batch: Vec::new(),
-        a: rows(x),
-        b: rows(w),
-        bias,
-        y,
-        experts: None,
-    }
+    Product::of_rows(x, w, step.inputs.get(2), step.output())
 }

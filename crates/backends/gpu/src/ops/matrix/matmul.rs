@@ -3,9 +3,9 @@
 use rustorch_ir::{Layout, OpKind, Shape, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
-use super::cuda;
 use super::product::{Factor, Product, batch};
 use crate::emit::GpuKernel;
+use crate::ops::cuda;
 
 const fn entry(accepts: fn(&Signature) -> bool, launch: GpuKernel) -> KernelEntry<GpuKernel> {
     KernelEntry {

@@ -9,5 +9,3 @@ pub(in crate::ops) mod product;
 pub(in crate::ops) mod quantized;
 pub(in crate::ops) mod simd_tile;
 pub(in crate::ops) mod tile;
-
-use super::*;

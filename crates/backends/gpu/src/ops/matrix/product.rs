@@ -1,14 +1,15 @@
 //! The product of two matrices, or batches of them: the common part of `matmul` and `linear`.
 
-use rustorch_ir::{DType, Layout};
+use rustorch_ir::{DType, Layout, TensorType};
 use rustorch_runtime::Place;
 
 use super::expert_linear::{self, Experts};
+use super::simd_tile;
 use super::tile::{CHAIN, Tile};
-use super::{cuda, simd_tile};
 use crate::driver::{Gemm, Matrix};
 use crate::emit::Emitter;
 use crate::kernel::{Kernel, accumulator, name, position};
+use crate::ops::cuda;
 
 /// A product `y = a · b + bias`, `[m, k] · [k, n]` for each index of the batch.
 pub(crate) struct Product<'a> {
@@ -109,6 +110,47 @@ const OF_ONE: Tile = Tile {
     each: [8, 16],
     of_one: true,
 };
+
+/// Returns whether it is a product that the driver's library makes of operands as they are.
+pub(super) fn is_of_library(x: &TensorType, w: &TensorType) -> bool {
+    is_dense(x, w) && x.dtype == w.dtype
+}
+
+/// Returns whether it is a product of dense matrices that tensor cores can make.
+pub(super) fn is_dense(x: &TensorType, w: &TensorType) -> bool {
+    let (n, k) = (w.shape[0], w.shape[1]);
+    let m = x.shape.elements().checked_div(k).unwrap_or(0);
+    !w.dtype.is_block() && cuda::matmul::accepts_dense([x.dtype, w.dtype], [m, n, k])
+}
+
+impl<'a> Product<'a> {
+    /// `y = x · wᵀ + bias`.
+    pub(super) fn of_rows(
+        x: &'a Place,
+        w: &'a Place,
+        bias: Option<&'a Place>,
+        y: &'a Place,
+    ) -> Self {
+        let (n, k) = (w.ty.shape[0], w.ty.shape[1]);
+        let rows = |place| Factor {
+            place,
+            outer: k,
+            inner: 1,
+            batch: Vec::new(),
+        };
+        Self {
+            m: y.ty.shape.elements() / n,
+            k,
+            n,
+            batch: Vec::new(),
+            a: rows(x),
+            b: rows(w),
+            bias,
+            y,
+            experts: None,
+        }
+    }
+}
 
 impl Product<'_> {
     /// Appends the launch.

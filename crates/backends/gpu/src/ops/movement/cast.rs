@@ -3,8 +3,8 @@
 use rustorch_ir::{OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::blocks::{dequantize, format};
 use crate::emit::{Emitter, GpuKernel};
+use crate::ops::blocks::{dequantize, format};
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::Cast,

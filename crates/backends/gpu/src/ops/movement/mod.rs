@@ -9,5 +9,3 @@ pub(in crate::ops) mod triangle;
 pub(in crate::ops) mod update_slice;
 pub(in crate::ops) mod views;
 pub(in crate::ops) mod within;
-
-use super::*;

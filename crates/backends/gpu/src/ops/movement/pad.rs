@@ -4,9 +4,9 @@ use rustorch_ir::ops::Full;
 use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::pointwise::constant;
 use super::views::{dimensions, for_each};
 use crate::emit::{Emitter, GpuKernel};
+use crate::ops::pointwise::constant;
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::Pad,

@@ -4,10 +4,10 @@ use rustorch_ir::ops::Full;
 use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::pointwise::constant;
 use super::views::{define_rank, for_each, walk, words};
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::halves;
+use crate::ops::pointwise::constant;
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::Triangle,

@@ -3,9 +3,9 @@
 use rustorch_ir::{Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::functions::convert;
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::Kernel;
+use crate::ops::functions::convert;
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::UpdateSlice,

@@ -3,10 +3,10 @@
 use rustorch_ir::{Layout, Op, OpKind};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::functions::rounded;
-use super::lines::{exact, line_kernel};
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::accumulator;
+use crate::ops::functions::rounded;
+use crate::ops::lines::{exact, line_kernel};
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::AddRmsNorm,

@@ -3,9 +3,9 @@
 use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::views::{PARTS, WIDEST};
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::{Kernel, accumulator};
+use crate::ops::views::{PARTS, WIDEST};
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::BatchNorm,

@@ -5,11 +5,11 @@ use rustorch_ir::ops::{BatchNormBackward, BatchNormTrain};
 use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
-use super::functions::rounded;
-use super::views::{Memory, PARTS, WIDEST};
 use crate::driver::Limits;
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::{Kernel, accumulator};
+use crate::ops::functions::rounded;
+use crate::ops::views::{Memory, PARTS, WIDEST};
 
 const fn entry(kind: OpKind) -> KernelEntry<GpuKernel> {
     KernelEntry {

@@ -4,13 +4,13 @@ use rustorch_ir::ops::CrossEntropy;
 use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::cuda;
-use super::lines::{Tile, vector};
 use super::softmax::lowest;
-use super::views::{Memory, split, walk};
 use crate::dialect::Dialect;
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::{Kernel, accumulator, halves};
+use crate::ops::cuda;
+use crate::ops::lines::{Tile, vector};
+use crate::ops::views::{Memory, split, walk};
 
 const fn entry(kind: OpKind, emit: fn(&Step, &mut Emitter)) -> KernelEntry<GpuKernel> {
     KernelEntry {

@@ -3,10 +3,10 @@
 use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::functions::rounded;
-use super::lines::Rows;
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::{Kernel, accumulator};
+use crate::ops::functions::rounded;
+use crate::ops::lines::Rows;
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::FusedNorm,

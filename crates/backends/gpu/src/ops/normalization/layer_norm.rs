@@ -3,10 +3,10 @@
 use rustorch_ir::{Layout, Op, OpKind, Param, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::lines::{exact, held_vector, line_kernel};
 use crate::driver::Limits;
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::{Kernel, accumulator};
+use crate::ops::lines::{exact, held_vector, line_kernel};
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::LayerNorm,

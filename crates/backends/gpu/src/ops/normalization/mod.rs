@@ -10,5 +10,3 @@ pub(in crate::ops) mod layer_norm;
 pub(in crate::ops) mod norm_backward;
 pub(in crate::ops) mod rms_norm;
 pub(in crate::ops) mod softmax;
-
-use super::*;

@@ -4,14 +4,14 @@ use rustorch_ir::ops::ReduceOp;
 use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::cuda;
-use super::functions::rounded;
-use super::lines::Rows;
-use super::reduce::{Combination, Elements, Lines};
-use super::views::Memory;
 use crate::dialect::Dialect;
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::{Kernel, accumulator};
+use crate::ops::cuda;
+use crate::ops::functions::rounded;
+use crate::ops::lines::Rows;
+use crate::ops::reduce::{Combination, Elements, Lines};
+use crate::ops::views::Memory;
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::NormBackward,

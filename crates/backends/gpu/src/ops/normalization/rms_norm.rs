@@ -3,9 +3,9 @@
 use rustorch_ir::{Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::lines::{exact, held_vector, line_kernel};
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::accumulator;
+use crate::ops::lines::{exact, held_vector, line_kernel};
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::RmsNorm,

@@ -3,9 +3,9 @@
 use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::lines::{held_vector, line_kernel};
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::accumulator;
+use crate::ops::lines::{held_vector, line_kernel};
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::Softmax,

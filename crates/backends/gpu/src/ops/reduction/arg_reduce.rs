@@ -4,9 +4,9 @@ use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
 use super::lines::{Tile, VECTORS, vector};
-use super::views::{Memory, split, walk};
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::Kernel;
+use crate::ops::views::{Memory, split, walk};
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::ArgReduce,

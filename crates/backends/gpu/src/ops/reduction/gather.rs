@@ -3,8 +3,8 @@
 use rustorch_ir::{Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
-use super::views::{WIDEST, define_rank, for_several, vector, walk, widened, words};
 use crate::emit::{Emitter, GpuKernel};
+use crate::ops::views::{WIDEST, define_rank, for_several, vector, walk, widened, words};
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::Gather,

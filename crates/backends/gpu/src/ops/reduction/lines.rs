@@ -3,9 +3,9 @@
 use rustorch_ir::{DType, Layout};
 use rustorch_runtime::{Place, Step};
 
-use super::views::{Memory, PARTS, WIDEST, nearest, split, walk};
 use crate::driver::Limits;
 use crate::kernel::Kernel;
+use crate::ops::views::{Memory, PARTS, WIDEST, nearest, split, walk};
 
 /// Work-items of a group.
 const GROUP: usize = 256;

@@ -9,5 +9,3 @@ pub(in crate::ops) mod scan;
 pub(in crate::ops) mod scatter;
 pub(in crate::ops) mod top_k;
 pub(in crate::ops) mod var_mean;
-
-use super::*;

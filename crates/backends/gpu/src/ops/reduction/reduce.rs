@@ -7,13 +7,13 @@ use rustorch_ir::ops::ReduceOp;
 use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, PartOperand, Step};
 
-use super::functions::rounded;
 use super::lines::{NEIGHBOURS, Tile, VECTORS, vector};
-use super::views::{Memory, PARTS, WIDEST, define_rank, walk};
-use super::{pointwise, special};
 use crate::driver::Limits;
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::{Kernel, name};
+use crate::ops::functions::rounded;
+use crate::ops::views::{Memory, PARTS, WIDEST, define_rank, walk};
+use crate::ops::{pointwise, special};
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::Reduce,

@@ -7,9 +7,9 @@ use rustorch_runtime::{KernelEntry, Layouts, Step};
 
 use super::lines::Tile;
 use super::reduce::{Combination, Elements, Lines};
-use super::views::{Memory, split, walk};
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::Kernel;
+use crate::ops::views::{Memory, split, walk};
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::Scan,

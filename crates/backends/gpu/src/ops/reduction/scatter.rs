@@ -5,14 +5,14 @@ use rustorch_ir::ops::{ReduceOp, Scatter, ScatterMode};
 use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
-use super::concat::copy;
 use super::gather::outside;
 use super::reduce::combination;
 use super::top_k::{Best, Sorted, is_across};
-use super::views::{Memory, dimensions, for_each, split, walk, words};
 use crate::driver::Limits;
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::Kernel;
+use crate::ops::concat::copy;
+use crate::ops::views::{Memory, dimensions, for_each, split, walk, words};
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::Scatter,

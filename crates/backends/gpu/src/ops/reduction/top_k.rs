@@ -5,11 +5,11 @@ use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
 use super::arg_reduce::better;
-use super::cuda::top_k::few;
-use super::views::{Memory, for_each, nearest, split, walk};
 use crate::driver::Limits;
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::Kernel;
+use crate::ops::cuda::top_k::few;
+use crate::ops::views::{Memory, for_each, nearest, split, walk};
 
 pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 3] = [
     few(OpKind::TopKSoftmax),

@@ -5,10 +5,10 @@ use rustorch_runtime::{KernelEntry, Layouts, Step};
 
 use super::lines::{Tile, VECTORS, exact, vector_of_pieces};
 use super::reduce::{split, walk_lines};
-use super::views::Memory;
 use crate::driver::Limits;
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::{Kernel, accumulator};
+use crate::ops::views::Memory;
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::VarMean,

@@ -4,11 +4,11 @@ use rustorch_ir::ops::Attention;
 use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
-use super::cuda;
-use super::tile::Tile;
 use crate::driver::Limits;
 use crate::emit::{Emitter, GpuKernel, SIMD_WIDTH};
 use crate::kernel::{Kernel, accumulator};
+use crate::ops::cuda;
+use crate::ops::tile::Tile;
 
 pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 2] = [
     KernelEntry {

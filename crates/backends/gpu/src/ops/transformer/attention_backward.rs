@@ -3,8 +3,8 @@
 use rustorch_ir::{Op, OpKind};
 use rustorch_runtime::{KernelEntry, Layouts};
 
-use super::cuda;
 use crate::emit::GpuKernel;
+use crate::ops::cuda;
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::AttentionBackward,

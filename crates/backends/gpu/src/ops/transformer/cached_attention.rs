@@ -4,8 +4,8 @@
 use rustorch_ir::{DType, Op, OpKind, Signature, TensorType};
 use rustorch_runtime::{KernelEntry, Layouts};
 
-use super::cuda;
 use crate::emit::GpuKernel;
+use crate::ops::cuda;
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::CachedAttention,

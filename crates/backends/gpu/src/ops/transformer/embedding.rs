@@ -3,11 +3,11 @@
 use rustorch_ir::{Layout, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::blocks::{dequantize, format};
-use super::functions::convert;
-use super::gather::Picked;
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::Kernel;
+use crate::ops::blocks::{dequantize, format};
+use crate::ops::functions::convert;
+use crate::ops::gather::Picked;
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::Embedding,

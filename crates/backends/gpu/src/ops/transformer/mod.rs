@@ -5,5 +5,3 @@ pub(in crate::ops) mod attention_backward;
 pub(in crate::ops) mod cached_attention;
 pub(in crate::ops) mod embedding;
 pub(crate) mod rope;
-
-use super::*;
