@@ -87,7 +87,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exi
 struct ShortWords(Vec<(String, String)>);
 
 impl ShortWords {
-    /// Those of a command's options, and of its subcommands'.
+    /// The words of a command's options, and of its subcommands'.
     fn of(command: &clap::Command) -> Self {
         let mut words = Vec::new();
         for command in [command].into_iter().chain(command.get_subcommands()) {

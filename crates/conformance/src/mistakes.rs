@@ -17,11 +17,9 @@ pub(crate) fn of(kind: OpKind) -> Vec<Case> {
         OpKind::Binary => {
             for dtype in DType::INTS {
                 for op in [BinaryOp::FloorDivide, BinaryOp::Remainder] {
-                    let zeros = constant(CaseOperand::new([3], dtype), 0);
-                    cases.push(Case::new(
-                        Binary { op },
-                        [CaseOperand::new([3], dtype), zeros],
-                    ));
+                    let numbers = CaseOperand::new([3], dtype);
+                    let zeros = constant(numbers.clone(), 0);
+                    cases.push(Case::new(Binary { op }, [numbers, zeros]));
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Services of the system: clock, threads, environment, files.
 //!
-//! The crates below the drivers reach the system through this module alone, so that a platform without these
-//! services needs no other change. WebAssembly in a browser is one: its standard library finds no file, no variable
+//! The crates below the drivers reach the system through this module alone. So a platform without these services
+//! needs no other change. WebAssembly in a browser is one: its standard library finds no file, no variable
 //! and no thread. Callers then compute on the thread that they are on.
 
 mod system_memory;

@@ -5,13 +5,17 @@
 //! conditions keep the graph's results. No other node needs a hidden value. No other node has to
 //! run between the replaced ones. Readers of a state still run before the state is written over.
 
+mod rules;
+
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashSet};
 
 use smallvec::SmallVec;
 
+pub use rules::RULES;
+
 use super::{Pass, Places, Rewriting, Rewritten};
-use crate::ops::{BinaryOp, RULES};
+use crate::ops::BinaryOp;
 use crate::order::sort_by_key;
 use crate::{Graph, Op, OpError, Role, Signature, TensorType, ValueId};
 

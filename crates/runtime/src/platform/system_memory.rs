@@ -63,8 +63,6 @@ mod cgroups {
     use std::fs::read_to_string;
     use std::path::Path;
 
-    use super::SystemMemory;
-
     /// The files of a version of control groups.
     struct Version {
         /// The controller's name in `/proc/self/cgroup`.
@@ -97,7 +95,7 @@ mod cgroups {
 
     /// The limit of each group of this process, and of their parents, with the file system's root at `root`. In
     /// a container its own group may be all that is seen of them.
-    pub(super) fn left(root: &Path) -> Vec<SystemMemory> {
+    pub(super) fn left(root: &Path) -> Vec<super::SystemMemory> {
         let groups = read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
         let mut left = Vec::new();
         for line in groups.lines() {
@@ -117,7 +115,7 @@ mod cgroups {
 
     impl Version {
         /// The limit of a group; `None` where it has no limit.
-        fn left(&self, folder: &Path) -> Option<SystemMemory> {
+        fn left(&self, folder: &Path) -> Option<super::SystemMemory> {
             let read = |file| read_to_string(folder.join(file)).ok();
             let number = |file| read(file)?.trim().parse::<u64>().ok();
             let total = number(self.limit)?;
@@ -129,7 +127,7 @@ mod cgroups {
             });
             let used = cached.fold(number(self.usage)?, u64::saturating_sub);
             let free = total.saturating_sub(used);
-            Some(SystemMemory { total, free })
+            Some(super::SystemMemory { total, free })
         }
     }
 }

@@ -1,5 +1,5 @@
-use super::*;
 use crate::case::Case;
+use crate::ops::*;
 use crate::{Graph, Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, Signature, ValueId};
 
 /// An operation on images whose channels are last: `[n, h, w, c]` in place of `[n, c, h, w]`.

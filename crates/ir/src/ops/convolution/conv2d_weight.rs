@@ -1,8 +1,8 @@
 use smallvec::smallvec;
 
 use super::conv2d::{cut, windows};
-use super::*;
 use crate::case::{ARRANGEMENTS, Case, CaseOperand};
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, Signature, ValueId};
 
 /// The gradient of a convolution's weight: `torch.nn.grad.conv2d_weight`.

@@ -1,9 +1,9 @@
 use super::conv2d::{channel_sums, cut, require_conv};
 use smallvec::smallvec;
 
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, CaseOperand};
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 
 /// Transposed 2-D convolution: `torch.nn.functional.conv_transpose2d`.

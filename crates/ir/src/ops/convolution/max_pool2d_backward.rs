@@ -1,8 +1,8 @@
 use smallvec::smallvec;
 
 use super::conv2d::windows;
-use super::*;
 use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId};
 
 /// The gradient of the operand of a [`Pool2d`] for maxima.

@@ -8,4 +8,10 @@ pub(in crate::ops) mod max_pool2d_backward;
 pub(crate) mod pool2d;
 pub(crate) mod resample;
 
-use super::*;
+pub use channels_last::ChannelsLast;
+pub use conv_transpose2d::ConvTranspose2d;
+pub use conv2d::Conv2d;
+pub use conv2d_weight::Conv2dWeight;
+pub use max_pool2d_backward::MaxPool2dBackward;
+pub use pool2d::{Pool2d, PoolIndices, PoolKind};
+pub use resample::Resample;

@@ -1,9 +1,9 @@
 use super::conv2d::windows;
 use smallvec::smallvec;
 
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes};
 
 /// The maximum or average of 2-D windows of `x` `[n, c, h, w]`, floating point.

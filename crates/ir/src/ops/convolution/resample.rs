@@ -1,7 +1,7 @@
 use smallvec::smallvec;
 
-use super::*;
 use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId};
 
 /// Weighted sums of elements along a dimension, for `dim` 1:

@@ -1,9 +1,9 @@
 use smallvec::smallvec;
 
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Case, CaseOperand, Fill, elementwise};
 use crate::ops::BinaryOp;
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId};
 
 /// An activation function of each element of a floating-point tensor.

@@ -1,8 +1,8 @@
 use smallvec::smallvec;
 
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill, SHAPES};
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, broadcast_shapes};
 
 /// A comparison of two operands of one dtype, broadcast against each other. Result `bool`.

@@ -8,4 +8,9 @@ pub(crate) mod select;
 pub(crate) mod ternary;
 pub(crate) mod unary;
 
-use super::*;
+pub use activation::{Activation, ActivationKind};
+pub use binary::{Binary, BinaryOp};
+pub use compare::{Compare, CompareOp};
+pub use select::Where;
+pub use ternary::{Ternary, TernaryOp};
+pub use unary::{Unary, UnaryOp};

@@ -1,8 +1,8 @@
 use smallvec::smallvec;
 
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill, SHAPES};
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId, broadcast_shapes};
 
 /// A function of three operands of one dtype, broadcast against each other.

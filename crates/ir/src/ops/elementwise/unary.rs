@@ -1,8 +1,8 @@
 use smallvec::smallvec;
 
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Case, CaseOperand, Fill, elementwise};
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, special};
 
 /// An elementwise function.

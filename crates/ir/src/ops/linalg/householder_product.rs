@@ -1,9 +1,9 @@
 use smallvec::smallvec;
 
 use super::matrices::Matrices;
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Arrange, Case, CaseOperand};
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, Signature, ValueId};
 
 /// The first `n` columns of the product of the reflections `1 − τ·v·vᴴ`. Their vectors are below

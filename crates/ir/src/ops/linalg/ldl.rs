@@ -1,9 +1,9 @@
 use smallvec::smallvec;
 
 use super::matrices::{Matrices, cases};
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::{Case, Fill};
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 
 /// `P·A·Pᵀ = L·D·Lᵀ` of each symmetric matrix `[…, n, n]`, with pivots of Bunch and Kaufman, as in

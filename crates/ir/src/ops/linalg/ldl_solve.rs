@@ -1,9 +1,9 @@
 use smallvec::smallvec;
 
 use super::matrices::Matrices;
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::{Arrange, Case, CaseOperand, Fill};
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 
 /// Solves `A·X = B` with the factors `[…, n, n]` and pivots `[…, n]` of [`Ldl`]. `B` is `[…, n, k]`

@@ -1,9 +1,9 @@
 use smallvec::smallvec;
 
 use super::matrices::{Matrices, cases};
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Case, Fill};
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, Signature, ValueId};
 
 /// The determinant of each matrix `[…, n, n]`: `torch.linalg.slogdet`. The first result is its sign `[…]`, the phase

@@ -1,9 +1,9 @@
 use smallvec::smallvec;
 
 use super::matrices::{Matrices, cases};
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Case, Fill};
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 
 /// `P·A = L·U` of each matrix `[…, m, n]`. Rows are exchanged so that each pivot is the largest of

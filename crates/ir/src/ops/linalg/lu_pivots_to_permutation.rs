@@ -1,8 +1,8 @@
 use smallvec::smallvec;
 
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::{Case, CaseOperand, Fill};
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes};
 
 /// The permutation that results from exchanging rows one after the other. The operand is `i32`

@@ -1,9 +1,8 @@
 //! Common parts of operations on batches of matrices.
 
-use super::{
-    CompareOp, Gather, Lu, LuPivotsToPermutation, ReduceOp, SolveTriangular, Triangle, require,
-};
+use super::{Lu, LuPivotsToPermutation, SolveTriangular};
 use crate::case::{Case, CaseOperand, Fill};
+use crate::ops::{CompareOp, Gather, ReduceOp, Triangle, require};
 use crate::{DType, Graph, Op, OpError, Shape, Signature, TensorType, ValueId};
 
 type Value = Result<ValueId, OpError>;

@@ -1,9 +1,9 @@
 use smallvec::smallvec;
 
 use super::matrices::{Matrices, cases};
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Case, CaseOperand, Fill};
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, Signature, ValueId};
 
 /// The pseudo-inverse `[…, n, m]` (Moore and Penrose) of each matrix `[…, m, n]`, by its singular values.

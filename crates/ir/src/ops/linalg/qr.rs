@@ -1,9 +1,9 @@
 use smallvec::smallvec;
 
 use super::matrices::{Matrices, cases};
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::{Case, Fill};
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature, ValueId};
 
 /// `A = Q·R` of each matrix `[…, m, n]`, by Householder's reflections as LAPACK's `geqrf`, which also

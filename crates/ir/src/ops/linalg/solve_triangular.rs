@@ -1,9 +1,9 @@
 use smallvec::smallvec;
 
 use super::matrices::Matrices;
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Arrange, Case, CaseOperand, Fill};
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 
 /// Solves `A·X = B` for each triangular matrix `A` `[…, n, n]` and `B` `[…, n, k]` of the same leading

@@ -1,8 +1,8 @@
 use smallvec::smallvec;
 
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Case, CaseOperand, Fill};
+use crate::ops::*;
 use crate::{BlockFormat, Graph, Named, OpDef, OpType, ResultTypes, Results, Signature, ValueId};
 
 /// `y[t][s] = x[t][s] · w[ids[t][s]]ᵀ`: products whose weights are chosen row by row, as by a mixture of experts.

@@ -2,10 +2,10 @@ use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::foreach::{ANY, instantiate};
-use super::groups::{Group, chain, is_part};
-use super::*;
 use crate::case::{Case, CaseOperand, Fill};
+use crate::ops::foreach::{ANY, instantiate};
+use crate::ops::groups::{Group, chain, is_part};
+use crate::ops::*;
 use crate::ops::{Embedding, ExpertLinear, Reduce};
 use crate::passes::{Finder, Match};
 use crate::{

@@ -1,7 +1,7 @@
 use smallvec::{SmallVec, smallvec};
 
-use super::*;
 use crate::case::{Case, CaseOperand, Fill};
+use crate::ops::*;
 use crate::ops::{Activation, ActivationKind, Linear, RmsNorm};
 use crate::passes::{Finder, Match};
 use crate::{

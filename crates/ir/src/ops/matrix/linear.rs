@@ -1,8 +1,8 @@
 use smallvec::smallvec;
 
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Case, CaseOperand, Fill};
+use crate::ops::*;
 use crate::{BlockFormat, Graph, Named, OpDef, OpType, ResultTypes, Results, Signature, ValueId};
 
 /// `x · wᵀ + bias`, with weights in any floating-point dtype or block format.

@@ -2,9 +2,9 @@ use std::ops::Range;
 
 use smallvec::smallvec;
 
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, CaseOperand};
+use crate::ops::*;
 use crate::{
     Graph, Named, OpDef, OpType, ResultTypes, Results, Shape, Signature, TensorType, ValueId,
 };

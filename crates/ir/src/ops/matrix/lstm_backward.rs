@@ -1,8 +1,8 @@
 use smallvec::smallvec;
 
 use super::lstm::{SIZES, gates, walk};
-use super::*;
 use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, Shape, Signature, ValueId};
 
 /// The gradients of an [`Lstm`]'s input and first states.

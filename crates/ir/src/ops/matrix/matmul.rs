@@ -1,8 +1,8 @@
 use smallvec::smallvec;
 
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Arrange, Case, CaseOperand};
+use crate::ops::*;
 use crate::{
     Graph, Named, OpDef, OpType, ResultTypes, Shape, Signature, ValueId, broadcast_shapes,
 };

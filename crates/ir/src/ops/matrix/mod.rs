@@ -8,4 +8,10 @@ pub(crate) mod lstm;
 pub(crate) mod lstm_backward;
 pub(crate) mod matmul;
 
-use super::*;
+pub use expert_linear::ExpertLinear;
+pub use fused_expert_linear::{ExpertEpilogue, FusedExpertLinear};
+pub use fused_linear::{Epilogue, FusedLinear, Prologue};
+pub use linear::Linear;
+pub use lstm::Lstm;
+pub use lstm_backward::LstmBackward;
+pub use matmul::Matmul;

@@ -1,8 +1,8 @@
 use smallvec::smallvec;
 
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Case, CaseOperand};
+use crate::ops::*;
 use crate::{Graph, Layout, Named, OpDef, OpType, ResultTypes, Role, Scalar, Shape};
 
 /// A storage `[n]` seen through any layout inside it: a strided tensor as a graph input.

@@ -1,8 +1,8 @@
 use smallvec::smallvec;
 
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Case, CaseOperand, Fill, elementwise};
+use crate::ops::*;
 use crate::{BlockFormat, Graph, Named, OpDef, OpType, ResultTypes};
 
 /// The values in another dtype.

@@ -1,8 +1,8 @@
 use smallvec::smallvec;
 
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, CaseOperand};
+use crate::ops::*;
 use crate::{Graph, Layout, Named, OpDef, OpType, ResultTypes, Role, Shape};
 
 /// Broadcasts to a shape: `torch.broadcast_to`.

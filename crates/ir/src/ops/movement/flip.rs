@@ -1,8 +1,8 @@
 use smallvec::{SmallVec, smallvec};
 
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, CaseOperand};
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, Scalar, ValueId};
 
 /// Some dimensions in reverse order: `torch.flip`.

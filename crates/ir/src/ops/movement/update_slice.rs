@@ -1,8 +1,8 @@
 use smallvec::smallvec;
 
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Arrange, Case, CaseOperand, Fill};
+use crate::ops::*;
 use crate::{BlockFormat, Graph, Named, OpDef, OpType, ResultTypes, Shape, Signature};
 
 /// Writes `source` into the state buffer `state` at index `start` of dimension `dim`.

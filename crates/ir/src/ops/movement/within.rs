@@ -1,8 +1,8 @@
 use smallvec::smallvec;
 
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{self, Case, Fill};
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, Param, ResultTypes, Results, ValueId};
 
 /// The operand, if all its elements are in a range, like probabilities: an element outside is the

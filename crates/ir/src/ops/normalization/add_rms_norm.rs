@@ -1,8 +1,8 @@
 use smallvec::smallvec;
 
-use super::*;
 use crate::case::{ARRANGEMENTS, Case, CaseOperand};
 use crate::ops::RmsNorm;
+use crate::ops::*;
 use crate::passes::{Finder, Match};
 use crate::{Graph, Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, ValueId};
 

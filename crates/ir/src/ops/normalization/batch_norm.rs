@@ -1,7 +1,7 @@
 use smallvec::smallvec;
 
-use super::*;
 use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, Param, ResultTypes, Results, ValueId};
 
 /// `(x - mean) / √(var + eps) · weight + bias` for each channel, with given statistics.

@@ -1,8 +1,8 @@
 use smallvec::smallvec;
 
 use super::batch_norm_train::{by_channel, normed, require_channels, within_channels};
-use super::*;
 use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
+use crate::ops::*;
 use crate::passes::{Finder, Match};
 use crate::{Graph, Named, Op, OpDef, OpKind, OpType, Param, ResultTypes, Results, ValueId};
 

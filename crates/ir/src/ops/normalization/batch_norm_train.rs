@@ -1,8 +1,8 @@
 use smallvec::{SmallVec, smallvec};
 
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Arrange, Case, CaseOperand};
+use crate::ops::*;
 use crate::passes::{Finder, Match};
 use crate::{Graph, Named, Op, OpDef, OpKind, OpType, Param, ResultTypes, Results, Shape, ValueId};
 

@@ -1,9 +1,9 @@
 use smallvec::smallvec;
 
 use super::cross_entropy::others;
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, Shape, ValueId};
 
 /// The mean of a [`CrossEntropy`] over the classes that count, NaN if there are none. It is one

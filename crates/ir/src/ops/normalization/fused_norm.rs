@@ -1,7 +1,7 @@
 use smallvec::{SmallVec, smallvec};
 
-use super::*;
 use crate::case::{ARRANGEMENTS, Case, CaseOperand};
+use crate::ops::*;
 use crate::passes::{Finder, Match};
 use crate::{Graph, Named, Op, OpDef, OpKind, OpType, Param, ResultTypes, Results, ValueId};
 

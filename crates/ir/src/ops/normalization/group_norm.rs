@@ -1,7 +1,7 @@
 use smallvec::smallvec;
 
-use super::*;
 use crate::case::{ARRANGEMENTS, Case, CaseOperand};
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, Param, ResultTypes, Results, ValueId};
 
 /// `(x - mean) / √(var + eps)` of each group of channels, then `· weight + bias` of each channel.

@@ -14,4 +14,16 @@ pub(crate) mod norm_backward;
 pub(crate) mod rms_norm;
 pub(crate) mod softmax;
 
-use super::*;
+pub use add_rms_norm::AddRmsNorm;
+pub use batch_norm::BatchNorm;
+pub use batch_norm_backward::BatchNormBackward;
+pub use batch_norm_train::BatchNormTrain;
+pub use cross_entropy::CrossEntropy;
+pub use cross_entropy_backward::CrossEntropyBackward;
+pub use cross_entropy_mean::CrossEntropyMean;
+pub use fused_norm::FusedNorm;
+pub use group_norm::GroupNorm;
+pub use layer_norm::LayerNorm;
+pub use norm_backward::NormBackward;
+pub use rms_norm::RmsNorm;
+pub use softmax::Softmax;

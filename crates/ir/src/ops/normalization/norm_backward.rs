@@ -1,8 +1,8 @@
 use smallvec::smallvec;
 
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, CaseOperand};
+use crate::ops::*;
 use crate::passes::{Finder, Match};
 use crate::{Graph, Named, Op, OpDef, OpKind, OpType, Param, ResultTypes, Results, ValueId};
 

@@ -1,9 +1,9 @@
 use smallvec::smallvec;
 
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
 use crate::ops::ReduceOp;
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId};
 
 /// `exp(x - max) / Σ exp(x - max)` along a dimension of a floating-point tensor, or its logarithm,

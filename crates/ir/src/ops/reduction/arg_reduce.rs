@@ -1,6 +1,6 @@
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Shape};
 
 /// Index of the largest or smallest element along a dimension, which is dropped. Equal elements

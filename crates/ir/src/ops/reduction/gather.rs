@@ -1,8 +1,8 @@
 use smallvec::smallvec;
 
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 
 /// `out[i][j][k] = x[i][index[i][j][k]][k]` for `dim` 1: `torch.gather`.

@@ -1,9 +1,9 @@
 use smallvec::smallvec;
 
 use super::gather::require_places;
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId};
 
 /// The elements at given ranks in ascending order along a dimension: `torch.kthvalue`, and medians.

@@ -11,4 +11,13 @@ pub(crate) mod top_k;
 pub(crate) mod top_k_softmax;
 pub(crate) mod var_mean;
 
-use super::*;
+pub use arg_reduce::ArgReduce;
+pub use gather::Gather;
+pub use index_select::IndexSelect;
+pub use kth_value::KthValue;
+pub use reduce::{Reduce, ReduceOp};
+pub use scan::{Scan, ScanOp};
+pub use scatter::{Scatter, ScatterMode};
+pub use top_k::TopK;
+pub use top_k_softmax::TopKSoftmax;
+pub use var_mean::VarMean;

@@ -1,9 +1,9 @@
 use smallvec::smallvec;
 
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
 use crate::ops::scan::products_before;
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Shape, ValueId};
 use smallvec::SmallVec;
 

@@ -1,9 +1,9 @@
 use smallvec::{SmallVec, smallvec};
 
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
 use crate::ops::ReduceOp;
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Scalar, Shape, ValueId};
 
 /// Each element combined with all before it along a dimension.

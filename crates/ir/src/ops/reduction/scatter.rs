@@ -1,9 +1,9 @@
 use super::gather::require_indexed;
 use smallvec::smallvec;
 
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes};
 
 /// A copy of `x` in which `out[i][index[i][j][k]][k]` (for `dim` 1) is set to, or combined

@@ -1,7 +1,7 @@
 use smallvec::smallvec;
 
-use super::*;
 use crate::case::{Case, CaseOperand, Fill};
+use crate::ops::*;
 use crate::ops::{Softmax, TopK};
 use crate::passes::{Finder, Match};
 use crate::{Graph, Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, ValueId};

@@ -1,10 +1,10 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::reduce::reduced_shape;
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Arrange, Case, CaseOperand, Fill};
 use crate::ops::CompareOp;
+use crate::ops::*;
 use crate::{Graph, Named, OpDef, OpType, Param, ResultTypes, Results, ValueId};
 
 /// Variance and mean over some dimensions of a floating-point tensor, `torch.var_mean`; or the root of the

@@ -1,5 +1,5 @@
-use super::*;
 use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
+use crate::ops::*;
 use crate::ops::{Attention, CompareOp};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, Signature, ValueId};
 

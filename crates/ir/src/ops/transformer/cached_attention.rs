@@ -1,8 +1,8 @@
 use smallvec::{SmallVec, smallvec};
 
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::{Case, CaseOperand, Fill};
+use crate::ops::*;
 use crate::ops::{Attention, Rope, RopeLayout, RopeScaling, UpdateSlice};
 use crate::passes::{Finder, Match};
 use crate::{

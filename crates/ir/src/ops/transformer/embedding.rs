@@ -1,7 +1,7 @@
 use smallvec::smallvec;
 
-use super::*;
 use crate::case::{Case, CaseOperand, Fill};
+use crate::ops::*;
 use crate::{BlockFormat, Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId};
 
 /// Rows of a table: `torch.nn.functional.embedding`.

@@ -6,4 +6,8 @@ pub(crate) mod cached_attention;
 pub(crate) mod embedding;
 pub(crate) mod rope;
 
-use super::*;
+pub use attention::Attention;
+pub use attention_backward::AttentionBackward;
+pub use cached_attention::CachedAttention;
+pub use embedding::Embedding;
+pub use rope::{Rope, RopeLayout, RopeScaling};

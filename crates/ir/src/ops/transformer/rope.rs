@@ -1,8 +1,8 @@
 use smallvec::smallvec;
 
-use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, CaseOperand, Fill};
+use crate::ops::*;
 use crate::ops::{BinaryOp, Concat};
 use crate::{Graph, Named, OpDef, OpType, Param, ResultTypes, Results, ValueId};
 

@@ -1,10 +1,10 @@
 use rustorch_ir::{Op, OpKind};
 
 use super::conv2d::{add_to_channels, split_bias};
-use super::pad::pad;
 use crate::builder::{Arg, Builder, Var, Vars};
 use crate::constant::Constant;
 use crate::kernel::{Call, Kernel, is_float, parameters};
+use crate::ops::pad::pad;
 
 pub(crate) const KERNEL: Kernel = Kernel {
     kind: OpKind::ConvTranspose2d,

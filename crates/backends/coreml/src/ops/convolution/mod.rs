@@ -3,5 +3,3 @@
 pub(in crate::ops) mod conv2d;
 pub(in crate::ops) mod conv_transpose2d;
 pub(in crate::ops) mod pool2d;
-
-use super::*;

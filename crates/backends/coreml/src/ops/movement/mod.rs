@@ -9,5 +9,3 @@ pub(in crate::ops) mod permute;
 pub(in crate::ops) mod reshape;
 pub(in crate::ops) mod slice;
 pub(in crate::ops) mod update_slice;
-
-use super::*;

@@ -2,10 +2,10 @@ use rustorch_ir::{DType, Op, OpKind, Shape};
 use smallvec::smallvec;
 
 use super::concat::concat;
-use super::index_select::gather;
 use crate::builder::{Builder, Var, Vars};
 use crate::constant::Constant;
 use crate::kernel::{Call, Kernel, is_float, parameters};
+use crate::ops::index_select::gather;
 
 pub(crate) const KERNEL: Kernel = Kernel {
     kind: OpKind::UpdateSlice,

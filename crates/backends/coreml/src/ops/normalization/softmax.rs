@@ -1,10 +1,10 @@
 use rustorch_ir::{Op, OpKind};
 use smallvec::smallvec;
 
-use super::unary::log;
 use crate::builder::{Builder, Var, Vars};
 use crate::constant::Constant;
 use crate::kernel::{Call, Kernel, is_float, parameters};
+use crate::ops::unary::log;
 
 pub(crate) const KERNEL: Kernel = Kernel {
     kind: OpKind::Softmax,

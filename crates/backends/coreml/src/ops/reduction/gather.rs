@@ -1,10 +1,10 @@
 use rustorch_ir::{Op, OpKind};
 use smallvec::smallvec;
 
-use super::slice::slice;
 use crate::builder::{Builder, Var, Vars};
 use crate::constant::Constant;
 use crate::kernel::{Kernel, is_number, parameters};
+use crate::ops::slice::slice;
 
 pub(crate) const KERNEL: Kernel = Kernel {
     kind: OpKind::Gather,

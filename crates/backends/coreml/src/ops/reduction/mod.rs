@@ -3,5 +3,3 @@
 pub(in crate::ops) mod gather;
 pub(in crate::ops) mod index_select;
 pub(in crate::ops) mod reduce;
-
-use super::*;

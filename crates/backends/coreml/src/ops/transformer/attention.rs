@@ -2,10 +2,10 @@ use rustorch_ir::ops::Attention;
 use rustorch_ir::{DType, Op, OpKind, Shape};
 use smallvec::smallvec;
 
-use super::matmul::product;
 use crate::builder::{Builder, Var, Vars};
 use crate::constant::Constant;
 use crate::kernel::{Call, Kernel, is_float, parameters};
+use crate::ops::matmul::product;
 use crate::proto::mil::DataType;
 
 pub(crate) const KERNEL: Kernel = Kernel {

@@ -1,9 +1,9 @@
 use rustorch_ir::{DType, Op, OpKind};
 use smallvec::smallvec;
 
-use super::index_select::gather;
 use crate::builder::{Builder, Var, Vars};
 use crate::kernel::{Call, Kernel, are_blocks, is_number, parameters};
+use crate::ops::index_select::gather;
 
 pub(crate) const KERNEL: Kernel = Kernel {
     kind: OpKind::Embedding,

@@ -3,5 +3,3 @@
 pub(in crate::ops) mod attention;
 pub(in crate::ops) mod embedding;
 pub(in crate::ops) mod rope;
-
-use super::*;

@@ -4,11 +4,11 @@ use rustorch_ir::ops::{Rope, RopeLayout};
 use rustorch_ir::{DType, Op, OpKind, Shape};
 use smallvec::smallvec;
 
-use super::concat::concat;
-use super::slice::slice;
 use crate::builder::{Builder, Var, Vars};
 use crate::constant::Constant;
 use crate::kernel::{Call, Kernel, is_float, parameters};
+use crate::ops::concat::concat;
+use crate::ops::slice::slice;
 use crate::proto::mil::DataType;
 
 pub(crate) const KERNEL: Kernel = Kernel {

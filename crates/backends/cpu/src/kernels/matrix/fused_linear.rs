@@ -9,8 +9,8 @@ use rustorch_runtime::{KernelEntry, Layouts};
 use smallvec::SmallVec;
 
 use super::linear::{SCRATCH, weight, weight_type};
-use super::rms_norm::Line;
 use crate::kernel::{Args, Misuse};
+use crate::kernels::rms_norm::Line;
 use crate::launch::Launch;
 use crate::qmatmul::MAX_FEW;
 use crate::qmatmul::few::{self, Projection};

@@ -5,5 +5,3 @@ pub(in crate::kernels) mod fused_linear;
 pub(in crate::kernels) mod linear;
 pub(in crate::kernels) mod lstm;
 pub(in crate::kernels) mod matmul;
-
-use super::*;

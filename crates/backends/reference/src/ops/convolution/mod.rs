@@ -3,5 +3,3 @@
 pub(crate) mod conv2d;
 pub(crate) mod conv_transpose2d;
 pub(crate) mod pool2d;
-
-use super::*;

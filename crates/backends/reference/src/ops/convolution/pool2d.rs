@@ -1,9 +1,9 @@
 use rustorch_ir::ops::{Pool2d, PoolIndices, PoolKind};
 
-use super::binary::maximum;
 use super::conv2d::{sizes, windows};
 use crate::Values;
 use crate::operand::{Call, Misuse};
+use crate::ops::binary::maximum;
 use crate::values::Element;
 
 pub(crate) fn evaluate(op: &Pool2d, call: &Call) -> Result<Vec<Values>, Misuse> {

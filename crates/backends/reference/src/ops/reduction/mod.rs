@@ -7,5 +7,3 @@ pub(crate) mod reduce;
 pub(crate) mod scan;
 pub(crate) mod scatter;
 pub(crate) mod top_k;
-
-use super::*;

@@ -1,9 +1,9 @@
 use num_complex::Complex64;
 use rustorch_ir::ops::{Reduce, ReduceOp};
 
-use super::binary::{maximum, minimum};
 use crate::Values;
 use crate::operand::{Call, Misuse};
+use crate::ops::binary::{maximum, minimum};
 use crate::values::Element;
 
 pub(crate) fn evaluate(op: &Reduce, call: &Call) -> Result<Values, Misuse> {

@@ -1,8 +1,8 @@
 use rustorch_ir::ops::{Scan, ScanOp};
 
-use super::binary::{maximum, minimum};
 use crate::Values;
 use crate::operand::{Call, Misuse, from_last};
+use crate::ops::binary::{maximum, minimum};
 use crate::values::{Element, each_type};
 
 pub(crate) fn evaluate(op: &Scan, call: &Call) -> Result<Values, Misuse> {

@@ -1,9 +1,9 @@
 use rustorch_ir::ops::{Scatter, ScatterMode};
 
-use super::binary::{maximum, minimum};
 use super::gather::addressed;
 use crate::Values;
 use crate::operand::{Call, Misuse};
+use crate::ops::binary::{maximum, minimum};
 use crate::values::{Element, each_type};
 
 pub(crate) fn evaluate(op: &Scatter, call: &Call) -> Result<Values, Misuse> {
