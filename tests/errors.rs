@@ -19,12 +19,6 @@ fn wrong_arguments_are_arguments() -> Outcome {
 }
 
 #[test]
-fn memory_that_no_machine_has_is_no_argument() {
-    let huge = Tensor::zeros(1usize << 46, DType::F32).and_then(|x| x.to_vec::<f32>());
-    assert_eq!(huge.unwrap_err().kind(), ErrorKind::OutOfMemory);
-}
-
-#[test]
 fn absent_devices_are_missing() -> Outcome {
     let absent = tensor![1.0].to("cuda:77").unwrap_err();
     assert_eq!(absent.kind(), ErrorKind::Missing, "{absent}");

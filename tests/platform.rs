@@ -1,5 +1,5 @@
-//! The crates below the drivers reach the system through one module, so that a platform without files, threads and
-//! clock has one place to change.
+//! The crates below the drivers reach the system through one module. So a platform without files, threads and clock
+//! has one place to change.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ const SYSTEM: [&str; 9] = [
     "thread::sleep",
     "available_parallelism",
     "time::Instant",
-    ", Instant}",
+    "time::{Duration, Instant}",
 ];
 
 fn files(folder: &Path) -> Vec<PathBuf> {
