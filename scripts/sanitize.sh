@@ -64,8 +64,8 @@ thread)
         exit
     fi
     sanitized -p rustorch-runtime -p rustorch-profile -p rustorch-data --lib --tests
-    sanitized -p rustorch-cpu -p rustorch-fft -p rustorch-linalg --no-default-features \
-        --features rustorch-cpu/dtypes,rustorch-cpu/fft,rustorch-cpu/linalg,rustorch-cpu/llm --lib --tests
+    sanitized -p rustorch-cpu -p rustorch-math --no-default-features --features \
+        rustorch-math/default,rustorch-cpu/dtypes,rustorch-cpu/fft,rustorch-cpu/linalg,rustorch-cpu/llm --lib --tests
     ;;
 *)
     echo "$how: expected miri, address or thread" >&2

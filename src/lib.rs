@@ -46,7 +46,7 @@
 
 pub use rustorch_ir::ops::{Composite, Rope, RopeLayout, RopeScaling};
 pub use rustorch_ir::{
-    BlockFormat, DType, GpuDevice, Graph, Layout, OpError, OpKind, Param, Scalar, Shape,
+    BlockFormat, DType, ErrorKind, GpuDevice, Graph, Layout, OpError, OpKind, Param, Scalar, Shape,
     TensorType, UnknownDevice,
 };
 pub use rustorch_runtime::{

@@ -1,5 +1,6 @@
 //! Errors of templates and conversations.
 
+use rustorch_errors::ErrorKind;
 use thiserror::Error;
 
 /// An error of this crate. Each names the model as the template's reader was given it.
@@ -89,6 +90,23 @@ pub enum ChatError {
     /// A key of the metadata has a wrong type.
     #[error(transparent)]
     Gguf(#[from] rustorch_gguf::GgufError),
+}
+
+impl ChatError {
+    /// The kind, for programs that react to it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Syntax { .. } | Self::Render { .. } => ErrorKind::Format,
+            Self::Limit { .. } => ErrorKind::Unsupported,
+            Self::Missing { .. } => ErrorKind::Missing,
+            Self::Refused { .. }
+            | Self::UnknownFamily { .. }
+            | Self::UnknownFormat { .. }
+            | Self::Message { .. }
+            | Self::Marks => ErrorKind::Argument,
+            Self::Gguf(error) => error.kind(),
+        }
+    }
 }
 
 fn named(name: &str) -> String {

@@ -73,38 +73,52 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exi
             .args_override_self(true)
     };
     let command = lenient(Cli::command()).mut_subcommands(lenient);
+    let words = ShortWords::of(&command);
+    let args = args.into_iter().map(|arg| words.long_form(arg));
     command
-        .try_get_matches_from(args.into_iter().map(long_form))
+        .try_get_matches_from(args)
         .and_then(|matches| Cli::from_arg_matches(&matches))
         .map_err(|e| failure::report_arguments(&e))
 }
 
-/// llama.cpp's names of several letters behind one dash, which to others mean several options.
-const SHORT_WORDS: [(&str, &str); 17] = [
-    ("-bf", "--binary-file"),
-    ("-jf", "--json-schema-file"),
-    ("-ub", "--ubatch-size"),
-    ("-md", "--model-draft"),
-    ("-devd", "--device-draft"),
-    ("-ctk", "--cache-type-k"),
-    ("-ctv", "--cache-type-v"),
-    ("-dev", "--device"),
-    ("-ngl", "--n-gpu-layers"),
-    ("-ot", "--override-tensor"),
-    ("-cmoe", "--cpu-moe"),
-    ("-ncmoe", "--n-cpu-moe"),
-    ("-sp", "--special"),
-    ("-cnv", "--conversation"),
-    ("-st", "--single-turn"),
-    ("-sys", "--system-prompt"),
-    ("-sysf", "--system-prompt-file"),
-];
+/// llama.cpp's names of several letters behind one dash, which to others mean several options. An option's help has its
+/// name in parentheses: `(-ngl)`.
+#[derive(Debug)]
+struct ShortWords(Vec<(String, String)>);
 
-fn long_form(arg: OsString) -> OsString {
-    let long = SHORT_WORDS
-        .iter()
-        .find(|(short, _)| arg == OsStr::new(short));
-    long.map_or(arg, |(_, long)| long.into())
+impl ShortWords {
+    /// The words of a command's options, and of its subcommands'.
+    fn of(command: &clap::Command) -> Self {
+        let mut words = Vec::new();
+        for command in [command].into_iter().chain(command.get_subcommands()) {
+            for arg in command.get_arguments() {
+                let help = arg.get_help().map(ToString::to_string);
+                if let (Some(word), Some(long)) = (help.as_deref().and_then(word), arg.get_long()) {
+                    words.push((word.to_owned(), format!("--{long}")));
+                }
+            }
+        }
+        Self(words)
+    }
+
+    /// The argument, with its long name in place of such a word.
+    fn long_form(&self, arg: OsString) -> OsString {
+        let mut words = self.0.iter();
+        let found = words.find(|(word, _)| arg == OsStr::new(word));
+        found.map_or(arg, |(_, long)| long.into())
+    }
+}
+
+/// The first word of several letters behind a dash, in parentheses.
+fn word(help: &str) -> Option<&str> {
+    let mut inside = help
+        .split('(')
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next());
+    inside.find(|text| {
+        let letters = text.strip_prefix('-').unwrap_or_default();
+        letters.len() > 1 && letters.bytes().all(|letter| letter.is_ascii_lowercase())
+    })
 }
 
 #[cfg(test)]
@@ -117,16 +131,43 @@ mod tests {
     }
 
     #[test]
-    fn short_words_are_options_of_the_program() {
-        for (short, long) in SHORT_WORDS {
-            assert_eq!(long_form(short.into()), long);
-            let command = Cli::command();
-            let known = command.get_arguments().any(|arg| {
-                let names = arg.get_long_and_visible_aliases().unwrap_or_default();
-                names.contains(&&long[2..])
-            });
-            assert!(known, "{long}");
+    fn short_words_follow_from_the_help() {
+        let words = ShortWords::of(&Cli::command());
+        let long = |short: &str| words.long_form(short.into()).into_string().unwrap();
+        let all = [
+            ("-bf", "--binary-file"),
+            ("-jf", "--json-schema-file"),
+            ("-ub", "--ubatch-size"),
+            ("-md", "--model-draft"),
+            ("-devd", "--spec-draft-device"),
+            ("-ctk", "--cache-type-k"),
+            ("-ctv", "--cache-type-v"),
+            ("-dev", "--backend"),
+            ("-ngl", "--n-gpu-layers"),
+            ("-ot", "--override-tensor"),
+            ("-cmoe", "--cpu-moe"),
+            ("-ncmoe", "--n-cpu-moe"),
+            ("-sp", "--special"),
+            ("-cnv", "--conversation"),
+            ("-st", "--single-turn"),
+            ("-sys", "--system-prompt"),
+            ("-sysf", "--system-prompt-file"),
+        ];
+        for (short, expected) in all {
+            assert_eq!(long(short), expected);
         }
-        assert_eq!(long_form("-p".into()), "-p");
+        // A word means the same for all commands.
+        for (word, expected) in &words.0 {
+            assert_eq!(long(word), *expected);
+        }
+        for other in ["-p", "-bx", "--special"] {
+            assert_eq!(long(other), other);
+        }
+    }
+
+    #[test]
+    fn a_help_has_its_word_in_parentheses() {
+        assert_eq!(word("Layers (see `-ngl`), counted (-ngl): x"), Some("-ngl"));
+        assert_eq!(word("The end (-h), 10 (MiB)"), None);
     }
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use rustorch_errors::ErrorKind;
+
 use serde::{Deserialize, Serialize};
 
 /// The reason why a group cannot be made, or why a call of it fails. Its text is one line.
@@ -53,6 +55,15 @@ pub enum CommError {
 }
 
 impl CommError {
+    /// The kind, for programs that react to it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Invalid(_) => ErrorKind::Argument,
+            Self::Library { .. } => ErrorKind::Missing,
+            Self::Failed { .. } | Self::Join { .. } | Self::NoQuorum { .. } => ErrorKind::Ranks,
+        }
+    }
+
     /// The failure on which ranks agreed, if it is one.
     pub fn failure(&self) -> Option<&Failure> {
         match self {

@@ -13,7 +13,7 @@ pub use api::Nccl;
 
 use crate::call::{check_other, check_rank};
 use crate::{Cause, Collective, CommError, DType, Failure, Group, Options, ReduceOp};
-use api::{Comm, Config, Functions, IN_PROGRESS, UniqueId};
+use api::{Comm, Config, Functions, IN_PROGRESS, UniqueId, library};
 
 /// A stream of a CUDA device.
 pub trait Stream {
@@ -465,13 +465,6 @@ fn first_error<const N: usize>(statuses: [c_int; N]) -> c_int {
     error
         .copied()
         .unwrap_or_else(|| statuses.into_iter().max().unwrap_or_default())
-}
-
-fn library(problem: String) -> CommError {
-    CommError::Library {
-        library: "NCCL",
-        problem,
-    }
 }
 
 impl Drop for NcclGroup {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use num_complex::Complex64;
 use rustorch_ir::autodiff::{backward, is_not_differentiable};
-use rustorch_ir::case::{Case, Fill, Operand};
+use rustorch_ir::case::{Case, CaseOperand, Fill};
 use rustorch_ir::ops::{AsStrided, BinaryOp, philox};
 use rustorch_ir::{DType, Graph, Op, OpError, OpKind, TensorType, ValueId};
 use rustorch_reference::{Reference, Values};
@@ -75,7 +75,7 @@ fn is_double(dtype: DType) -> bool {
 /// of nothing. Not of products that round their operands. Not where a complex matrix is one real number, beside which the
 /// signs of QR's factors are others. Operations that rules of fusion build are left out: their parts are checked.
 fn has_slopes(case: &Case) -> bool {
-    let is_smooth = |x: &Operand| match (&case.op, x.fill) {
+    let is_smooth = |x: &CaseOperand| match (&case.op, x.fill) {
         (_, Fill::Special) => false,
         (_, Fill::Uniform(low, high)) if !STEPPED.contains(&(high - low)) => false,
         (Op::Softmax(softmax), Fill::Mask) => !softmax.log,

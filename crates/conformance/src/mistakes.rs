@@ -1,6 +1,6 @@
 //! Mistakes of callers that only the data show.
 
-use rustorch_ir::case::{Case, Fill, Operand};
+use rustorch_ir::case::{Case, CaseOperand, Fill};
 use rustorch_ir::ops::{
     Binary, BinaryOp, CrossEntropy, Embedding, ExpertLinear, Gather, IndexSelect, Resample,
     Scatter, ScatterMode, UpdateSlice,
@@ -9,34 +9,35 @@ use rustorch_ir::{BlockFormat, DType, Op, OpKind};
 
 /// Cases of an operation that have to be refused as the caller's mistake.
 pub(crate) fn of(kind: OpKind) -> Vec<Case> {
-    let x = || Operand::new([2, 3], DType::F32);
-    let constant = |x: Operand, value| x.fill(Fill::Ints(value, value + 1));
+    let x = || CaseOperand::new([2, 3], DType::F32);
+    let constant = |x: CaseOperand, value| x.fill(Fill::Ints(value, value + 1));
     let outside = |size: i64| [size, -1];
     let mut cases = Vec::new();
     match kind {
         OpKind::Binary => {
             for dtype in DType::INTS {
                 for op in [BinaryOp::FloorDivide, BinaryOp::Remainder] {
-                    let zeros = constant(Operand::new([3], dtype), 0);
-                    cases.push(Case::new(Binary { op }, [Operand::new([3], dtype), zeros]));
+                    let numbers = CaseOperand::new([3], dtype);
+                    let zeros = constant(numbers.clone(), 0);
+                    cases.push(Case::new(Binary { op }, [numbers, zeros]));
                 }
             }
         }
         OpKind::IndexSelect => {
             for (at, dtype) in outside(3).into_iter().zip([DType::I64, DType::I32]) {
-                let index = constant(Operand::new([2], dtype), at);
+                let index = constant(CaseOperand::new([2], dtype), at);
                 cases.push(Case::new(IndexSelect { dim: 1 }, [x(), index]));
             }
         }
         OpKind::Gather => {
             for (at, dtype) in outside(3).into_iter().zip([DType::I64, DType::I32]) {
-                let index = constant(Operand::new([2, 1], dtype), at);
+                let index = constant(CaseOperand::new([2, 1], dtype), at);
                 cases.push(Case::new(Gather { dim: 1 }, [x(), index]));
             }
         }
         OpKind::CrossEntropy => {
             for at in outside(3) {
-                let class = constant(Operand::new([2], DType::I64), at);
+                let class = constant(CaseOperand::new([2], DType::I64), at);
                 let (dim, ignore_index) = (1, -100);
                 let op = CrossEntropy { dim, ignore_index };
                 cases.push(Case::new(op, [x(), class]));
@@ -44,8 +45,8 @@ pub(crate) fn of(kind: OpKind) -> Vec<Case> {
         }
         OpKind::Resample => {
             for (at, dtype) in outside(3).into_iter().zip([DType::I64, DType::I32]) {
-                let places = constant(Operand::new([1, 2], dtype), at);
-                let weights = Operand::new([1, 2], DType::F32);
+                let places = constant(CaseOperand::new([1, 2], dtype), at);
+                let weights = CaseOperand::new([1, 2], DType::F32);
                 cases.push(Case::new(Resample { dim: 1 }, [x(), places, weights]));
             }
         }
@@ -54,15 +55,15 @@ pub(crate) fn of(kind: OpKind) -> Vec<Case> {
                 .into_iter()
                 .zip([ScatterMode::Set, ScatterMode::Add])
             {
-                let index = constant(Operand::new([2, 1], DType::I64), at);
-                let source = Operand::new([2, 1], DType::F32);
+                let index = constant(CaseOperand::new([2, 1], DType::I64), at);
+                let source = CaseOperand::new([2, 1], DType::F32);
                 cases.push(Case::new(Scatter { dim: 1, mode }, [x(), index, source]));
             }
         }
         OpKind::UpdateSlice => {
             for start in outside(2) {
-                let start = constant(Operand::new([1], DType::I32), start);
-                let source = Operand::new([2, 2], DType::F32);
+                let start = constant(CaseOperand::new([1], DType::I32), start);
+                let source = CaseOperand::new([2, 2], DType::F32);
                 cases.push(Case::new(UpdateSlice { dim: 1 }, [x(), source, start]));
             }
         }
@@ -71,15 +72,15 @@ pub(crate) fn of(kind: OpKind) -> Vec<Case> {
                 .into_iter()
                 .zip(outside(2))
             {
-                let x = Operand::new([3, 1, 32], DType::F32);
-                let w = Operand::new([2, 5, 32], weights);
-                let ids = constant(Operand::new([3, 2], DType::I32), at);
+                let x = CaseOperand::new([3, 1, 32], DType::F32);
+                let w = CaseOperand::new([2, 5, 32], weights);
+                let ids = constant(CaseOperand::new([3, 2], DType::I32), at);
                 cases.push(Case::new(ExpertLinear, [x, w, ids]));
             }
         }
         OpKind::Embedding => {
             for id in outside(2) {
-                let ids = constant(Operand::new([2], DType::I32), id);
+                let ids = constant(CaseOperand::new([2], DType::I32), id);
                 cases.push(Case::new(Embedding { dtype: DType::F32 }, [x(), ids]));
             }
         }

@@ -1,7 +1,7 @@
 //! A case's operands as bytes.
 
 use num_complex::Complex64;
-use rustorch_ir::case::{Arrange, Case, Fill, Operand};
+use rustorch_ir::case::{Arrange, Case, CaseOperand, Fill};
 use rustorch_ir::ops::philox;
 use rustorch_ir::{DType, Layout, Shape, TensorType};
 use rustorch_reference::Values;
@@ -158,7 +158,7 @@ fn number(fill: Fill, dtype: DType, i: usize, stream: u64) -> f64 {
 }
 
 /// An operand's type, and how it lies in memory where that is unusual.
-pub(crate) fn describe(operand: &Operand) -> String {
+pub(crate) fn describe(operand: &CaseOperand) -> String {
     match operand.arrange {
         Arrange::Contiguous => operand.ty.to_string(),
         other => format!("{} {}", format!("{other:?}").to_lowercase(), operand.ty),

@@ -2,6 +2,8 @@ use std::fmt;
 use std::panic::Location;
 use std::path::{Path, PathBuf};
 
+use rustorch_errors::ErrorKind;
+
 use rustorch_files::FileError;
 use rustorch_runtime::Call;
 use rustorch_tensor::RusTorchError;
@@ -52,6 +54,18 @@ impl fmt::Debug for DataError {
 }
 
 impl DataError {
+    /// The kind, for programs that react to it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::InFile { error, .. } | Self::Call { error, .. } => error.kind(),
+            Self::Tensor(error) => error.kind(),
+            Self::Tensors(error) => error.kind(),
+            Self::Io(error) => error.into(),
+            Self::Damaged(_) => ErrorKind::Format,
+            Self::Other(_) => ErrorKind::Argument,
+        }
+    }
+
     /// Says which file the failure is in, unless it says so itself.
     pub(crate) fn in_file(path: &Path, error: impl Into<Self>) -> Self {
         match error.into() {

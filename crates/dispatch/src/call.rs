@@ -1,5 +1,6 @@
 //! A call with named arguments.
 
+use rustorch_errors::ErrorKind;
 use rustorch_ir::{DType, Scalar};
 use rustorch_tensor::{Dims, IntoDims, Operand, RusTorchError, Tensor};
 use thiserror::Error;
@@ -22,6 +23,17 @@ pub enum CallError {
     /// The table of functions is invalid.
     #[error("{0}; this is a bug of RusTorch, please report it")]
     Mistake(String),
+}
+
+impl CallError {
+    /// The kind, for programs that react to it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Refused(error) => error.kind(),
+            Self::Missing(_) | Self::Mistake(_) => ErrorKind::Unsupported,
+            Self::Untyped(_) => ErrorKind::Argument,
+        }
+    }
 }
 
 impl From<RusTorchError> for CallError {

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustorch_errors::ErrorKind;
+
 use rustorch_gguf::{GgufError, io_advice, quoted};
 use rustorch_ir::DType;
 use rustorch_tensor::RusTorchError;
@@ -164,6 +166,25 @@ impl fmt::Debug for FileError {
 }
 
 impl FileError {
+    /// The kind, for programs that react to it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::File { error, .. } => error.kind(),
+            Self::Io { error, .. } => error.into(),
+            Self::Tensor { error, .. } => error.kind(),
+            Self::Gguf(error) => error.kind(),
+            Self::UnknownFormat { .. } | Self::Truncated { .. } | Self::Damaged { .. } => {
+                ErrorKind::Format
+            }
+            Self::Unsupported { .. } | Self::Unwritable { .. } | Self::UnwritableValue { .. } => {
+                ErrorKind::Unsupported
+            }
+            Self::TooLarge { .. } => ErrorKind::OutOfMemory,
+            Self::Missing { .. } | Self::NoKey { .. } => ErrorKind::Missing,
+            Self::NotAFile | Self::SameName { .. } | Self::OtherKind { .. } => ErrorKind::Argument,
+        }
+    }
+
     /// Says which file the failure is in.
     pub(crate) fn in_file(self, path: &Path) -> Self {
         match self {

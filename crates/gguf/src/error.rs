@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustorch_errors::ErrorKind;
+
 use thiserror::Error;
 
 use crate::GgmlType;
@@ -357,6 +359,26 @@ pub enum SplitProblem {
 }
 
 impl GgufError {
+    /// The kind, for programs that react to it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::File { error, .. } => error.kind(),
+            Self::Io { error, .. } => error.into(),
+            Self::NotAFile { .. } => ErrorKind::Argument,
+            Self::Missing { .. } => ErrorKind::Missing,
+            Self::BigEndian | Self::Version { .. } => ErrorKind::Unsupported,
+            Self::Empty
+            | Self::NotGguf { .. }
+            | Self::Truncated { .. }
+            | Self::NameNotUtf8 { .. }
+            | Self::Key { .. }
+            | Self::WrongType { .. }
+            | Self::Alignment { .. }
+            | Self::Tensor { .. }
+            | Self::Split(_) => ErrorKind::Format,
+        }
+    }
+
     /// Says which file the failure is in.
     pub(crate) fn in_file(self, path: &Path) -> Self {
         GgufError::File {

@@ -1,5 +1,6 @@
 //! Reasons why a constraint cannot be enforced.
 
+use rustorch_errors::ErrorKind;
 use thiserror::Error;
 
 /// A failure to make or continue a constraint. Its text is one line with the problem, the place,
@@ -66,6 +67,18 @@ pub enum GrammarError {
 }
 
 impl GrammarError {
+    /// The kind, for programs that react to it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NotJson { .. }
+            | Self::Schema { .. }
+            | Self::Gbnf { .. }
+            | Self::Refused { .. } => ErrorKind::Format,
+            Self::Vocabulary { .. } | Self::Failed { .. } => ErrorKind::Unsupported,
+            Self::Token { .. } => ErrorKind::Argument,
+        }
+    }
+
     /// The engine's message: its first line, for others are a listing of its state.
     pub(crate) fn reason(error: &impl ToString) -> String {
         let text = error.to_string();

@@ -36,7 +36,7 @@ pub enum Arrange {
 
 /// An operand of a case.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Operand {
+pub struct CaseOperand {
     /// Type of the operand.
     pub ty: TensorType,
     /// Its elements.
@@ -45,7 +45,7 @@ pub struct Operand {
     pub arrange: Arrange,
 }
 
-impl Operand {
+impl CaseOperand {
     /// A contiguous operand with uniform elements from −2 to 2 (integers: −4 to 5; unsigned and
     /// booleans from 0).
     pub fn new(shape: impl Into<Shape>, dtype: DType) -> Self {
@@ -81,12 +81,12 @@ pub struct Case {
     /// The operation.
     pub op: Op,
     /// Its operands.
-    pub inputs: Vec<Operand>,
+    pub inputs: Vec<CaseOperand>,
 }
 
 impl Case {
     /// A case of `op` on `inputs`.
-    pub fn new(op: impl Into<Op>, inputs: impl Into<Vec<Operand>>) -> Self {
+    pub fn new(op: impl Into<Op>, inputs: impl Into<Vec<CaseOperand>>) -> Self {
         Self {
             op: op.into(),
             inputs: inputs.into(),
@@ -108,14 +108,21 @@ pub const ARRANGEMENTS: [Arrange; 5] = [
 ];
 
 /// The operation on one operand: each dtype, shape and layout.
-pub fn elementwise(op: &Op, dtypes: &[DType], adjust: impl Fn(Operand) -> Operand) -> Vec<Case> {
+pub fn elementwise(
+    op: &Op,
+    dtypes: &[DType],
+    adjust: impl Fn(CaseOperand) -> CaseOperand,
+) -> Vec<Case> {
     let mut cases = Vec::new();
     for &dtype in dtypes {
         for shape in SHAPES {
-            cases.push(Case::new(op.clone(), [adjust(Operand::new(shape, dtype))]));
+            cases.push(Case::new(
+                op.clone(),
+                [adjust(CaseOperand::new(shape, dtype))],
+            ));
         }
         for arrange in ARRANGEMENTS {
-            let operand = Operand::new([3, 5, 7], dtype).arrange(arrange);
+            let operand = CaseOperand::new([3, 5, 7], dtype).arrange(arrange);
             cases.push(Case::new(op.clone(), [adjust(operand)]));
         }
     }

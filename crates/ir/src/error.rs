@@ -1,5 +1,7 @@
 //! Errors in the arguments of an operation.
 
+use crate::ErrorKind;
+
 /// The arguments do not fit the operation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{op}: expected {expected}, got {got}")]
@@ -13,6 +15,11 @@ pub struct OpError {
 }
 
 impl OpError {
+    /// The kind, for programs that react to it.
+    pub fn kind(&self) -> ErrorKind {
+        ErrorKind::Argument
+    }
+
     /// `op` expected one thing and got another.
     pub fn new(op: &'static str, expected: impl ToString, got: impl ToString) -> Self {
         Self {

@@ -35,5 +35,6 @@ pub use op::{
     FLOAT8_ADVICE, Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, Role, Signature,
     TensorType,
 };
+pub use rustorch_errors::ErrorKind;
 pub use scalar::{Param, Scalar, to_odd};
 pub use shape::{Shape, broadcast_shapes, normalize_dim};

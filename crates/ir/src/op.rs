@@ -224,6 +224,11 @@ pub trait OpDef {
         false
     }
 
+    /// Does it only convert its operand to another element type?
+    fn converts(&self) -> bool {
+        false
+    }
+
     /// Is it an operation that no device but the processor has to have a kernel for? These are
     /// factorisations, functions of the host, and Fourier transforms: GPUs make those of 2ᵃ 3ᵇ 5ᶜ numbers.
     fn is_of_processor(&self) -> bool {
@@ -322,6 +327,30 @@ macro_rules! ops {
 }
 
 impl OpKind {
+    /// The operation whose measured times stand for others of its family.
+    pub fn typical(family: Option<OpType>) -> Self {
+        match family {
+            Some(OpType::LinearAlgebra) => Self::Matmul,
+            Some(OpType::Convolution) => Self::Conv2d,
+            Some(OpType::Reduction) => Self::Reduce,
+            Some(OpType::Normalization) => Self::Softmax,
+            Some(OpType::Distribution) => Self::Random,
+            // Of those that only move data.
+            None => Self::Concat,
+            Some(
+                OpType::Activation
+                | OpType::ComplexMath
+                | OpType::CustomKernel
+                | OpType::DistributedOps,
+            ) => Self::Binary,
+        }
+    }
+
+    /// Returns whether it divides rows by their root mean square, alone or after a sum.
+    pub fn is_rms_norm(self) -> bool {
+        matches!(self, Self::RmsNorm | Self::AddRmsNorm)
+    }
+
     /// Returns whether each element of the result is a function of the operands' elements at its place.
     pub fn is_elementwise(self) -> bool {
         matches!(

@@ -2,13 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use rustorch_errors::ErrorKind;
 use rustorch_files::FileError;
-use rustorch_gguf::GgufError;
+use rustorch_gguf::{GgmlType, GgufError};
 use rustorch_grammar::GrammarError;
 use rustorch_tensor::RusTorchError;
 use rustorch_tokenizer::TokenizerError;
-
-use crate::sampler::SamplerError;
 
 /// The reason why a model cannot be loaded or run.
 #[derive(Debug, thiserror::Error)]
@@ -20,9 +19,16 @@ pub enum LlmError {
     /// Its tokenizer cannot be used.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
-    /// A sampler's parameters are out of range.
-    #[error(transparent)]
-    Sampler(#[from] SamplerError),
+    /// An option of a sampler is out of range.
+    #[error("sampling: {option} = {value} is out of range; give {expected}")]
+    Sampler {
+        /// The option's name.
+        option: &'static str,
+        /// The rejected value.
+        value: String,
+        /// The valid values.
+        expected: &'static str,
+    },
     /// No token can continue the text in its grammar.
     #[error(transparent)]
     Grammar(#[from] GrammarError),
@@ -112,6 +118,20 @@ pub enum LlmError {
     /// A file of tensors cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
+    /// A model is quantised already.
+    #[error(
+        "tensor `{}` is {ty} already and would lose more precision; start from a file in F16, BF16 or F32, or pass --allow-requantize",
+        name.escape_debug()
+    )]
+    Requantize {
+        /// The tensor.
+        name: String,
+        /// Its type.
+        ty: GgmlType,
+    },
+    /// The caller stopped the work.
+    #[error("{0} was stopped")]
+    Stopped(&'static str),
     /// The request is not valid.
     #[error("{0}")]
     Input(String),
@@ -130,6 +150,32 @@ fn list(problems: &[LlmError]) -> String {
 }
 
 impl LlmError {
+    /// The kind, for programs that react to it; of several problems that of the first.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Gguf(error) => error.kind(),
+            Self::Tokenizer(error) => error.kind(),
+            Self::Grammar(error) => error.kind(),
+            Self::Tensor(error) => error.kind(),
+            Self::File(error) => error.kind(),
+            Self::Several(problems) => problems.first().map_or(ErrorKind::Format, Self::kind),
+            Self::Unsupported { .. } => ErrorKind::Unsupported,
+            Self::NoVocabulary => ErrorKind::Missing,
+            Self::Stopped(_) => ErrorKind::Stopped,
+            Self::Key { .. }
+            | Self::Weight { .. }
+            | Self::Adapter { .. }
+            | Self::Session { .. }
+            | Self::Folder { .. } => ErrorKind::Format,
+            Self::Sampler { .. }
+            | Self::ContextFull { .. }
+            | Self::Token { .. }
+            | Self::Draft(_)
+            | Self::Requantize { .. }
+            | Self::Input(_) => ErrorKind::Argument,
+        }
+    }
+
     pub(crate) fn weight(name: impl Into<String>, problem: impl ToString) -> Self {
         Self::Weight {
             name: name.into(),

@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use rustorch_gguf::{GgmlType, Gguf, GgufWriter, Metadata};
+use rustorch_llm::LlmError;
 use rustorch_llm::quantize::{
-    FileType, ModelTraits, Progress, QuantizeError, QuantizeOptions, Seen, Summary, quantize,
-    tensor_type,
+    FileType, ModelTraits, Progress, QuantizeOptions, Seen, Summary, quantize, tensor_type,
 };
 use sha2::{Digest, Sha256};
 
@@ -156,7 +156,7 @@ fn to_file(
     input: &Gguf,
     file_type: FileType,
     options: &QuantizeOptions,
-) -> Result<(Vec<u8>, Summary), QuantizeError> {
+) -> Result<(Vec<u8>, Summary), LlmError> {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("out.gguf");
     let result = quantize(input, &output, file_type, options, &mut |_| {
@@ -188,7 +188,7 @@ fn what_is_stopped_leaves_nothing() {
         &QuantizeOptions::default(),
         &mut stop,
     );
-    assert!(matches!(result, Err(QuantizeError::Stopped)));
+    assert!(matches!(result, Err(LlmError::Stopped(_))));
     assert_eq!(folder.path().read_dir().unwrap().count(), 0);
 }
 

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use rustorch_errors::ErrorKind;
+
 use rustorch_dispatch::CallError;
 use rustorch_files::FileError;
 use rustorch_tensor::RusTorchError;
@@ -68,6 +70,19 @@ pub enum OnnxError {
 }
 
 impl OnnxError {
+    /// The kind, for programs that react to it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::InFile { error, .. } => error.kind(),
+            Self::File(error) => error.kind(),
+            Self::Damaged { .. } => ErrorKind::Format,
+            Self::Unsupported { .. } => ErrorKind::Unsupported,
+            Self::External { .. } => ErrorKind::Missing,
+            Self::Input { .. } => ErrorKind::Argument,
+            Self::Node { error, .. } => error.kind(),
+        }
+    }
+
     pub(crate) fn damaged(place: impl ToString, problem: impl ToString) -> Self {
         Self::Damaged {
             place: place.to_string(),

@@ -1,6 +1,7 @@
 //! Errors of values and blocks.
 
 use crate::BlockFormat;
+use rustorch_errors::ErrorKind;
 
 /// The reason why a conversion was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,6 +51,18 @@ pub enum QuantError {
         /// The name as it was given.
         name: String,
     },
+}
+
+impl QuantError {
+    /// The kind, for programs that react to it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::PartialBlock { .. } | Self::BufferLength { .. } | Self::Groups { .. } => {
+                ErrorKind::Argument
+            }
+            Self::UnknownFormat { .. } => ErrorKind::Unsupported,
+        }
+    }
 }
 
 fn names() -> String {

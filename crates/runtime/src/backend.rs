@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustorch_ir::order::sort_by_key;
 use rustorch_ir::{DType, Graph, Layout, Op, OpKind, Signature};
 
+use crate::platform::Instant;
 use crate::{DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, HostBuffer, LaunchTime, Nodes};
 
 /// A device that compiles graphs.

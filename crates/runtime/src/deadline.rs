@@ -5,10 +5,12 @@ use std::panic::resume_unwind;
 use std::str::FromStr;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::Duration;
 
+use rustorch_ir::OpError;
+
 use crate::journal::lock;
+use crate::platform;
 
 /// The variable that sets the limit.
 const VARIABLE: &str = "RUSTORCH_DEVICE_TIMEOUT";
@@ -28,12 +30,8 @@ impl Default for Deadline {
     }
 }
 
-/// Why a text is no [`Deadline`].
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "{VARIABLE}={0}: expected the seconds without progress after which a device counts as hung, such as 300 or 0.5; 0 or none for no limit"
-)]
-pub struct DeadlineError(String);
+/// The expected text.
+const EXPECTED: &str = "the seconds without progress after which a device counts as hung, such as 300 or 0.5; 0 or none for no limit";
 
 impl Deadline {
     /// No limit.
@@ -48,10 +46,10 @@ impl Deadline {
     ///
     /// # Errors
     /// Fails for a value that is neither a number of seconds nor `none`.
-    pub fn of_environment() -> Result<Self, DeadlineError> {
-        match std::env::var_os(VARIABLE) {
-            Some(text) if !text.is_empty() => text.to_string_lossy().parse(),
-            _ => Ok(Self::default()),
+    pub fn of_environment() -> Result<Self, OpError> {
+        match platform::variable(VARIABLE) {
+            Some(text) => text.to_string_lossy().parse(),
+            None => Ok(Self::default()),
         }
     }
 
@@ -77,8 +75,7 @@ impl Deadline {
         let call = Arc::new(Mutex::new(Some(call)));
         let theirs = call.clone();
         let (tell, told) = mpsc::channel();
-        let named = thread::Builder::new().name("rustorch-driver".to_owned());
-        let spawned = named.spawn(move || {
+        let spawned = platform::spawn("rustorch-driver", move || {
             let call = lock(&theirs).take();
             // Nobody hears of what comes too late.
             let _ = call.map(|call| tell.send(call()));
@@ -100,9 +97,9 @@ impl Deadline {
 }
 
 impl FromStr for Deadline {
-    type Err = DeadlineError;
+    type Err = OpError;
 
-    fn from_str(text: &str) -> Result<Self, DeadlineError> {
+    fn from_str(text: &str) -> Result<Self, OpError> {
         if text == "none" {
             return Ok(Self::NEVER);
         }
@@ -110,7 +107,7 @@ impl FromStr for Deadline {
         match seconds {
             Some(Ok(Duration::ZERO)) => Ok(Self::NEVER),
             Some(Ok(limit)) => Ok(Self::after(limit)),
-            Some(Err(_)) | None => Err(DeadlineError(text.to_owned())),
+            Some(Err(_)) | None => Err(OpError::new(VARIABLE, EXPECTED, text)),
         }
     }
 }
@@ -145,7 +142,7 @@ mod tests {
     fn what_is_no_deadline_is_named_with_what_is() {
         for text in ["5min", "-1", "nan", "inf", "1e30", "never", " 3"] {
             let error = text.parse::<Deadline>().unwrap_err().to_string();
-            assert!(error.contains(&format!("{VARIABLE}={text}: ")), "{error}");
+            assert!(error.ends_with(&format!(", got {text}")), "{error}");
             assert!(error.contains("such as 300"), "{error}");
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::panic::Location;
 
-use rustorch_ir::OpError;
+use rustorch_ir::{ErrorKind, OpError};
 
 use crate::DeviceType;
 
@@ -30,6 +30,16 @@ pub enum FailureClass {
 }
 
 impl FailureClass {
+    /// The kind, for programs that react to it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Unsupported => ErrorKind::Unsupported,
+            Self::OutOfMemory { .. } => ErrorKind::OutOfMemory,
+            Self::Lost | Self::Timeout => ErrorKind::Device,
+            Self::Caller => ErrorKind::Argument,
+        }
+    }
+
     /// Returns whether the device is not used again.
     pub fn loses_device(self) -> bool {
         matches!(self, Self::Lost | Self::Timeout)
@@ -85,6 +95,18 @@ pub struct DeviceError {
 }
 
 impl RunError {
+    /// The kind, for programs that react to it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Op(error) => error.kind(),
+            Self::Device(error) => error.kind(),
+            Self::NoDevice { .. } => ErrorKind::Unsupported,
+            Self::DataLost { .. } => ErrorKind::DataLost,
+            Self::Busy { .. } | Self::WrongInput { .. } => ErrorKind::Argument,
+            Self::Calibration { kind, .. } => *kind,
+        }
+    }
+
     /// The same, with the recording call of the failed node from `call`, if a node failed.
     pub fn by_call(mut self, call: impl FnOnce(Option<usize>) -> Option<Call>) -> Self {
         match &mut self {
@@ -94,13 +116,22 @@ impl RunError {
                 ..
             } => error.call = call(error.node),
             Self::NoDevice { node, call: by, .. } => *by = call(*node),
-            Self::Op(_) | Self::DataLost { .. } | Self::Busy { .. } | Self::WrongInput { .. } => {}
+            Self::Op(_)
+            | Self::DataLost { .. }
+            | Self::Busy { .. }
+            | Self::WrongInput { .. }
+            | Self::Calibration { .. } => {}
         }
         self
     }
 }
 
 impl DeviceError {
+    /// The kind, for programs that react to it.
+    pub fn kind(&self) -> ErrorKind {
+        self.class.kind()
+    }
+
     /// A failure that belongs to no operation.
     pub fn new(device: DeviceType, class: FailureClass, message: impl Into<String>) -> Self {
         Self {
@@ -139,7 +170,7 @@ impl fmt::Display for Fallback {
     }
 }
 
-/// The reason why a graph could not run.
+/// The reason why a graph could not run, or why measured times are not used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RunError {
     /// The graph is invalid.
@@ -185,6 +216,14 @@ pub enum RunError {
         expected: usize,
         /// Bytes of the storage given.
         got: usize,
+    },
+    /// A file of measured times cannot be read or written, or belongs to another machine or version.
+    #[error("{problem}")]
+    Calibration {
+        /// The kind of the problem.
+        kind: ErrorKind,
+        /// The problem, and its cure.
+        problem: String,
     },
 }
 

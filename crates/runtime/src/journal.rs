@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustorch_ir::Graph;
 use rustorch_ir::order::sort_by_key;
 
 use crate::observer::Gallery;
+use crate::platform::Instant;
 use crate::{DeviceError, DeviceInfo, DeviceType, Event, FailureClass, Fallback};
 
 /// Failures that a runtime remembers.

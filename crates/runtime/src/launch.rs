@@ -68,14 +68,14 @@ pub struct Part {
     /// The operation.
     pub op: Op,
     /// Its operands.
-    pub operands: SmallVec<[Operand; 4]>,
+    pub operands: SmallVec<[PartOperand; 4]>,
     /// Element type of its result.
     pub dtype: DType,
 }
 
 /// The source of a [`Part`]'s operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Operand {
+pub enum PartOperand {
     /// The step's operand of this index.
     Input(usize),
     /// The result of the part of this index.
@@ -109,10 +109,10 @@ impl Step {
     }
 
     /// Element type of an operand of its parts.
-    pub fn dtype(&self, operand: Operand) -> DType {
+    pub fn dtype(&self, operand: PartOperand) -> DType {
         match operand {
-            Operand::Input(index) => self.inputs[index].ty.dtype,
-            Operand::Part(index) => self.parts[index].dtype,
+            PartOperand::Input(index) => self.inputs[index].ty.dtype,
+            PartOperand::Part(index) => self.parts[index].dtype,
         }
     }
 

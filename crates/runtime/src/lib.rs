@@ -23,6 +23,7 @@
 //! | `backend.rs`, `launch.rs` | the interface of a backend, and its launches |
 //! | `journal.rs`, `observer.rs` | the event log, observers |
 //! | `device.rs`, `error.rs`, `deadline.rs` | facts of a device, failure classes, how long a device is waited for |
+//! | `platform.rs` | the system's clock, threads, environment and files |
 
 mod backend;
 mod deadline;
@@ -37,6 +38,7 @@ mod measure;
 mod memory;
 mod observer;
 mod plan;
+pub mod platform;
 mod runtime;
 mod transfers;
 
@@ -44,7 +46,7 @@ pub use backend::{
     Backend, Compilation, KernelEntry, KernelTable, Layouts, NoProbe, Probe, Program, Scratch,
     Watcher,
 };
-pub use deadline::{Deadline, DeadlineError};
+pub use deadline::Deadline;
 pub use device::{Absent, DeviceInfo, Hardware, LARGEST_BUFFER};
 pub use devices::capability::{DeviceCapability, Support, TensorInfo};
 pub use devices::costs::{Bound, Costs, Curve, NoCurve, OpCost};
@@ -56,9 +58,9 @@ pub use error::{Call, DeviceError, FailureClass, Fallback, RunError};
 pub use exec::explain::{Copied, Explanation, NodeNote};
 pub use exec::{Executable, Loaded, Preference, PreferredUnits, WorkingMemory};
 pub use journal::{AccessCounters, FaultStatistics, Moved, PlanCounters};
-pub use launch::{Lowered, Nodes, Operand, Part, Place, Reduction, Slot, Step};
+pub use launch::{Lowered, Nodes, Part, PartOperand, Place, Reduction, Slot, Step};
 pub use lower::{Kernels, lower, lowering_passes};
-pub use measure::calibration::{Calibration, CalibrationError, cache_folder};
+pub use measure::calibration::Calibration;
 pub use memory::buffer::{
     Contents, DeviceBuffer, DeviceMemory, Fetch, HOST_ALIGNMENT, HostBuffer, HostMemory,
 };
@@ -66,10 +68,10 @@ pub use memory::host_pool::{HostPool, HostPoolCounters};
 pub use memory::moment::Moment;
 pub use memory::sources::Source;
 pub use memory::storage::{Fetched, Storage, WeakStorage};
-pub use memory::system_memory::SystemMemory;
 pub use observer::{Event, HostWork, LaunchInfo, LaunchTime, LaunchTimes, Observer, Replay, Span};
 pub use plan::outline::Outline;
 pub use plan::planner::Estimate;
+pub use platform::{SystemMemory, cache_folder};
 pub use runtime::{Results, Runtime};
 pub use rustorch_ir::{DeviceType, GpuDevice, OpType};
 pub use transfers::{MemoryManager, PoolUsage, RouteTraffic, TransferMethod};

@@ -4,8 +4,9 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::platform::Instant;
 use crate::{DeviceType, Fallback};
 
 /// The description of a plan's launch, the same in every run.

@@ -12,7 +12,7 @@ use crate::devices::policy::Policy;
 use crate::devices::{Devices, Reserve, Slot};
 use crate::exec::Executable;
 use crate::journal::{Cause, lock};
-use crate::memory::storage::StorageError;
+use crate::memory::copies::StorageError;
 use crate::plan::estimate::Locations;
 use crate::plan::plan_cache::PlanCache;
 use crate::plan::typical::{alone, typical};

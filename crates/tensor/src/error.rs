@@ -3,7 +3,7 @@
 use std::fmt;
 
 use rustorch_comm::CommError;
-use rustorch_ir::{FLOAT8_ADVICE, OpError, TensorType};
+use rustorch_ir::{ErrorKind, FLOAT8_ADVICE, OpError, TensorType};
 use rustorch_runtime::{Absent, Call, DeviceError, DeviceType, FailureClass, RunError};
 
 use crate::call;
@@ -98,6 +98,20 @@ impl fmt::Debug for RusTorchError {
 }
 
 impl RusTorchError {
+    /// The kind, for programs that react to it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Op { error, .. } => error.kind(),
+            Self::Device(error) => error.kind(),
+            Self::Run(error) => error.kind(),
+            Self::DataLost { .. } | Self::UpdateLost { .. } => ErrorKind::DataLost,
+            Self::UnsupportedDevice { .. } => ErrorKind::Missing,
+            Self::Deferred { error, .. } => error.kind(),
+            Self::Collective { error, .. } => error.kind(),
+            Self::OutOfMemory { .. } => ErrorKind::OutOfMemory,
+        }
+    }
+
     /// Returns whether a device failed or is absent, so that the same call may succeed on another device.
     /// Otherwise it is the caller's mistake.
     pub fn is_device_error(&self) -> bool {

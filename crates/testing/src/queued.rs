@@ -4,7 +4,9 @@ use std::any::Any;
 use std::fmt;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, Mutex, mpsc};
+use std::task::Poll;
 use std::thread;
 
 use rustorch_ir::{Graph, Signature};
@@ -363,11 +365,14 @@ struct Arriving {
 }
 
 impl Fetch for Arriving {
-    fn wait(self: Box<Self>, to: &mut [u8]) -> Result<(), DeviceError> {
-        let bytes = self.arriving.recv().map_err(|_| Queue::lost())?;
+    fn poll(&mut self, to: &mut [u8]) -> Poll<Result<(), DeviceError>> {
+        let bytes = match self.arriving.try_recv() {
+            Err(TryRecvError::Empty) => return Poll::Pending,
+            arrived => arrived.map_err(|_| Queue::lost())?,
+        };
         self.queue.settle();
         self.queue.check(&self.came_of)?;
         to.copy_from_slice(&bytes);
-        Ok(())
+        Poll::Ready(Ok(()))
     }
 }

@@ -1,9 +1,10 @@
-//! Reasons why metadata describes no usable tokenizer.
+//! Reasons why metadata describes no usable tokenizer, or a text cannot be read.
 
+use rustorch_errors::ErrorKind;
 use rustorch_gguf::GgufError;
 use thiserror::Error;
 
-/// A failure to build a tokenizer. Its text is one line with the problem, the place, and advice.
+/// A failure to build a tokenizer, or to read a text. Its text is one line with the problem, the place, and advice.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TokenizerError {
@@ -100,6 +101,36 @@ pub enum TokenizerError {
         "the added tokens cannot be searched for ({0}); the file is damaged, convert the model again"
     )]
     AddedTokens(#[from] aho_corasick::BuildError),
+
+    /// A text cannot be read.
+    #[error("cannot be read: {0}")]
+    Io(#[from] std::io::Error),
+
+    /// A text is not UTF-8.
+    #[error("byte {at} is not UTF-8 text; convert the text to UTF-8, with iconv for example")]
+    NotUtf8 {
+        /// The offset, from 0.
+        at: u64,
+    },
+}
+
+impl TokenizerError {
+    /// The kind, for programs that react to it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Metadata(error) => error.kind(),
+            Self::Model { .. } | Self::PreTokenizer { .. } => ErrorKind::Unsupported,
+            Self::NoTokens => ErrorKind::Missing,
+            Self::VocabTooSmall { .. } => ErrorKind::Argument,
+            Self::Io(error) => error.into(),
+            Self::DuplicateToken { .. }
+            | Self::TooFew { .. }
+            | Self::Charsmap { .. }
+            | Self::NoByteToken { .. }
+            | Self::AddedTokens(_)
+            | Self::NotUtf8 { .. } => ErrorKind::Format,
+        }
+    }
 }
 
 /// A text from a file, fit for one line of a terminal: escaped, and shortened where long.

@@ -70,6 +70,6 @@ mod word_piece;
 
 pub use decoder::StreamDecoder;
 pub use error::TokenizerError;
-pub use pieces::{TextError, TextPieces};
+pub use pieces::TextPieces;
 pub use tokenizer::{EncodeOptions, Tokenizer};
 pub use trainer::{BpeTrainer, BpeVocab};

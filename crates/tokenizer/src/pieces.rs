@@ -1,6 +1,8 @@
 //! Texts that are larger than memory, piece by piece.
 
-use std::io::{self, Read};
+use std::io::Read;
+
+use crate::TokenizerError;
 
 /// Bytes that are read at once.
 const BLOCK: usize = 1 << 20;
@@ -18,7 +20,7 @@ const LONGEST: usize = 16 << 20;
 /// let mut pieces = TextPieces::new("a text".as_bytes());
 /// assert_eq!(pieces.next_piece()?, Some("a text"));
 /// assert_eq!(pieces.next_piece()?, None);
-/// # Ok::<(), rustorch_tokenizer::TextError>(())
+/// # Ok::<(), rustorch_tokenizer::TokenizerError>(())
 /// ```
 pub struct TextPieces<R> {
     reader: R,
@@ -28,20 +30,6 @@ pub struct TextPieces<R> {
     /// Bytes of the text before the buffer.
     before: u64,
     ended: bool,
-}
-
-/// A text that cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum TextError {
-    /// The system's reason.
-    #[error("cannot be read: {0}")]
-    Io(#[from] io::Error),
-    /// The text is not UTF-8.
-    #[error("byte {at} is not UTF-8 text; convert the text to UTF-8, with iconv for example")]
-    NotUtf8 {
-        /// The offset, from 0.
-        at: u64,
-    },
 }
 
 impl<R: Read> TextPieces<R> {
@@ -60,7 +48,7 @@ impl<R: Read> TextPieces<R> {
     ///
     /// # Errors
     /// Fails if the text cannot be read, or is not UTF-8.
-    pub fn next_piece(&mut self) -> Result<Option<&str>, TextError> {
+    pub fn next_piece(&mut self) -> Result<Option<&str>, TokenizerError> {
         self.buffer.drain(..self.given);
         self.before += self.given as u64;
         self.given = 0;
@@ -80,16 +68,17 @@ impl<R: Read> TextPieces<R> {
                 }
                 None => self.given = valid,
             }
-            let piece =
-                str::from_utf8(&self.buffer[..self.given]).map_err(|e| TextError::NotUtf8 {
+            let piece = str::from_utf8(&self.buffer[..self.given]).map_err(|e| {
+                TokenizerError::NotUtf8 {
                     at: self.before + e.valid_up_to() as u64,
-                })?;
+                }
+            })?;
             return Ok((!piece.is_empty()).then_some(piece));
         }
     }
 
     /// Reads until the buffer has `wanted` bytes, or the text ends.
-    fn fill(&mut self, wanted: usize) -> Result<(), TextError> {
+    fn fill(&mut self, wanted: usize) -> Result<(), TokenizerError> {
         if let Some(missing) = wanted.checked_sub(self.buffer.len()) {
             let read = (&mut self.reader)
                 .take(missing as u64)
@@ -100,11 +89,11 @@ impl<R: Read> TextPieces<R> {
     }
 
     /// How many bytes of the buffer are whole characters.
-    fn valid(&self) -> Result<usize, TextError> {
+    fn valid(&self) -> Result<usize, TokenizerError> {
         match str::from_utf8(&self.buffer) {
             Ok(_) => Ok(self.buffer.len()),
             Err(error) if error.error_len().is_none() && !self.ended => Ok(error.valid_up_to()),
-            Err(error) => Err(TextError::NotUtf8 {
+            Err(error) => Err(TokenizerError::NotUtf8 {
                 at: self.before + error.valid_up_to() as u64,
             }),
         }
@@ -122,7 +111,7 @@ fn last_word_end(text: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn pieces(text: &[u8]) -> Result<Vec<String>, TextError> {
+    fn pieces(text: &[u8]) -> Result<Vec<String>, TokenizerError> {
         let mut reader = TextPieces::new(text);
         let mut all = Vec::new();
         while let Some(piece) = reader.next_piece()? {

@@ -3,12 +3,14 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustorch_errors::ErrorKind;
+
 use rustorch_data::DataError;
 use rustorch_files::FileError;
 use rustorch_gguf::{GgufError, io_advice};
 use rustorch_llm::LlmError;
 use rustorch_tensor::RusTorchError;
-use rustorch_tokenizer::{TextError, TokenizerError};
+use rustorch_tokenizer::TokenizerError;
 
 /// The reason why a model cannot be trained. Its text is one line with the problem, the place, and
 /// advice.
@@ -39,7 +41,7 @@ pub enum TrainError {
         /// The file.
         path: PathBuf,
         /// The problem.
-        problem: TextError,
+        problem: TokenizerError,
     },
     /// The system reported an error.
     #[error("{}: cannot {action}: {error}{}", path.display(), io_advice(error))]
@@ -73,6 +75,22 @@ pub enum TrainError {
 }
 
 impl TrainError {
+    /// The kind, for programs that react to it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Tensor(error) => error.kind(),
+            Self::File(error) => error.kind(),
+            Self::Gguf(error) => error.kind(),
+            Self::Llm(error) => error.kind(),
+            Self::Tokenizer(error) | Self::Text { problem: error, .. } => error.kind(),
+            Self::Data(error) => error.kind(),
+            Self::Io { error, .. } => error.into(),
+            Self::Setting(_) | Self::Checkpoint { .. } | Self::Diverged { .. } => {
+                ErrorKind::Argument
+            }
+        }
+    }
+
     /// Returns whether weights were lost with a device, so that the run must resume from a checkpoint.
     pub fn is_data_lost(&self) -> bool {
         matches!(self, Self::Tensor(error) if error.is_data_lost())

@@ -1,35 +1,21 @@
 //! One file for each operation, of the operation's name, and the table of them.
 
-mod activation;
-mod attention;
-mod batch_norm;
-mod binary;
-mod cast;
-mod compare;
-mod concat;
-mod contiguous;
-mod conv2d;
-mod conv_transpose2d;
-mod embedding;
-mod expand;
+mod convolution;
+mod elementwise;
 mod full;
-mod gather;
-mod index_select;
-mod layer_norm;
-mod linear;
-mod matmul;
-mod pad;
-mod permute;
-mod pool2d;
-mod reduce;
-mod reshape;
-mod rms_norm;
-mod rope;
-mod select;
-mod slice;
-mod softmax;
-mod unary;
-mod update_slice;
+mod matrix;
+mod movement;
+mod normalization;
+mod reduction;
+mod transformer;
+
+use convolution::*;
+use elementwise::*;
+use matrix::*;
+use movement::*;
+use normalization::*;
+use reduction::*;
+use transformer::*;
 
 use rustorch_runtime::KernelTable;
 

@@ -13,7 +13,7 @@ mod source;
 mod worker;
 
 use rustorch_ir::{DType, Layout, Shape};
-use rustorch_runtime::{Operand, Part, Step};
+use rustorch_runtime::{Part, PartOperand, Step};
 use smallvec::SmallVec;
 
 use crate::element::unknown;
@@ -93,7 +93,7 @@ impl Plan {
     /// A plan of a chain, whose other operands are where `find` says.
     pub(crate) fn of(
         chain: Chain,
-        find: impl Fn(Operand) -> Result<Found, Misuse>,
+        find: impl Fn(PartOperand) -> Result<Found, Misuse>,
     ) -> Result<Self, Misuse> {
         let Chain {
             shape,
@@ -103,7 +103,7 @@ impl Plan {
         let operands = parts.iter().map(|(_, part, _)| part.operands.len());
         let mut sources = Vec::with_capacity(operands.sum());
         let mut calls: Vec<Call> = Vec::with_capacity(parts.len());
-        let mut values: Vec<(Operand, Value)> = Vec::new();
+        let mut values: Vec<(PartOperand, Value)> = Vec::new();
         for (at, part, function) in parts {
             let mut operands: SmallVec<[Value; 4]> = SmallVec::new();
             for &operand in &part.operands {
@@ -116,7 +116,7 @@ impl Plan {
                             layout,
                             dtype,
                         } = find(operand)?;
-                        sources.push(Source::new(Data::Operand(index), &layout, dtype)?);
+                        sources.push(Source::new(Data::PartOperand(index), &layout, dtype)?);
                         let value = Value::Source(sources.len() - 1);
                         values.push((operand, value));
                         value
@@ -139,7 +139,7 @@ impl Plan {
                     Value::Call(calls.len() - 1)
                 }
             };
-            values.push((Operand::Part(at), value));
+            values.push((PartOperand::Part(at), value));
         }
         let rows = match &calls[..] {
             [call] => Rows::new(&sources, call, shape.elements()),
@@ -180,8 +180,8 @@ impl Plan {
 }
 
 /// Finds an operand of its step for a chain of `shape`.
-pub(crate) fn found(step: &Step, shape: &Shape, operand: Operand) -> Result<Found, Misuse> {
-    let Operand::Input(operand) = operand else {
+pub(crate) fn found(step: &Step, shape: &Shape, operand: PartOperand) -> Result<Found, Misuse> {
+    let PartOperand::Input(operand) = operand else {
         return Err(Misuse("an operand that is computed later".to_owned()));
     };
     let place = &step.inputs[operand];

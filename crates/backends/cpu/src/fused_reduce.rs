@@ -3,7 +3,7 @@
 
 use rustorch_ir::ops::{BinaryOp, ReduceOp};
 use rustorch_ir::{DType, Layout, Op, TensorType};
-use rustorch_runtime::{Operand, Part, Step};
+use rustorch_runtime::{Part, PartOperand, Step};
 use smallvec::SmallVec;
 
 use crate::element::unknown;
@@ -26,7 +26,7 @@ pub(crate) struct FusedReduce {
 /// Elements to reduce.
 enum Prologue {
     /// An operand of the step.
-    Operand(usize),
+    PartOperand(usize),
     /// The squares of an operand of singles.
     Squares(usize),
     /// Results of this plan, in the order of the reduction.
@@ -66,8 +66,9 @@ impl FusedReduce {
             }
         }
         let prologue = match part.operands[0] {
-            Operand::Input(operand) => Prologue::Operand(operand),
-            Operand::Part(last) => match squared(step, last).filter(|_| op.op == ReduceOp::Sum) {
+            PartOperand::Input(operand) => Prologue::PartOperand(operand),
+            PartOperand::Part(last) => match squared(step, last).filter(|_| op.op == ReduceOp::Sum)
+            {
                 Some(operand) => Prologue::Squares(operand),
                 None => Prologue::Plan(prologue(step, before, last, &order)?),
             },
@@ -93,7 +94,7 @@ impl FusedReduce {
             ..
         } = args;
         let elements = match &self.prologue {
-            Prologue::Operand(operand) => Elements::View(inputs[*operand]),
+            Prologue::PartOperand(operand) => Elements::View(inputs[*operand]),
             Prologue::Squares(operand) => Elements::Squares(inputs[*operand]),
             Prologue::Plan(plan) => {
                 let most = self.order.elements().min(BLOCK);
@@ -139,7 +140,7 @@ impl FusedReduce {
 fn squared(step: &Step, part: usize) -> Option<usize> {
     let part = &step.parts[part];
     match (&part.op, &part.operands[..]) {
-        (Op::Binary(binary), &[Operand::Input(a), Operand::Input(b)])
+        (Op::Binary(binary), &[PartOperand::Input(a), PartOperand::Input(b)])
             if binary.op == BinaryOp::Mul && part.dtype == DType::F32 =>
         {
             let is_whole = step.inputs[a].ty.shape == *step.domain();
@@ -187,7 +188,7 @@ impl Epilogue {
             parts,
         };
         let plan = Plan::of(chain, |operand| match operand {
-            Operand::Part(part) if part == at => Ok(Found {
+            PartOperand::Part(part) if part == at => Ok(Found {
                 operand: step.inputs.len(),
                 layout: layout.clone(),
                 dtype: ty.dtype,

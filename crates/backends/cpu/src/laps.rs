@@ -5,8 +5,9 @@
 //! between these two.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use rustorch_runtime::platform::Instant;
 use rustorch_runtime::{LaunchTime, Nodes, Probe};
 
 /// Counts after which times are reported for a run that is not over: 8 to 34 ms.

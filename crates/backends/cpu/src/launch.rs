@@ -3,7 +3,9 @@
 mod foreach;
 
 use rustorch_ir::{Signature, TensorType};
-use rustorch_runtime::{DeviceError, DeviceType, FailureClass, KernelTable, Operand, Part, Step};
+use rustorch_runtime::{
+    DeviceError, DeviceType, FailureClass, KernelTable, Part, PartOperand, Step,
+};
 use smallvec::SmallVec;
 
 use crate::elementwise::Function;
@@ -92,8 +94,8 @@ impl Prepared {
         for (part, outputs) in step.parts.iter().zip(outputs) {
             let inputs: SmallVec<[&TensorType; 4]> = (part.operands.iter())
                 .map(|operand| match *operand {
-                    Operand::Input(i) => &step.inputs[i].ty,
-                    Operand::Part(i) => &results[i],
+                    PartOperand::Input(i) => &step.inputs[i].ty,
+                    PartOperand::Part(i) => &results[i],
                 })
                 .collect();
             let signature = Signature {

@@ -38,7 +38,7 @@ use std::sync::Arc;
 use rustorch_ir::{Graph, Signature};
 use rustorch_runtime::{
     Backend, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass, Hardware, HostMemory,
-    KernelTable, Kernels, Layouts, Program, SystemMemory, lower,
+    KernelTable, Kernels, Layouts, Program, SystemMemory, lower, platform,
 };
 
 use crate::launch::{Launch, Prepared};
@@ -97,12 +97,7 @@ impl Cpu {
 
 /// Name of the processor in the system.
 fn processor_name() -> String {
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info.lines().find_map(|l| l.strip_prefix("model name"));
-    match model.and_then(|l| l.split_once(':')) {
-        Some((_, name)) => name.trim().to_owned(),
-        None => format!("{} processor", std::env::consts::ARCH),
-    }
+    platform::processor().unwrap_or_else(|| format!("{} processor", std::env::consts::ARCH))
 }
 
 /// Returns whether there is no operand or result of a dtype that the feature `dtypes` would bring.

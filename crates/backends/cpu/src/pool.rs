@@ -18,7 +18,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use rustorch_runtime::platform::{self, Instant};
 
 /// Time that an idle worker spins before it offers its core to other threads.
 const SPIN: Duration = Duration::from_micros(30);
@@ -164,10 +166,7 @@ impl Pool {
         let workers = (1..threads)
             .map_while(|i| {
                 let shared = Arc::clone(&shared);
-                std::thread::Builder::new()
-                    .name(format!("rustorch-cpu-{i}"))
-                    .spawn(move || shared.work(i))
-                    .ok()
+                platform::spawn(format!("rustorch-cpu-{i}"), move || shared.work(i)).ok()
             })
             .collect();
         Self {
@@ -391,8 +390,7 @@ impl Shared {
 /// The physical cores that this process may use: a second thread on a core would share its vector
 /// units and its memory bandwidth.
 pub fn default_threads() -> usize {
-    let available = std::thread::available_parallelism().map_or(1, usize::from);
-    available.min(num_cpus::get_physical()).max(1)
+    platform::parallelism().min(num_cpus::get_physical()).max(1)
 }
 
 /// The wait of a thread with nothing to do: first spinning, then giving way.
@@ -408,7 +406,7 @@ impl Idle {
     fn wait(&mut self, patience: Duration) -> bool {
         self.rounds += 1;
         if self.gives_way {
-            std::thread::yield_now();
+            platform::give_way();
         } else {
             std::hint::spin_loop();
         }

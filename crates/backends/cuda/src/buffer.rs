@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::task::Poll;
 
 use cudarc::driver::sys::{CUdeviceptr, cuMemAllocAsync, cuMemFreeAsync};
 use rustorch_runtime::{DeviceError, Fetch};
@@ -96,6 +97,16 @@ impl Mapped {
 }
 
 impl Fetch for Mapped {
+    fn poll(&mut self, to: &mut [u8]) -> Poll<Result<(), DeviceError>> {
+        let is_idle = self.context.is_idle();
+        match is_idle.map_err(|failure| self.context.failed(failure))? {
+            // SAFETY: everything that was queued is done.
+            true => unsafe { self.word.read(0, to) },
+            false => return Poll::Pending,
+        }
+        Poll::Ready(Ok(()))
+    }
+
     fn wait(self: Box<Self>, to: &mut [u8]) -> Result<(), DeviceError> {
         let read = self.read(0, to);
         read.map_err(|failure| self.context.failed(failure))

@@ -245,13 +245,26 @@ impl Context {
         self.until("cuEventQuery", || unsafe { cuEventQuery(event) })
     }
 
+    /// Returns whether all queued work is done.
+    pub(crate) fn is_idle(&self) -> Result<bool, Failure> {
+        self.enter()?;
+        // SAFETY: the stream is valid.
+        is_done("cuStreamQuery", unsafe { cuStreamQuery(self.stream) })
+    }
+
+    /// Returns whether an event of this device has come. One that was never recorded has.
+    pub(crate) fn has_come(&self, event: CUevent) -> Result<bool, Failure> {
+        self.enter()?;
+        // SAFETY: the event is valid, as only its owner asks.
+        is_done("cuEventQuery", unsafe { cuEventQuery(event) })
+    }
+
     /// Asks until something is done, or the deadline is over. The driver's own waits cannot be given up.
     fn until(&self, call: &'static str, ask: impl Fn() -> CUresult) -> Result<(), Failure> {
         let begun = Instant::now();
         loop {
-            let status = ask();
-            if status != CUresult::CUDA_ERROR_NOT_READY {
-                return check(call, status);
+            if is_done(call, ask())? {
+                return Ok(());
             }
             let waited = begun.elapsed();
             if self.deadline.limit().is_some_and(|limit| waited > limit) {
@@ -275,6 +288,14 @@ impl Context {
             false => failure.to_string(),
         };
         self.error(failure.class(), message)
+    }
+}
+
+/// The answer of a driver that was asked whether something is done.
+fn is_done(call: &'static str, status: CUresult) -> Result<bool, Failure> {
+    match status {
+        CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+        status => check(call, status).map(|()| true),
     }
 }
 

@@ -55,12 +55,7 @@ impl Event {
 
     /// Returns whether it has come.
     pub(crate) fn has_come(&self) -> Result<bool, Failure> {
-        self.context.enter()?;
-        // SAFETY: the event is valid.
-        match unsafe { cuEventQuery(self.event) } {
-            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
-            status => check("cuEventQuery", status).map(|()| true),
-        }
+        self.context.has_come(self.event)
     }
 
     /// Waits until it has come.

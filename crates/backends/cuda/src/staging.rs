@@ -4,6 +4,7 @@
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 
 use cudarc::driver::sys::*;
 use rustorch_runtime::{DeviceError, Fetch};
@@ -108,16 +109,35 @@ struct Fetching {
     home: Arc<Mutex<Vec<Slot>>>,
 }
 
+impl Fetching {
+    /// The bytes in the slot, whose copy is over.
+    fn give(&self, slot: &Slot, to: &mut [u8]) {
+        let bytes = self.bytes.min(to.len());
+        // SAFETY: the slot has these bytes, and their copy is over.
+        unsafe { slot.memory.copy_to_nonoverlapping(to.as_mut_ptr(), bytes) };
+    }
+}
+
 impl Fetch for Fetching {
+    fn poll(&mut self, to: &mut [u8]) -> Poll<Result<(), DeviceError>> {
+        let Some(slot) = &self.slot else {
+            return Poll::Ready(Ok(()));
+        };
+        let has_come = self.context.has_come(slot.event);
+        match has_come.map_err(|failure| self.context.failed(failure))? {
+            true => self.give(slot, to),
+            false => return Poll::Pending,
+        }
+        Poll::Ready(Ok(()))
+    }
+
     fn wait(self: Box<Self>, to: &mut [u8]) -> Result<(), DeviceError> {
         let Some(slot) = &self.slot else {
             return Ok(());
         };
         let waited = slot.wait();
         waited.map_err(|failure| self.context.failed(failure))?;
-        let bytes = self.bytes.min(to.len());
-        // SAFETY: the slot has these bytes, and their copy is over.
-        unsafe { slot.memory.copy_to_nonoverlapping(to.as_mut_ptr(), bytes) };
+        self.give(slot, to);
         Ok(())
     }
 }

@@ -10,6 +10,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Instant;
 
 use rustorch_ir::ops::philox;
@@ -429,6 +430,11 @@ struct FaultyFetch {
 }
 
 impl Fetch for FaultyFetch {
+    fn poll(&mut self, to: &mut [u8]) -> Poll<Result<(), DeviceError>> {
+        self.state.check_alive()?;
+        self.inner.poll(to)
+    }
+
     fn wait(self: Box<Self>, to: &mut [u8]) -> Result<(), DeviceError> {
         self.state.check_alive()?;
         self.inner.wait(to)

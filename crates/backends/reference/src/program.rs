@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
 
 use rustorch_ir::{Graph, Node, Role, TensorType, ValueId};
+use rustorch_runtime::platform::Instant;
 use rustorch_runtime::{
     DeviceBuffer, DeviceError, DeviceType, FailureClass, LaunchTime, Nodes, Probe, Program,
 };

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use rustorch_ir::autodiff::backward;
 use rustorch_ir::ops::{
     Activation, ActivationKind, Assign, Attention, BatchNormTrain, BinaryOp, Concat, Conv2d,
-    CrossEntropy, CrossEntropyMean, ExpertLinear, LayerNorm, Linear, RULES, Reduce, ReduceOp,
-    RmsNorm, Rope, RopeLayout, RopeScaling, Softmax, TopK, UnaryOp, UpdateSlice, philox,
+    CrossEntropy, CrossEntropyMean, ExpertLinear, LayerNorm, Linear, Reduce, ReduceOp, RmsNorm,
+    Rope, RopeLayout, RopeScaling, Softmax, TopK, UnaryOp, UpdateSlice, philox,
 };
 use rustorch_ir::passes::{
     ChannelsLastImages, Chunks, Conversion, Decomposition, Fusion, LateUpdates, OneDevice, Pass,
-    Recomputation, Repeats, Rewritten, Saving, peak, planned,
+    RULES, Recomputation, Repeats, Rewritten, Saving, peak, planned,
 };
 use rustorch_ir::{DType, DeviceType, Graph, OpError, Param, TensorType, ValueId, check};
 use rustorch_reference::Reference;

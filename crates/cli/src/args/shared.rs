@@ -178,7 +178,7 @@ pub(crate) struct DeviceArgs {
     /// Backend: auto, cpu, reference, cuda, metal, opencl, coreml, mac-hybrid, coreml-hybrid or hybrid-f32.
     /// cuda:1 is the second CUDA device. coreml-hybrid is Core ML, then the first GPU, or the GPU named as in
     /// coreml-hybrid+metal. An operation that fails moves to the next device. A number is llama.cpp's
-    /// --batch-size; give -b twice for both
+    /// --batch-size; give -b twice for both (-dev)
     #[arg(short, long, visible_aliases = ["batch-size", "device"], value_name = "BACKEND|SIZE")]
     pub(crate) backend: Vec<BackendArg>,
 
@@ -229,7 +229,7 @@ pub(crate) struct ContextArgs {
     #[arg(short, long, value_name = "N")]
     pub(crate) ctx_size: Option<usize>,
 
-    /// Maximum prompt tokens per forward pass; -b may lower it
+    /// Maximum prompt tokens per forward pass (-ub); -b may lower it
     #[arg(long, value_name = "N", default_value_t = 512)]
     pub(crate) ubatch_size: usize,
 

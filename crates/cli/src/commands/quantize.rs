@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use rustorch_llm::quantize::{FileType, Progress, QuantizeError, QuantizeOptions, quantize};
+use rustorch_llm::LlmError;
+use rustorch_llm::quantize::{FileType, Progress, QuantizeOptions, quantize};
 
 use super::generate::interrupts;
 use crate::failure::{INTERRUPTED, Usage};
@@ -74,7 +75,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
         &mut show,
     );
     bar.finish_and_clear();
-    if matches!(result, Err(QuantizeError::Stopped)) {
+    if matches!(result, Err(LlmError::Stopped(_))) {
         note(format_args!(
             "stopped; {} was not written",
             options.output.display()

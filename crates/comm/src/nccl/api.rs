@@ -8,7 +8,6 @@ use std::{env, fs, ptr};
 use half::{bf16, f16};
 use libloading::Library;
 
-use super::library;
 use crate::{CommError, DType, ReduceOp};
 
 pub(super) const IN_PROGRESS: c_int = 7;
@@ -119,6 +118,14 @@ functions! {
 pub struct Nccl {
     pub(super) functions: Functions,
     version: c_int,
+}
+
+/// The error of a library that cannot be used.
+pub(super) fn library(problem: String) -> CommError {
+    CommError::Library {
+        library: "NCCL",
+        problem,
+    }
 }
 
 impl Nccl {

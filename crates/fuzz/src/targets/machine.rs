@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustorch_ir::ops::UnaryOp;
 use rustorch_ir::{DType, DeviceType, Graph, OpKind, TensorType};
 use rustorch_runtime::{
-    Bound, Calibration, CalibrationError, Costs, Curve, Executable, OpCost, Routing, Runtime,
+    Bound, Calibration, Costs, Curve, Executable, OpCost, Routing, RunError, Runtime,
 };
 use rustorch_tensor::host;
 use rustorch_testing::memory::within;
@@ -55,7 +55,7 @@ pub(super) fn calibration(bytes: &[u8]) -> Result<(), String> {
         .expect("a file")
         .into_temp_path();
     std::fs::write(&path, bytes).expect("the file can be written");
-    let told = |e: CalibrationError| e.to_string().replace(&path.display().to_string(), "FILE");
+    let told = |e: RunError| e.to_string().replace(&path.display().to_string(), "FILE");
     let read = || Calibration::load(&path);
     let calibration = within(64 * bytes.len() + 4096, read).map_err(told)?;
     let calibration = calibration.expect("there is a file");

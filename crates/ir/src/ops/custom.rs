@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand};
 use crate::{FoldingHasher, Graph, Named, OpDef, OpKind, OpType, ResultTypes, Results, ValueId};
 
 /// A composite operation from another crate: a type of its parameters, plain data, with the
@@ -202,7 +202,7 @@ impl Named for Custom {
         let op = Self::new(ScaledSum { scale: 2 });
         let mut cases = Vec::new();
         for dtype in DType::FLOATS {
-            let x = |shape: &[usize]| Operand::new(shape, dtype);
+            let x = |shape: &[usize]| CaseOperand::new(shape, dtype);
             for shape in [&[][..], &[1], &[0, 3], &[3, 70]] {
                 cases.push(Case::new(op.clone(), [x(shape), x(shape)]));
             }

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
-use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::case::{ARRANGEMENTS, Case, CaseOperand};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Shape, Signature};
 
 /// Kinds of discrete Fourier transforms.
@@ -128,7 +128,7 @@ impl Named for Fft {
         let mut cases = Vec::new();
         let mut push = |kind, dim, x| cases.push(Case::new(Self { dim, kind }, [x]));
         for dtype in DType::COMPLEX {
-            let parts = |size: usize, dtype| Operand::new([3, size, 2], dtype);
+            let parts = |size: usize, dtype| CaseOperand::new([3, size, 2], dtype);
             let sizes = [1, 2, 3, 8, 12, 13, 30, 64, 100, 210];
             for n in sizes.into_iter().chain((8..=12).map(|n| 1 << n)) {
                 push(FftKind::Forward, 1, parts(n, dtype));
@@ -138,31 +138,31 @@ impl Named for Fft {
             }
             for arrange in ARRANGEMENTS {
                 for dim in [0, 2] {
-                    let x = |dtype| Operand::new([4, 2, 9], dtype).arrange(arrange);
+                    let x = |dtype| CaseOperand::new([4, 2, 9], dtype).arrange(arrange);
                     push(FftKind::Forward, dim, x(dtype));
                     push(FftKind::RealToComplex, dim, x(dtype.real()));
                 }
             }
             // Lines without gaps, of lengths that GPUs have kernels for.
             for n in (8..=11).map(|n| 1 << n) {
-                push(FftKind::Forward, 1, Operand::new([3, n], dtype));
-                push(FftKind::Inverse, 1, Operand::new([3, n], dtype));
-                let pairs = Operand::new([3, 2 * n], dtype.real());
+                push(FftKind::Forward, 1, CaseOperand::new([3, n], dtype));
+                push(FftKind::Inverse, 1, CaseOperand::new([3, n], dtype));
+                let pairs = CaseOperand::new([3, 2 * n], dtype.real());
                 push(FftKind::RealToComplex, 1, pairs);
             }
-            push(FftKind::Forward, 1, Operand::new([0, 4], dtype));
+            push(FftKind::Forward, 1, CaseOperand::new([0, 4], dtype));
             // More than local memory of GPUs holds.
             let n = 2400;
-            push(FftKind::Inverse, 0, Operand::new([n, 2], dtype));
+            push(FftKind::Inverse, 0, CaseOperand::new([n, 2], dtype));
             push(
                 FftKind::RealToComplex,
                 1,
-                Operand::new([1, n], dtype.real()),
+                CaseOperand::new([1, n], dtype.real()),
             );
             push(
                 FftKind::ComplexToReal { n },
                 1,
-                Operand::new([1, n / 2 + 1], dtype),
+                CaseOperand::new([1, n / 2 + 1], dtype),
             );
         }
         cases

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::*;
-use crate::case::{ARRANGEMENTS, Arrange, Case, Operand};
+use crate::case::{ARRANGEMENTS, Arrange, Case, CaseOperand};
 use crate::ops::{Assign, Reduce};
 use crate::{Graph, Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, Shape, ValueId};
 
@@ -188,8 +188,8 @@ impl Named for Foreach {
             let Some(momentum) = momentum(dtype) else {
                 continue;
             };
-            let tensor = |shape: &[usize]| Operand::new(shape, dtype);
-            let number = Operand::new([], dtype);
+            let tensor = |shape: &[usize]| CaseOperand::new(shape, dtype);
+            let number = CaseOperand::new([], dtype);
             let shapes: [&[usize]; 6] = [&[], &[1], &[0, 3], &[67], &[2, 3, 4, 17], &[40, 300]];
             for shapes in [&shapes[..1], &shapes[3..5], &shapes[..]] {
                 let groups = shapes

@@ -5,7 +5,7 @@ use smallvec::{SmallVec, smallvec};
 use super::foreach::instantiate;
 use super::groups::{Group, chain, each, hidden};
 use super::*;
-use crate::case::{ARRANGEMENTS, Arrange, Case, Operand};
+use crate::case::{ARRANGEMENTS, Arrange, Case, CaseOperand};
 use crate::ops::{Concat, Foreach, Reduce};
 use crate::passes::{Finder, Match};
 use crate::{Graph, Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, Role, ValueId};
@@ -172,10 +172,10 @@ impl Named for ForeachReduce {
         let mut cases = Vec::new();
         for dtype in DType::FLOATS {
             let Some(norm) = norm(dtype) else { continue };
-            let tensor = |shape: &[usize]| Operand::new(shape, dtype);
-            let number = Operand::new([], dtype);
+            let tensor = |shape: &[usize]| CaseOperand::new(shape, dtype);
+            let number = CaseOperand::new([], dtype);
             let shapes: [&[usize]; 6] = [&[], &[1], &[0, 3], &[67], &[2, 3, 4, 17], &[40, 900]];
-            let of = |groups: Vec<Operand>| {
+            let of = |groups: Vec<CaseOperand>| {
                 let each = Foreach {
                     count: groups.len(),
                     ..norm.clone()

@@ -7,7 +7,7 @@ use bytemuck::{AnyBitPattern, NoUninit};
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
-use crate::case::{Case, Operand};
+use crate::case::{Case, CaseOperand};
 use crate::{Graph, Named, Op, OpDef, OpType, ResultTypes};
 
 /// A user-defined function on the host, on elements in its memory: a type of its parameters, plain
@@ -177,7 +177,7 @@ impl Named for Host {
     fn cases() -> Vec<Case> {
         let op = Self::new(SortedAndCount { descending: true });
         let shapes = [&[][..], &[0, 3], &[3, 70]];
-        let x = |shape: &&[usize]| Operand::new(*shape, DType::F32);
+        let x = |shape: &&[usize]| CaseOperand::new(*shape, DType::F32);
         let cases = shapes.iter().map(|shape| Case::new(op.clone(), [x(shape)]));
         cases.collect()
     }

@@ -1,210 +1,44 @@
 //! One file for each operation: parameters, inference, decomposition, conformance cases.
 
-pub(crate) mod activation;
-pub(crate) mod add_rms_norm;
-mod adjugate;
 pub(crate) mod arange;
-pub(crate) mod arg_reduce;
-pub(crate) mod as_strided;
-pub(crate) mod assign;
-pub(crate) mod attention;
-pub(crate) mod attention_backward;
-pub(crate) mod batch_norm;
-pub(crate) mod batch_norm_backward;
-pub(crate) mod batch_norm_train;
-pub(crate) mod binary;
-pub(crate) mod cached_attention;
-pub(crate) mod cast;
-mod channels_last;
-pub(crate) mod cholesky;
-pub(crate) mod compare;
-pub(crate) mod concat;
-pub(crate) mod contiguous;
-pub(crate) mod conv2d;
-mod conv2d_weight;
-pub(crate) mod conv_transpose2d;
-pub(crate) mod cross_entropy;
-pub(crate) mod cross_entropy_backward;
-pub(crate) mod cross_entropy_mean;
+mod convolution;
 pub(crate) mod custom;
 mod custom_kernel;
-mod derivatives;
-mod determinant;
-pub(crate) mod eig;
-pub(crate) mod eigh;
-pub(crate) mod embedding;
-pub(crate) mod expand;
-pub(crate) mod expert_linear;
+mod elementwise;
 pub(crate) mod fft;
-pub(crate) mod flip;
 pub(crate) mod foreach;
 pub(crate) mod foreach_reduce;
 pub(crate) mod full;
-pub(crate) mod fused_expert_linear;
-pub(crate) mod fused_linear;
-pub(crate) mod fused_norm;
-pub(crate) mod gather;
-pub(crate) mod geqrf;
-pub(crate) mod group_norm;
 pub(crate) mod groups;
 pub(crate) mod host;
-pub(crate) mod householder_product;
-pub(crate) mod index_select;
-pub(crate) mod kth_value;
-pub(crate) mod layer_norm;
-pub(crate) mod ldl;
-pub(crate) mod ldl_solve;
-pub(crate) mod linear;
-mod log_determinant;
-pub(crate) mod lstm;
-pub(crate) mod lstm_backward;
-pub(crate) mod lu;
-pub(crate) mod lu_pivots_to_permutation;
-pub(crate) mod matmul;
-pub(crate) mod matrices;
-pub(crate) mod matrix_exp;
-mod max_pool2d_backward;
-pub(crate) mod norm_backward;
-pub(crate) mod offload;
-pub(crate) mod pad;
-pub(crate) mod permute;
-pub(crate) mod pool2d;
-mod pseudo_inverse;
-pub(crate) mod qr;
+mod linalg;
+mod matrix;
+mod movement;
+mod normalization;
 pub(crate) mod random;
-pub(crate) mod reduce;
-pub(crate) mod reload;
-pub(crate) mod resample;
-pub(crate) mod reshape;
-pub(crate) mod rms_norm;
-pub(crate) mod rope;
-pub(crate) mod scan;
-pub(crate) mod scatter;
-pub(crate) mod select;
-pub(crate) mod slice;
-pub(crate) mod softmax;
-pub(crate) mod solve_triangular;
-pub(crate) mod svd;
-pub(crate) mod ternary;
-pub(crate) mod top_k;
-pub(crate) mod top_k_softmax;
-pub(crate) mod triangle;
-pub(crate) mod unary;
-pub(crate) mod update_slice;
-pub(crate) mod var_mean;
-pub(crate) mod within;
+mod reduction;
+mod transformer;
 
-pub use activation::{Activation, ActivationKind};
-pub use add_rms_norm::AddRmsNorm;
-pub use adjugate::Adjugate;
+pub use convolution::*;
+pub use elementwise::*;
+pub use linalg::*;
+pub use matrix::*;
+pub use movement::*;
+pub use normalization::*;
+pub use reduction::*;
+pub use transformer::*;
+
 pub use arange::Arange;
-pub use arg_reduce::ArgReduce;
-pub use as_strided::AsStrided;
-pub use assign::Assign;
-pub use attention::Attention;
-pub use attention_backward::AttentionBackward;
-pub use batch_norm::BatchNorm;
-pub use batch_norm_backward::BatchNormBackward;
-pub use batch_norm_train::BatchNormTrain;
-pub use binary::{Binary, BinaryOp};
-pub use cached_attention::CachedAttention;
-pub use cast::Cast;
-pub use channels_last::ChannelsLast;
-pub use cholesky::Cholesky;
-pub use compare::{Compare, CompareOp};
-pub use concat::Concat;
-pub use contiguous::Contiguous;
-pub use conv_transpose2d::ConvTranspose2d;
-pub use conv2d::Conv2d;
-pub use conv2d_weight::Conv2dWeight;
-pub use cross_entropy::CrossEntropy;
-pub use cross_entropy_backward::CrossEntropyBackward;
-pub use cross_entropy_mean::CrossEntropyMean;
 pub use custom::{Composite, Custom, Parameters};
 pub use custom_kernel::{CustomKernel, KernelLanguage};
-pub use determinant::Determinant;
-pub use eig::Eig;
-pub use eigh::Eigh;
-pub use embedding::Embedding;
-pub use expand::Expand;
-pub use expert_linear::ExpertLinear;
 pub use fft::{Fft, FftKind};
-pub use flip::Flip;
 pub use foreach::Foreach;
 pub use foreach_reduce::ForeachReduce;
 pub use full::Full;
-pub use fused_expert_linear::{ExpertEpilogue, FusedExpertLinear};
-pub use fused_linear::{Epilogue, FusedLinear, Prologue};
-pub use fused_norm::FusedNorm;
-pub use gather::Gather;
-pub use geqrf::Geqrf;
-pub use group_norm::GroupNorm;
 pub use host::{Host, HostArray, HostArrayMut, HostFunction};
-pub use householder_product::HouseholderProduct;
-pub use index_select::IndexSelect;
-pub use kth_value::KthValue;
-pub use layer_norm::LayerNorm;
-pub use ldl::Ldl;
-pub use ldl_solve::LdlSolve;
-pub use linear::Linear;
-pub use log_determinant::LogDeterminant;
-pub use lstm::Lstm;
-pub use lstm_backward::LstmBackward;
-pub use lu::Lu;
-pub use lu_pivots_to_permutation::LuPivotsToPermutation;
-pub use matmul::Matmul;
-pub use matrix_exp::MatrixExp;
-pub use max_pool2d_backward::MaxPool2dBackward;
-pub use norm_backward::NormBackward;
-pub use offload::Offload;
-pub use pad::Pad;
-pub use permute::Permute;
-pub use pool2d::{Pool2d, PoolIndices, PoolKind};
-pub use pseudo_inverse::PseudoInverse;
-pub use qr::Qr;
 pub use random::{Distribution, Random, philox};
-pub use reduce::{Reduce, ReduceOp};
-pub use reload::Reload;
-pub use resample::Resample;
-pub use reshape::Reshape;
-pub use rms_norm::RmsNorm;
-pub use rope::{Rope, RopeLayout, RopeScaling};
-pub use scan::{Scan, ScanOp};
-pub use scatter::{Scatter, ScatterMode};
-pub use select::Where;
-pub use slice::Slice;
-pub use softmax::Softmax;
-pub use solve_triangular::SolveTriangular;
-pub use svd::{Svd, SvdVectors};
-pub use ternary::{Ternary, TernaryOp};
-pub use top_k::TopK;
-pub use top_k_softmax::TopKSoftmax;
-pub use triangle::Triangle;
-pub use unary::{Unary, UnaryOp};
-pub use update_slice::UpdateSlice;
-pub use var_mean::VarMean;
-pub use within::Within;
 
-use crate::passes::Rule;
 use crate::{DType, OpError, TensorType};
-
-/// The rules of all composites that have one, in the order in which they are tried.
-pub const RULES: &[Rule] = &[
-    cached_attention::cached_attention,
-    fused_linear::fused_linear,
-    fused_expert_linear::fused_expert_linear,
-    top_k_softmax::top_k_softmax,
-    fused_norm::fused_norm,
-    add_rms_norm::add_rms_norm,
-    concat::sum_of_parts,
-    norm_backward::norm_backward,
-    cross_entropy_backward::cross_entropy_backward,
-    batch_norm_train::batch_norm_train,
-    batch_norm_backward::batch_norm_backward,
-    groups::foreach,
-    foreach_reduce::foreach_reduce,
-    groups::foreach_cast,
-];
 
 /// The operands as an array, or an error that says how many there should be.
 pub(crate) fn operands<'a, const N: usize>(

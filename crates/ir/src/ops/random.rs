@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
-use crate::case::{Arrange, Case, Fill, Operand};
+use crate::case::{Arrange, Case, CaseOperand, Fill};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Shape};
 
 /// Random numbers that depend only on a key and the element's index, so every device draws the same
@@ -137,7 +137,7 @@ impl Named for Random {
                     };
                     // Of more than 32 bits.
                     let words = Fill::Ints(-1 << 40, 1 << 40);
-                    let key = Operand::new([2], DType::I64).fill(words);
+                    let key = CaseOperand::new([2], DType::I64).fill(words);
                     cases.push(Case::new(random, [key.arrange(arrange)]));
                 };
                 for shape in [[].as_slice(), &[0], &[3, 37]] {

@@ -31,7 +31,7 @@ pub use channels_last::ChannelsLastImages;
 pub use chunks::Chunks;
 pub use conversion::Conversion;
 pub use decomposition::Decomposition;
-pub use fusion::{Finder, Fusion, Match, Rule};
+pub use fusion::{Finder, Fusion, Match, RULES, Rule};
 pub use late_updates::{LateUpdates, unrepeatable};
 pub use recomputation::{Recomputation, Saving, peak};
 pub use repeats::Repeats;

@@ -15,8 +15,7 @@ const CHUNK: usize = 64 * 1024;
 
 /// The reason why a tensor cannot be converted.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ConvertError {
+pub(crate) enum ConvertError {
     /// One of the types holds no real numbers that RusTorch computes with.
     #[error("type {ty} cannot be converted; start from a file in F32, F16 or BF16")]
     Type {

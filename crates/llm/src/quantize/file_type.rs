@@ -4,7 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use rustorch_gguf::GgmlType;
-use thiserror::Error;
+
+use crate::LlmError;
 
 macro_rules! file_types {
     ($($variant:ident = $id:literal, $name:literal, $base:ident;)*) => {
@@ -86,10 +87,10 @@ impl fmt::Display for FileType {
 }
 
 impl FromStr for FileType {
-    type Err = FileTypeError;
+    type Err = LlmError;
 
     /// Reads a file type's name in any case.
-    fn from_str(name: &str) -> Result<Self, FileTypeError> {
+    fn from_str(name: &str) -> Result<Self, LlmError> {
         let names = Self::ALL
             .iter()
             .map(|&file_type| (file_type.name(), file_type));
@@ -102,33 +103,20 @@ impl FromStr for FileType {
             .iter()
             .find(|known| known.eq_ignore_ascii_case(name))
         {
-            Err(FileTypeError::Unsupported { name })
+            Err(LlmError::Input(format!(
+                "cannot write files of type {name}; use one of {}",
+                all()
+            )))
         } else {
-            Err(FileTypeError::Unknown {
-                name: name.to_owned(),
-            })
+            Err(LlmError::Input(format!(
+                "unknown file type `{name}`; use one of {}",
+                all()
+            )))
         }
     }
 }
 
-/// The reason why a name is not a [`FileType`].
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum FileTypeError {
-    /// llama.cpp has this type, but RusTorch does not make it.
-    #[error("cannot write files of type {name}; use one of {}", names())]
-    Unsupported {
-        /// llama.cpp's name.
-        name: &'static str,
-    },
-    /// There is no such type.
-    #[error("unknown file type `{name}`; use one of {}", names())]
-    Unknown {
-        /// The name as it was given.
-        name: String,
-    },
-}
-
-fn names() -> String {
+fn all() -> String {
     let names: Vec<_> = FileType::ALL
         .iter()
         .map(|file_type| file_type.name())
@@ -143,18 +131,20 @@ mod tests {
     #[test]
     fn names_in_any_case_and_aliases_are_read() {
         for &file_type in FileType::ALL {
-            assert_eq!(file_type.name().parse(), Ok(file_type));
-            assert_eq!(file_type.name().to_lowercase().parse(), Ok(file_type));
+            assert_eq!(file_type.name().parse().ok(), Some(file_type));
+            assert_eq!(
+                file_type.name().to_lowercase().parse().ok(),
+                Some(file_type)
+            );
         }
         for (alias, medium) in [("Q3_K", "Q3_K_M"), ("q4_k", "Q4_K_M"), ("Q5_K", "Q5_K_M")] {
-            assert_eq!(alias.parse::<FileType>(), medium.parse());
+            assert_eq!(alias.parse::<FileType>().ok(), medium.parse().ok());
         }
     }
 
     #[test]
     fn other_names_are_refused_by_name() {
         let foreign = "iq4_xs".parse::<FileType>().unwrap_err();
-        assert_eq!(foreign, FileTypeError::Unsupported { name: "IQ4_XS" });
         let message = foreign.to_string();
         assert!(
             message.starts_with("cannot write files of type IQ4_XS; use one of F32, F16"),

@@ -13,14 +13,14 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::thread;
 
-use rustorch_gguf::{GgmlType, Gguf, GgufError, GgufWriter, Metadata, TensorInfo, Value};
-use thiserror::Error;
+use rustorch_gguf::{GgmlType, Gguf, GgufWriter, Metadata, TensorInfo, Value};
 
+use crate::LlmError;
 use crate::spec::layer_of;
 
-pub use convert::ConvertError;
+use convert::ConvertError;
 pub(crate) use convert::convert;
-pub use file_type::{FileType, FileTypeError};
+pub use file_type::FileType;
 pub use mix::{Choice, ModelTraits, Seen, tensor_type};
 
 /// Options of quantising.
@@ -59,43 +59,6 @@ pub struct Summary {
     pub output_bytes: u64,
 }
 
-/// The reason why a model was not quantised.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum QuantizeError {
-    /// The model's metadata is incomplete, or the new file cannot be written.
-    #[error(transparent)]
-    Gguf(#[from] GgufError),
-    /// The model is quantised already.
-    #[error(
-        "tensor `{}` is {ty} already and would lose more precision; start from a file in F16, BF16 or F32, or pass --allow-requantize",
-        name.escape_debug()
-    )]
-    Requantize {
-        /// The tensor.
-        name: String,
-        /// Its type.
-        ty: GgmlType,
-    },
-    /// The type has too few bits without an importance matrix.
-    #[error("{file_type} needs an importance matrix, which is not supported; use Q2_K")]
-    ImportanceMatrix {
-        /// The type asked for.
-        file_type: FileType,
-    },
-    /// `progress` stopped it.
-    #[error("quantising was stopped")]
-    Stopped,
-    /// A tensor cannot be converted.
-    #[error("tensor `{}`: {error}", name.escape_debug())]
-    Convert {
-        /// The tensor.
-        name: String,
-        /// The problem.
-        error: ConvertError,
-    },
-}
-
 /// Writes the model `input` to the file `output` in another file type. `progress` is called before
 /// each tensor, and may stop there.
 ///
@@ -104,14 +67,14 @@ pub enum QuantizeError {
 /// when it is complete.
 ///
 /// # Errors
-/// Fails with [`QuantizeError`]. Nothing is written then.
+/// Fails with [`LlmError`]. Nothing is written then.
 pub fn quantize(
     input: &Gguf,
     output: &Path,
     file_type: FileType,
     options: &QuantizeOptions,
     progress: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
-) -> Result<Summary, QuantizeError> {
+) -> Result<Summary, LlmError> {
     let plan = plan(input, file_type, options)?;
     let mut writer = GgufWriter::new(new_metadata(&input.metadata, file_type));
     let mut summary = Summary {
@@ -146,7 +109,7 @@ pub fn quantize(
             choice,
         });
         if begun.is_break() {
-            failure = Some(QuantizeError::Stopped);
+            failure = Some(LlmError::Stopped("quantising"));
             return Err(io::Error::other("stopped"));
         }
         let data = input.data(tensor);
@@ -157,10 +120,7 @@ pub fn quantize(
         match convert(data, tensor.ty, ty, tensor.dims[0] as usize, threads) {
             Ok(data) => out.write_all(&data),
             Err(error) => {
-                failure = Some(QuantizeError::Convert {
-                    name: tensor.name.clone(),
-                    error,
-                });
+                failure = Some(unconvertible(&tensor.name, error));
                 Err(io::Error::other("a tensor cannot be converted"))
             }
         }
@@ -185,7 +145,7 @@ fn plan<'a>(
     input: &'a Gguf,
     file_type: FileType,
     options: &QuantizeOptions,
-) -> Result<Vec<(&'a TensorInfo, Option<Choice>)>, QuantizeError> {
+) -> Result<Vec<(&'a TensorInfo, Option<Choice>)>, LlmError> {
     let mut tensors: Vec<&TensorInfo> = input.tensors().iter().collect();
     tensors.sort_by_key(|tensor| (layer_of(&tensor.name), &tensor.name));
     let mut model = model_traits(&input.metadata)?;
@@ -205,30 +165,33 @@ fn plan<'a>(
     Ok(plan)
 }
 
+fn unconvertible(name: &str, error: ConvertError) -> LlmError {
+    LlmError::weight(format!("`{}`", name.escape_debug()), error)
+}
+
 fn check(
     tensor: &TensorInfo,
     choice: Choice,
     file_type: FileType,
     options: &QuantizeOptions,
-) -> Result<(), QuantizeError> {
+) -> Result<(), LlmError> {
     let (name, ty) = (tensor.name.clone(), tensor.ty);
     if file_type == FileType::Q2KS && choice.ty == GgmlType::Q2K && !mix::is_embedding(&name) {
-        Err(QuantizeError::ImportanceMatrix { file_type })
+        Err(LlmError::Input(format!(
+            "{file_type} needs an importance matrix, which is not supported; use Q2_K"
+        )))
     } else if ty == choice.ty {
         Ok(())
     } else if ty.block_len() > 1 && !options.allow_requantize {
-        Err(QuantizeError::Requantize { name, ty })
+        Err(LlmError::Requantize { name, ty })
     } else if !convert::is_convertible(ty) {
-        Err(QuantizeError::Convert {
-            name,
-            error: ConvertError::Type { ty },
-        })
+        Err(unconvertible(&name, ConvertError::Type { ty }))
     } else {
         Ok(())
     }
 }
 
-pub(crate) fn model_traits(metadata: &Metadata) -> Result<ModelTraits, GgufError> {
+pub(crate) fn model_traits(metadata: &Metadata) -> Result<ModelTraits, LlmError> {
     let architecture = metadata.str("general.architecture")?;
     let key = |key: &str| format!("{architecture}.{key}");
     // One number for all layers, or one for each.

@@ -1,22 +1,10 @@
 //! The configuration of a chain: its samplers, and whether they take part.
 
 use rustorch_tokenizer::Tokenizer;
-use thiserror::Error;
 
 use super::definition::Definition;
 use super::{SamplerConfig, SamplerKind, SamplerOption};
-
-/// A value of [`SamplerConfig`] that is out of range.
-#[derive(Clone, Debug, Error, PartialEq)]
-#[error("sampling: {option} = {value} is out of range; give {expected}")]
-pub struct SamplerError {
-    /// The option's name.
-    pub option: &'static str,
-    /// The rejected value.
-    pub value: String,
-    /// The valid values.
-    pub expected: &'static str,
-}
+use crate::LlmError;
 
 impl SamplerConfig {
     /// The options of all samplers.
@@ -37,14 +25,14 @@ impl SamplerConfig {
     /// Checks the values without a model's vocabulary.
     ///
     /// # Errors
-    /// [`SamplerError`] for a value that is NaN, infinite or out of range where it is not allowed.
-    pub fn check(&self) -> Result<(), SamplerError> {
+    /// [`LlmError`] for a value that is NaN, infinite or out of range where it is not allowed.
+    pub fn check(&self) -> Result<(), LlmError> {
         Self::options().try_for_each(|option| option.check(self))?;
         let impossible = |bias: f32| bias.is_nan() || bias == f32::INFINITY;
         let biases = self.logit_bias.iter().map(|&(_, bias)| bias);
         match biases.into_iter().find(|&bias| impossible(bias)) {
             None => Ok(()),
-            Some(bias) => Err(SamplerError {
+            Some(bias) => Err(LlmError::Sampler {
                 option: "logit_bias",
                 value: bias.to_string(),
                 expected: "a finite number, or −∞",
@@ -54,12 +42,12 @@ impl SamplerConfig {
 
     /// # Errors
     /// The same as [`check`](Self::check), and samplers without the vocabulary that they need.
-    pub(super) fn validate(&self) -> Result<(), SamplerError> {
+    pub(super) fn validate(&self) -> Result<(), LlmError> {
         self.check()?;
         let lacks = |kind: &&SamplerKind| self.definition(**kind).lacks_vocabulary();
         match self.samplers.iter().find(lacks) {
             None => Ok(()),
-            Some(kind) => Err(SamplerError {
+            Some(kind) => Err(LlmError::Sampler {
                 option: "samplers",
                 value: kind.to_string(),
                 expected: "it to a model with a vocabulary",

@@ -5,7 +5,8 @@ use std::fmt;
 
 use rustorch_tokenizer::Tokenizer;
 
-use super::{Sampler, SamplerConfig, SamplerError};
+use super::{Sampler, SamplerConfig};
+use crate::LlmError;
 
 /// A sampler's options, and the sampler that they make.
 pub(super) trait Definition {
@@ -128,7 +129,7 @@ impl SamplerOption {
     ///
     /// # Errors
     /// Fails for a value of another type or out of range. The configuration is then as before.
-    pub fn set(&self, config: &mut SamplerConfig, value: OptionValue) -> Result<(), SamplerError> {
+    pub fn set(&self, config: &mut SamplerConfig, value: OptionValue) -> Result<(), LlmError> {
         let mut changed = config.clone();
         let told = value.to_string();
         match (self.set)(&mut changed, value) {
@@ -143,7 +144,7 @@ impl SamplerOption {
     ///
     /// # Errors
     /// Fails for a value out of range.
-    pub(super) fn check(&self, config: &SamplerConfig) -> Result<(), SamplerError> {
+    pub(super) fn check(&self, config: &SamplerConfig) -> Result<(), LlmError> {
         let value = self.get(config);
         let number = match value {
             OptionValue::Number(number) => f64::from(number),
@@ -156,8 +157,8 @@ impl SamplerOption {
         }
     }
 
-    fn refuse(&self, value: String) -> SamplerError {
-        SamplerError {
+    fn refuse(&self, value: String) -> LlmError {
+        LlmError::Sampler {
             option: self.name,
             value,
             expected: self.bounds.expected,

@@ -45,12 +45,12 @@ use dist::Dist;
 use logit_bias::LogitBias;
 use temperature::Greedy;
 
-pub use config::SamplerError;
 pub use definition::{Bounds, OptionValue, SamplerOption};
 pub use dry::Breakers;
 pub use infill::InfillTokens;
 pub use kind::UnknownSampler;
 
+use crate::LlmError;
 use crate::selection::{Scores, Selection};
 
 // In the order of the program's help.
@@ -97,8 +97,8 @@ impl SamplerChain {
     /// Builds the chain without disabled samplers.
     ///
     /// # Errors
-    /// [`SamplerError`] for a value that is NaN, infinite or out of range where it is not allowed.
-    pub fn new(config: &SamplerConfig) -> Result<Self, SamplerError> {
+    /// [`LlmError`] for a value that is NaN, infinite or out of range where it is not allowed.
+    pub fn new(config: &SamplerConfig) -> Result<Self, LlmError> {
         config.validate()?;
         let seed = config.seed.unwrap_or_else(random_seed);
         let config = config.resolved();

@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::fs;
-use std::io::ErrorKind;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use rustorch_errors::ErrorKind;
 use rustorch_files::{FileError, load, save};
 use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor};
 
@@ -49,6 +50,18 @@ pub enum CheckpointError {
         /// The last failure.
         error: Box<RusTorchError>,
     },
+}
+
+impl CheckpointError {
+    /// The kind, for programs that react to it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Step(error) => error.kind(),
+            Self::File(error) => error.kind(),
+            Self::Folder { source, .. } => source.into(),
+            Self::LostAgain { .. } => ErrorKind::DataLost,
+        }
+    }
 }
 
 /// The line of [`Display`](fmt::Display), as Rust prints this form of an error that `main` returns.
@@ -177,7 +190,7 @@ impl Checkpoints {
 /// Removes a file, if it is there.
 fn remove(path: &Path) -> Result<(), CheckpointError> {
     match fs::remove_file(path) {
-        Err(source) if source.kind() != ErrorKind::NotFound => Err(CheckpointError::Folder {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(CheckpointError::Folder {
             path: path.to_owned(),
             source,
         }),

@@ -8,13 +8,12 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
-use std::thread;
 
 use rustorch_ir::Graph;
 
 use crate::devices::placement::DeviceId;
 use crate::journal::{Journal, lock};
-use crate::{Backend, DeviceError, FailureClass, HostBuffer, HostWork, Program};
+use crate::{Backend, DeviceError, FailureClass, HostBuffer, HostWork, Program, platform};
 
 /// The result of compiling.
 type Outcome = Result<Arc<dyn Program>, DeviceError>;
@@ -129,8 +128,7 @@ impl Compiler {
         work.is_running = true;
         drop(work);
         let shared = self.0.clone();
-        let named = thread::Builder::new().name("rustorch-compile".to_owned());
-        if named.spawn(move || shared.run()).is_err() {
+        if platform::spawn("rustorch-compile", move || shared.run()).is_err() {
             // Without a thread it is better done here than not at all.
             self.0.run();
         }

@@ -3,13 +3,14 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustorch_ir::{Graph, Op, Role};
 use smallvec::SmallVec;
 
 use crate::devices::costs::work::Work;
 use crate::observer::{Event, LaunchInfo, LaunchTime, LaunchTimes, Observers, Replay};
+use crate::platform::Instant;
 use crate::{DeviceError, DeviceType, Nodes, Probe, Watcher};
 
 /// Runs of a plan with launches one by one for observers, if the device otherwise makes them at once:

@@ -7,7 +7,7 @@ use super::inputs::{Held, Inputs};
 use super::{Executable, Prepared, Source};
 use crate::exec::profile::{Timer, Whole};
 use crate::exec::watch::Watch;
-use crate::memory::storage::StorageError;
+use crate::memory::copies::StorageError;
 use crate::observer::Observers;
 use crate::{HostWork, NoProbe, Probe, RunError};
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use rustorch_ir::Op;
 
+use crate::platform::Instant;
 use crate::{DeviceError, LaunchTime, Nodes, Probe, Watcher};
 
 /// A probe that notes when the first update is launched that must not run twice.

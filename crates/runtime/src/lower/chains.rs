@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use crate::launch::{Draft, Operand, Part, Place, ResultId, Root, Step};
+use crate::launch::{Draft, Part, PartOperand, Place, ResultId, Root, Step};
 
 /// Operands of a fused step, and numbers among its operands: a GPU's kernel has a limited number
 /// of buffers.
@@ -204,31 +204,31 @@ fn merge(mut producer: Draft, into: Draft, from: usize) -> Draft {
     let mut input = |place: Place, root: Root| {
         let mut known = roots.iter().zip(inputs.iter());
         let at = known.position(|(r, p)| *r == root && *p == place);
-        Operand::Input(at.unwrap_or_else(|| {
+        PartOperand::Input(at.unwrap_or_else(|| {
             inputs.push(place);
             roots.push(root);
             inputs.len() - 1
         }))
     };
-    let own: SmallVec<[Operand; 4]> = own.map(|(place, root)| input(place, root)).collect();
+    let own: SmallVec<[PartOperand; 4]> = own.map(|(place, root)| input(place, root)).collect();
     for operand in parts.iter_mut().flat_map(|part| &mut part.operands) {
-        if let Operand::Input(i) = *operand {
+        if let PartOperand::Input(i) = *operand {
             *operand = own[i];
         }
     }
     // Where each operand of `into` is found now.
     let moved = into.step.inputs.into_iter().zip(into.roots);
-    let moved: SmallVec<[Operand; 4]> = moved
+    let moved: SmallVec<[PartOperand; 4]> = moved
         .map(|(place, root)| match root == from.into() {
-            true => Operand::Part(before - 1),
+            true => PartOperand::Part(before - 1),
             false => input(place, root),
         })
         .collect();
     let rename = |mut part: Part| {
         for operand in &mut part.operands {
             *operand = match *operand {
-                Operand::Input(i) => moved[i],
-                Operand::Part(i) => Operand::Part(i + before),
+                PartOperand::Input(i) => moved[i],
+                PartOperand::Part(i) => PartOperand::Part(i + before),
             };
         }
         part

@@ -1,15 +1,15 @@
 //! Measured speeds of a machine's devices, in the user's cache.
 
 use std::fmt;
-use std::fs;
-use std::io::{self, Read, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustorch_ir::DeviceType;
+use rustorch_ir::{DeviceType, ErrorKind};
 use serde::{Deserialize, Serialize};
 
 use crate::devices::costs::text;
+use crate::platform::{self, cache_folder};
 use crate::{Costs, DeviceInfo, RunError, Runtime};
 
 /// Version of the file's format and of its meaning.
@@ -18,14 +18,6 @@ const FORMAT: u32 = 1;
 const LIMIT: u64 = 1 << 20;
 /// The command that makes a valid one.
 const CURE: &str = "`rustorch-cli calibrate` measures again";
-
-/// The user's cache folder: `RUSTORCH_CACHE_DIR`, or `rustorch` in the system's cache folder.
-pub fn cache_folder() -> Option<PathBuf> {
-    match std::env::var_os("RUSTORCH_CACHE_DIR") {
-        Some(folder) if !folder.is_empty() => Some(PathBuf::from(folder)),
-        _ => Some(dirs::cache_dir()?.join("rustorch")),
-    }
-}
 
 /// Measured speeds, and the identities of their devices. Another machine, driver or version of this
 /// program makes it invalid.
@@ -46,38 +38,17 @@ struct Calibrated {
     costs: Costs,
 }
 
-/// The reason why a calibration is not used.
-#[derive(Debug, thiserror::Error)]
-pub enum CalibrationError {
-    /// The file cannot be read or written.
-    #[error("{path}: {error}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The problem.
-        error: io::Error,
-    },
-    /// The file is truncated, damaged, or no calibration.
-    #[error("{path}: damaged ({}); {CURE}", one_line(error))]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// The problem.
-        error: serde_json::Error,
-    },
-    /// Made by another version of the program, whose kernels may take other times.
-    #[error("made by version {} of this program; {CURE}", one_line(.0))]
-    Version(String),
-    /// The file was measured with another device, driver or setting.
-    #[error("{device} was {} and is now {}; {CURE}", one_line(was), one_line(is))]
-    Changed {
-        /// Name of the device.
-        device: DeviceType,
-        /// Its identity then.
-        was: String,
-        /// Its identity now.
-        is: String,
-    },
+/// Why a calibration is not used.
+fn refused(kind: ErrorKind, problem: impl fmt::Display) -> RunError {
+    let problem = format!("{problem}; {CURE}");
+    RunError::Calibration { kind, problem }
+}
+
+/// The system's error at a file.
+fn unusable(path: &Path, error: &io::Error) -> RunError {
+    let problem = format!("{}: {error}", path.display());
+    let kind = error.into();
+    RunError::Calibration { kind, problem }
 }
 
 impl Calibration {
@@ -137,44 +108,26 @@ impl Calibration {
     ///
     /// # Errors
     /// Fails if the file cannot be read or is damaged.
-    pub fn load(path: &Path) -> Result<Option<Self>, CalibrationError> {
-        let file = |error| CalibrationError::File {
-            path: path.to_owned(),
-            error,
-        };
-        let mut text = Vec::new();
-        match fs::File::open(path).and_then(|f| f.take(LIMIT).read_to_end(&mut text)) {
+    pub fn load(path: &Path) -> Result<Option<Self>, RunError> {
+        let text = match platform::read(path, LIMIT) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            read => read.map_err(file)?,
+            read => read.map_err(|error| unusable(path, &error))?,
         };
         let read = serde_json::from_slice(&text);
-        read.map(Some).map_err(|error| CalibrationError::Damaged {
-            path: path.to_owned(),
-            error,
+        read.map(Some).map_err(|error: serde_json::Error| {
+            let damaged = format!("{}: damaged ({})", path.display(), one_line(&error));
+            refused(ErrorKind::Format, damaged)
         })
     }
 
-    /// Writes a file, first under another name, so that no reader sees half of it.
+    /// Writes a file, as a whole.
     ///
     /// # Errors
     /// Fails if the folder cannot be written.
-    pub fn save(&self, path: &Path) -> Result<(), CalibrationError> {
-        let unfinished = path.with_extension(std::process::id().to_string());
-        let write = || {
-            let text = serde_json::to_vec(self)?;
-            if let Some(folder) = path.parent() {
-                fs::create_dir_all(folder)?;
-            }
-            let mut file = fs::File::create(&unfinished)?;
-            file.write_all(&text)?;
-            file.sync_all()?;
-            fs::rename(&unfinished, path)
-        };
-        write().map_err(|error| {
-            let _ = fs::remove_file(&unfinished);
-            let path = path.to_owned();
-            CalibrationError::File { path, error }
-        })
+    pub fn save(&self, path: &Path) -> Result<(), RunError> {
+        let text = serde_json::to_vec(self).map_err(io::Error::from);
+        let written = text.and_then(|text| platform::replace(path, &text));
+        written.map_err(|error| unusable(path, &error))
     }
 
     /// Returns whether it matches these devices.
@@ -184,17 +137,22 @@ impl Calibration {
     pub fn check<'a>(
         &self,
         devices: impl IntoIterator<Item = &'a DeviceInfo>,
-    ) -> Result<(), CalibrationError> {
+    ) -> Result<(), RunError> {
         let made_by = (self.format, self.version.as_str());
         if made_by != (FORMAT, env!("CARGO_PKG_VERSION")) {
-            return Err(CalibrationError::Version(self.version.clone()));
+            let version = one_line(&self.version);
+            let made_by = format!("made by version {version} of this program");
+            return Err(refused(ErrorKind::Unsupported, made_by));
         }
         for info in devices {
             let known = self.devices.iter().find(|d| d.device == info.device);
             let changed = known.and_then(|known| known.difference(info));
             if let Some((was, is)) = changed {
-                let device = info.device;
-                return Err(CalibrationError::Changed { device, was, is });
+                let (device, was, is) = (info.device, one_line(&was), one_line(&is));
+                return Err(refused(
+                    ErrorKind::Unsupported,
+                    format!("{device} was {was} and is now {is}"),
+                ));
             }
         }
         Ok(())
@@ -243,7 +201,7 @@ impl Runtime {
     ///
     /// # Errors
     /// The same errors as [`Calibration::check`]. Nothing changes then.
-    pub fn set_calibration(&self, calibration: &Calibration) -> Result<(), CalibrationError> {
+    pub fn set_calibration(&self, calibration: &Calibration) -> Result<(), RunError> {
         calibration.check(self.devices())?;
         for Calibrated { device, costs, .. } in &calibration.devices {
             self.set_costs(*device, Some(costs.clone()));

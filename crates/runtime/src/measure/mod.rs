@@ -3,13 +3,14 @@
 pub(crate) mod calibration;
 mod probes;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustorch_ir::order::sort_by_key;
 use rustorch_ir::{DType, Graph, TensorType};
 
 use self::probes::{Probe, TABLE};
 use crate::devices::costs::work::Work;
+use crate::platform::Instant;
 use crate::{
     Bound, Costs, Curve, DeviceType, Executable, HostBuffer, OpCost, Routing, RunError, Runtime,
     Storage,

@@ -6,8 +6,9 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 
-use crate::{DeviceError, DeviceType, FailureClass, SystemMemory};
+use crate::{DeviceError, DeviceType, FailureClass, SystemMemory, platform};
 
 /// Alignment and granularity of the host allocator: Apple's page size, so that the same
 /// pages can serve CPU, Metal, Core ML and OpenCL without a copy.
@@ -106,11 +107,24 @@ pub trait DeviceBuffer: Send + Sync + fmt::Debug {
 
 /// Bytes that are being copied from a device to the host.
 pub trait Fetch: Send {
-    /// Waits until the bytes are in `to`, whose length is the number asked for.
+    /// Writes the bytes to `to`, whose length is the number asked for, if they have arrived. It does not wait.
     ///
     /// # Errors
     /// Fails if the device is lost.
-    fn wait(self: Box<Self>, to: &mut [u8]) -> Result<(), DeviceError>;
+    fn poll(&mut self, to: &mut [u8]) -> Poll<Result<(), DeviceError>>;
+
+    /// Waits until the bytes are in `to`. Drivers that can limit the wait do so.
+    ///
+    /// # Errors
+    /// Fails if the device is lost.
+    fn wait(mut self: Box<Self>, to: &mut [u8]) -> Result<(), DeviceError> {
+        loop {
+            match self.poll(to) {
+                Poll::Ready(arrived) => return arrived,
+                Poll::Pending => platform::give_way(),
+            }
+        }
+    }
 }
 
 /// Allocates and frees the memory of one device.

@@ -2,15 +2,14 @@
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `storage.rs` | a tensor's copies on the host and on devices |
+//! | `storage.rs`, `copies.rs` | a tensor's bytes, and their copies on the host and on devices |
 //! | `sources.rs` | storages that are kept to compute from again |
 //! | `buffer.rs`, `host_pool.rs` | the interface of a backend's memory, and its reuse |
-//! | `system_memory.rs` | how much of it the host has |
 //! | `moment.rs` | the order of writes |
 
 pub(crate) mod buffer;
+pub(crate) mod copies;
 pub(crate) mod host_pool;
 pub(crate) mod moment;
 pub(crate) mod sources;
 pub(crate) mod storage;
-pub(crate) mod system_memory;

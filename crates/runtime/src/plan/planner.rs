@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use rustorch_ir::ops::RULES;
 use rustorch_ir::order::sort_by_key;
+use rustorch_ir::passes::RULES;
 use rustorch_ir::passes::{
     Changes, Decomposition, Fusion, OneDevice, Origins, Pass, Places, Rewriting, Rewritten,
     planned, unrepeatable,

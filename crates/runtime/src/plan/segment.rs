@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use rustorch_ir::{Graph, Node, OpError, OpKind, ValueId};
+use rustorch_ir::{Graph, Node, OpError, ValueId};
 use smallvec::SmallVec;
 
 use crate::DeviceError;
@@ -52,9 +52,9 @@ impl Segment {
             let converts = |&result: &usize| source(result) != node.outputs[result].dtype;
             results.filter(converts).count()
         };
-        let in_all = |node: &Node| match node.op.kind() {
-            OpKind::Cast => 1,
-            _ => in_states(node),
+        let in_all = |node: &Node| match node.op.def().converts() {
+            true => 1,
+            false => in_states(node),
         };
         self.graph.nodes().iter().map(in_all).sum()
     }
@@ -177,6 +177,8 @@ fn segment(
 
 #[cfg(test)]
 mod tests {
+    use rustorch_ir::OpKind;
+
     use super::*;
     use crate::devices::placement::Reason;
 

@@ -4,13 +4,14 @@ use std::any::{Any, TypeId};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::task::Poll;
 
 use rustorch_cpu::Cpu;
 use rustorch_ir::ops::Custom;
 use rustorch_ir::{Graph, Op, OpKind, Signature, ValueId};
 use rustorch_runtime::{
     Backend, Compilation, DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, DeviceType,
-    FailureClass, Hardware, HostBuffer, Probe, Program,
+    FailureClass, Fetch, Hardware, HostBuffer, Probe, Program,
 };
 
 /// The processor under another name.
@@ -49,6 +50,10 @@ pub(crate) struct State {
     pub(crate) lost: AtomicBool,
     /// Whether it is lost with the end of the next run.
     pub(crate) after_run: Mutex<bool>,
+    /// Whether it sends bytes to the host while it computes.
+    pub(crate) sends: AtomicBool,
+    /// Sent bytes arrive behind it.
+    pub(crate) way: Gate,
     pub(crate) trims: AtomicUsize,
     pub(crate) runs: AtomicUsize,
     /// Free memory that the device reports.
@@ -71,6 +76,10 @@ impl Gate {
     pub(crate) fn open(&self) {
         *self.is_closed.lock().unwrap() = false;
         self.opened.notify_all();
+    }
+
+    fn is_closed(&self) -> bool {
+        *self.is_closed.lock().unwrap()
     }
 
     pub(crate) fn pass(&self) {
@@ -406,6 +415,18 @@ impl DeviceBuffer for FakeBuffer {
         unsafe { self.own.write(offset, from) }
     }
 
+    fn fetch(&self, bytes: usize) -> Result<Option<Box<dyn Fetch>>, DeviceError> {
+        self.state.alive()?;
+        if !self.state.sends.load(Ordering::SeqCst) {
+            return Ok(None);
+        }
+        let mut sent = vec![0; bytes];
+        // SAFETY: tests use a buffer from one thread at a time.
+        unsafe { self.own.read(0, &mut sent)? };
+        let state = self.state.clone();
+        Ok(Some(Box::new(FakeFetch { sent, state })))
+    }
+
     fn host(&self) -> Result<Option<&HostBuffer>, DeviceError> {
         self.state.alive()?;
         if let Some(host) = &self.host
@@ -419,5 +440,22 @@ impl DeviceBuffer for FakeBuffer {
 
     fn as_any(&self) -> &dyn Any {
         self
+    }
+}
+
+/// Bytes that arrive once the way is open.
+struct FakeFetch {
+    sent: Vec<u8>,
+    state: Arc<State>,
+}
+
+impl Fetch for FakeFetch {
+    fn poll(&mut self, to: &mut [u8]) -> Poll<Result<(), DeviceError>> {
+        self.state.alive()?;
+        if self.state.way.is_closed() {
+            return Poll::Pending;
+        }
+        to.copy_from_slice(&self.sent);
+        Poll::Ready(Ok(()))
     }
 }

@@ -8,6 +8,7 @@ mod composites;
 mod costs;
 mod failing;
 mod fake;
+mod fetching;
 mod graphs;
 mod memory;
 mod moving;

@@ -1,11 +1,9 @@
 //! The machine's devices, and those in use.
 
 use std::cell::RefCell;
-use std::panic::resume_unwind;
 use std::sync::{Arc, LazyLock};
-use std::thread;
 
-use rustorch_runtime::{Absent, Backend, Routing, Runtime};
+use rustorch_runtime::{Absent, Backend, Routing, Runtime, platform};
 
 use crate::device::preferences::prefer;
 use crate::thread_state::restoring;
@@ -129,7 +127,7 @@ fn opencl() -> Found {
 ///
 /// With `RUSTORCH_DISABLE_GPU` set, it finds the CPU only.
 pub fn discover(options: DeviceOptions) -> Discovered {
-    find(options, is_set(std::env::var(DISABLE_GPU).ok().as_deref()))
+    find(options, platform::is_on(DISABLE_GPU))
 }
 
 fn find(options: DeviceOptions, gpus_disabled: bool) -> Discovered {
@@ -156,11 +154,7 @@ fn find_kinds(options: DeviceOptions, gpus_disabled: bool) -> Vec<Found> {
         )),
         false => devices(options),
     };
-    thread::scope(|scope| {
-        let searches = KINDS.map(|kind| scope.spawn(move || find(kind)));
-        let found = searches.map(|search| search.join().unwrap_or_else(|lost| resume_unwind(lost)));
-        found.into()
-    })
+    platform::at_once(KINDS, find)
 }
 
 /// The CPU and the reference backend, which every machine has. No library is searched for.
@@ -169,11 +163,6 @@ pub fn host(threads: usize) -> Vec<Arc<dyn Backend>> {
         Arc::new(rustorch_cpu::Cpu::new(threads)),
         Arc::new(rustorch_reference::Reference::new()),
     ]
-}
-
-/// Does a variable of this value switch something on?
-pub(crate) fn is_set(value: Option<&str>) -> bool {
-    !matches!(value, None | Some("" | "0" | "false"))
 }
 
 /// The devices that [`discover`] finds; the CPU works with `threads` threads.
@@ -247,16 +236,6 @@ mod tests {
 
     #[test]
     fn gpus_can_be_disabled() {
-        for (value, on) in [
-            (None, false),
-            (Some(""), false),
-            (Some("0"), false),
-            (Some("false"), false),
-            (Some("1"), true),
-            (Some("yes"), true),
-        ] {
-            assert_eq!(is_set(value), on, "{value:?}");
-        }
         let found = find(DeviceOptions::new(1), true);
         let infos = || found.backends.iter().map(|b| b.info());
         assert!(infos().all(|info| info.hardware == Hardware::Processor));

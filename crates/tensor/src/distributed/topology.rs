@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use rustorch_runtime::{DeviceInfo, DeviceType, Hardware};
+#[cfg(feature = "profile")]
+use rustorch_runtime::DeviceType;
+use rustorch_runtime::{DeviceInfo, Hardware};
 
 use crate::device::devices::runtime;
 

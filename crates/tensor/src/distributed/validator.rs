@@ -1,10 +1,11 @@
 //! Results and speed of a group.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustorch_comm::ReduceOp;
 use rustorch_ir::{DType, OpError};
 use rustorch_macros::track_calls;
+use rustorch_runtime::platform::Instant;
 
 use super::group::CommunicationGroup;
 use crate::Tensor;

@@ -2,13 +2,14 @@
 
 use std::sync::LazyLock;
 
-use crate::device::devices::is_set;
+use rustorch_runtime::platform::is_on;
+
 use crate::lazy::recording::is_recording;
 
 /// The variable that asks for it.
 const VARIABLE: &str = "RUSTORCH_EAGER";
 
-static IS_ASKED: LazyLock<bool> = LazyLock::new(|| is_set(std::env::var(VARIABLE).ok().as_deref()));
+static IS_ASKED: LazyLock<bool> = LazyLock::new(|| is_on(VARIABLE));
 
 /// Is each operation computed as it is called? A step that is recorded to be run many times is not.
 #[inline]

@@ -1,9 +1,9 @@
-//! Fourier transforms, through `rustorch-fft` (feature `fft`).
+//! Fourier transforms, through `rustorch-math` (feature `fft`).
 
 use num_complex::Complex;
-use rustorch_fft::{Float, PairsPlan, RealPlan};
 use rustorch_ir::ops::{Fft, FftKind};
 use rustorch_ir::{DType, Op, OpKind, Signature};
+use rustorch_math::fft::{Float, PairsPlan, RealPlan};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, unknown};

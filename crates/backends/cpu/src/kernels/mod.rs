@@ -1,59 +1,30 @@
 //! One file for each operation, of the operation's name, and the table of them.
 
-mod activation;
-mod add_rms_norm;
 mod arange;
-mod arg_reduce;
-mod assign;
-mod attention;
-mod binary;
-mod cast;
-mod compare;
-mod concat;
-mod contiguous;
-mod conv2d;
-mod conv2d_weight;
-mod conv_transpose2d;
-mod cross_entropy;
-mod cross_entropy_backward;
-mod embedding;
-mod expert_linear;
+mod convolution;
+mod elementwise;
 #[cfg(feature = "fft")]
 mod fft;
-mod flip;
 mod foreach;
 mod full;
-mod fused_linear;
-mod gather;
-mod group_norm;
 mod host;
-mod index_select;
-mod kth_value;
-mod layer_norm;
 #[cfg(feature = "linalg")]
 mod linalg;
-mod linear;
-mod lstm;
 mod lu_pivots_to_permutation;
-mod matmul;
-mod norm_backward;
-mod pad;
-mod pool2d;
+mod matrix;
+mod movement;
+mod normalization;
 mod random;
-mod reduce;
-mod resample;
-mod rms_norm;
-mod rope;
-mod scan;
-mod scatter;
-mod select;
-mod softmax;
-mod ternary;
-mod top_k;
-mod triangle;
-mod unary;
-mod update_slice;
-mod within;
+mod reduction;
+mod transformer;
+
+use convolution::*;
+use elementwise::*;
+use matrix::*;
+use movement::*;
+use normalization::*;
+use reduction::*;
+use transformer::*;
 
 use rustorch_ir::OpKind;
 use rustorch_runtime::{KernelEntry, KernelTable};

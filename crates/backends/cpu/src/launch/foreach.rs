@@ -1,7 +1,7 @@
 //! Operations on several groups of tensors, ready to be launched.
 
 use rustorch_ir::{Graph, Layout, Node, Op, Shape, TensorType, ValueId};
-use rustorch_runtime::{DeviceError, KernelTable, Operand, Part, Place, Reduction, Step};
+use rustorch_runtime::{DeviceError, KernelTable, Part, PartOperand, Place, Reduction, Step};
 use smallvec::SmallVec;
 
 use crate::element::unknown;
@@ -63,8 +63,8 @@ pub(crate) fn numbers(step: &Step, kernels: &KernelTable<Launch>) -> Result<Prep
     let body = &each.body;
     let inputs = body.inputs().len();
     let operand = |value: &ValueId| match value.index().checked_sub(inputs) {
-        Some(node) => Operand::Part(node),
-        None => Operand::Input(value.index()),
+        Some(node) => PartOperand::Part(node),
+        None => PartOperand::Input(value.index()),
     };
     let number = |group: usize| {
         let operands: Vec<usize> = (0..inputs)

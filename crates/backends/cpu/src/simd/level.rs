@@ -8,10 +8,13 @@ use super::{Kernel, Plain, Simd};
 use std::fmt;
 use std::sync::OnceLock;
 
+use rustorch_runtime::platform::variable;
+
 /// Limits the level by name, see [`Level::current`].
 const VARIABLE: &str = "RUSTORCH_CPU_LEVEL";
 
 /// Are kernels compiled for other levels than the least?
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const SIMD: bool = cfg!(feature = "simd");
 
 macro_rules! levels {
@@ -29,12 +32,14 @@ macro_rules! levels {
         impl Level {
             /// All levels of this machine, the best last.
             pub fn available() -> Vec<Self> {
-                let mut levels = vec![Self(Token::Plain)];
-                $($(#[$attribute])* {
-                    let token = if SIMD { $detect } else { None };
-                    levels.extend(token.map(|token| Self(Token::$variant(token))));
-                })+
-                levels
+                let levels = [
+                    Some(Self(Token::Plain)),
+                    $($(#[$attribute])* {
+                        let token = if SIMD { $detect } else { None };
+                        token.map(|token| Self(Token::$variant(token)))
+                    }),+
+                ];
+                levels.into_iter().flatten().collect()
             }
 
             /// Name in the environment variable and the tests.
@@ -101,7 +106,7 @@ impl Level {
         static CURRENT: OnceLock<Level> = OnceLock::new();
         *CURRENT.get_or_init(|| {
             let levels = Self::available();
-            let wanted = std::env::var(VARIABLE).ok();
+            let wanted = variable(VARIABLE).map(|level| level.to_string_lossy().into_owned());
             let named = levels
                 .iter()
                 .find(|level| wanted.as_deref() == Some(level.name()));

@@ -35,7 +35,7 @@ pub(super) use conversation::templates;
 use conversation::{Conversation, Overflow};
 use editor::{Editor, Line};
 use screen::{Interrupts, remark};
-use slash::{HELP, Slash, spoken};
+use slash::{Slash, help, spoken};
 use tools::{Approval, Tools};
 
 #[derive(Debug, Args)]
@@ -368,7 +368,7 @@ impl<'a> Chat<'a> {
                 );
             }
             Slash::Tools => remark(self.listing()),
-            Slash::Help => remark(HELP),
+            Slash::Help => remark(help()),
             Slash::Edit | Slash::Model(_) | Slash::Quit => {}
         }
         Ok(false)

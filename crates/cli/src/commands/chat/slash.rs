@@ -19,22 +19,75 @@ pub(super) enum Slash {
     Quit,
 }
 
+/// A command's definition, from which parsing and help follow.
+struct Definition {
+    /// Its names, the one in the help first.
+    names: &'static [&'static str],
+    /// Its argument in the help; none may be missing unless it is in brackets.
+    argument: &'static str,
+    help: &'static str,
+    /// The command with an argument. The error is the message to show.
+    make: fn(&str) -> Result<Slash, String>,
+}
+
+/// All commands, in the order of the help.
+#[rustfmt::skip]
+const COMMANDS: [Definition; 14] = [
+    command(&["system"], "[TEXT]", "set the system prompt; without TEXT, remove it", |text| Ok(Slash::System(text.into()))),
+    command(&["clear"], "", "start a new conversation with the same system prompt", |_| Ok(Slash::Clear)),
+    command(&["regen"], "", "generate another answer to your last message", |_| Ok(Slash::Regenerate)),
+    command(&["edit"], "", "edit your last message and generate a new answer", |_| Ok(Slash::Edit)),
+    command(&["undo"], "", "remove your last message and its answer", |_| Ok(Slash::Undo)),
+    command(&["save"], "FILE", "save the conversation as JSON", |file| Ok(Slash::Save(file.into()))),
+    command(&["load"], "FILE", "load a saved conversation", |file| Ok(Slash::Load(file.into()))),
+    command(&["set"], "[NAME VALUE]", "set a sampling option (/set temp 0.2), or show all", set),
+    command(&["stats"], "", "show tokens, speed, devices and fallbacks", |_| Ok(Slash::Stats)),
+    command(&["model"], "FILE", "switch to another model", |file| Ok(Slash::Model(file.into()))),
+    command(&["think"], "", "show the reasoning of the last answer", |_| Ok(Slash::Think)),
+    command(&["tools"], "", "list the tools that the model may call", |_| Ok(Slash::Tools)),
+    command(&["help", "?"], "", "show this list", |_| Ok(Slash::Help)),
+    command(&["quit", "exit", "bye"], "", "exit (also Ctrl-D)", |_| Ok(Slash::Quit)),
+];
+
+const fn command(
+    names: &'static [&'static str],
+    argument: &'static str,
+    help: &'static str,
+    make: fn(&str) -> Result<Slash, String>,
+) -> Definition {
+    Definition {
+        names,
+        argument,
+        help,
+        make,
+    }
+}
+
+fn set(rest: &str) -> Result<Slash, String> {
+    match rest.split_once(char::is_whitespace) {
+        Some((name, value)) => Ok(Slash::Set(Some((name.into(), value.trim().into())))),
+        None if rest.is_empty() => Ok(Slash::Set(None)),
+        None => Err(format!("/set {rest} needs a VALUE: /set {rest} VALUE")),
+    }
+}
+
 /// The help text of all commands.
-pub(super) const HELP: &str = "\
-/system [TEXT]      set the system prompt; without TEXT, remove it
-/clear              start a new conversation with the same system prompt
-/regen              generate another answer to your last message
-/edit               edit your last message and generate a new answer
-/undo               remove your last message and its answer
-/save FILE          save the conversation as JSON
-/load FILE          load a saved conversation
-/set [NAME VALUE]   set a sampling option (/set temp 0.2), or show all
-/stats              show tokens, speed, devices and fallbacks
-/model FILE         switch to another model
-/think              show the reasoning of the last answer
-/tools              list the tools that the model may call
-/help               show this list
-/quit               exit (also Ctrl-D)
+pub(super) fn help() -> String {
+    let mut text = String::new();
+    for Definition {
+        names,
+        argument,
+        help,
+        ..
+    } in &COMMANDS
+    {
+        let usage = format!("/{} {argument}", names[0]);
+        text += &format!("{usage:20}{help}\n");
+    }
+    text + KEYS
+}
+
+const KEYS: &str = "\
 Ctrl-C stops an answer. Alt-Enter inserts a line break. Ctrl-R searches earlier messages. To send a message
 that begins with a slash, type two slashes.";
 
@@ -51,34 +104,18 @@ impl Slash {
             .split_once(char::is_whitespace)
             .unwrap_or((command, ""));
         let rest = rest.trim();
-        let about = |what: &str| match rest {
-            "" => Err(format!("/{name} needs {what}: /{name} {what}")),
-            rest => Ok(rest.to_owned()),
+        let mut all = COMMANDS.iter();
+        let Some(known) = all.find(|known| known.names.contains(&name)) else {
+            return Some(Err(format!(
+                "unknown command /{name}; /help lists all commands"
+            )));
         };
-        let found = match name {
-            "system" => Ok(Self::System(rest.to_owned())),
-            "clear" => Ok(Self::Clear),
-            "regen" => Ok(Self::Regenerate),
-            "edit" => Ok(Self::Edit),
-            "undo" => Ok(Self::Undo),
-            "save" => about("FILE").map(Self::Save),
-            "load" => about("FILE").map(Self::Load),
-            "set" => match rest.split_once(char::is_whitespace) {
-                Some((name, value)) => Ok(Self::Set(Some((name.into(), value.trim().into())))),
-                None if rest.is_empty() => Ok(Self::Set(None)),
-                None => Err(format!("/set {rest} needs a VALUE: /set {rest} VALUE")),
-            },
-            "stats" => Ok(Self::Stats),
-            "model" => about("FILE").map(Self::Model),
-            "think" => Ok(Self::Think),
-            "tools" => Ok(Self::Tools),
-            "help" | "?" => Ok(Self::Help),
-            "quit" | "exit" | "bye" => Ok(Self::Quit),
-            other => Err(format!(
-                "unknown command /{other}; /help lists all commands"
-            )),
-        };
-        Some(found)
+        let argument = known.argument;
+        let is_needed = !argument.is_empty() && !argument.starts_with('[');
+        Some(match is_needed && rest.is_empty() {
+            true => Err(format!("/{name} needs {argument}: /{name} {argument}")),
+            false => (known.make)(rest),
+        })
     }
 }
 
@@ -125,11 +162,21 @@ mod tests {
     }
 
     #[test]
-    fn help_names_every_command() {
-        for line in HELP.lines().filter(|line| line.starts_with('/')) {
-            let name = line.split_whitespace().next().unwrap();
-            let parsed = Slash::parse(&format!("{name} a b")).unwrap();
-            assert!(parsed.is_ok(), "{name}");
+    fn names_are_used_once_and_are_in_the_guide() {
+        let guide = include_str!("../../../../../docs/chat.md");
+        let mut names: Vec<_> = COMMANDS.iter().flat_map(|known| known.names).collect();
+        let count = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        for known in &COMMANDS {
+            assert!(
+                guide.contains(&format!("/{}", known.names[0])),
+                "{}",
+                known.names[0]
+            );
+            assert!(help().contains(known.help));
         }
+        assert!(help().starts_with("/system [TEXT]      set the system prompt"));
     }
 }

@@ -9,7 +9,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
-use rustorch_ir::{DType, OpKind, OpType};
+use rustorch_ir::{DType, OpKind};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 pub use curve::{Curve, NoCurve};
@@ -70,10 +70,10 @@ impl Costs {
         let by_bytes = || self.curve(work, Bound::Bytes, work.kind);
         let bytes = |curve: &Curve| curve.seconds(work.bytes);
         if work.macs == 0.0 {
-            let relative = || self.curve(work, Bound::Bytes, relative(work.op_type));
+            let relative = || self.curve(work, Bound::Bytes, OpKind::typical(work.op_type));
             return by_bytes().or_else(relative).map_or(0.0, bytes);
         }
-        let relative = || self.curve(work, Bound::Macs, relative(work.op_type));
+        let relative = || self.curve(work, Bound::Macs, OpKind::typical(work.op_type));
         let by_macs = self.curve(work, Bound::Macs, work.kind);
         let macs = by_macs.or_else(relative);
         let macs = macs.map(|curve| curve.seconds(work.macs));
@@ -95,25 +95,6 @@ impl Costs {
             (differs, !is_alike)
         });
         found.map(|cost| &cost.curve)
-    }
-}
-
-/// The operation that stands for others of its family which were not measured; of those that only
-/// move data, too.
-pub(crate) fn relative(op_type: Option<OpType>) -> OpKind {
-    match op_type {
-        Some(OpType::LinearAlgebra) => OpKind::Matmul,
-        Some(OpType::Convolution) => OpKind::Conv2d,
-        Some(OpType::Reduction) => OpKind::Reduce,
-        Some(OpType::Normalization) => OpKind::Softmax,
-        Some(OpType::Distribution) => OpKind::Random,
-        None => OpKind::Concat,
-        Some(
-            OpType::Activation
-            | OpType::ComplexMath
-            | OpType::CustomKernel
-            | OpType::DistributedOps,
-        ) => OpKind::Binary,
     }
 }
 

@@ -16,11 +16,10 @@ enum Side {
 /// The rules' device for an operation, whatever its operands are; `None` of one that goes where its first
 /// operand is computed.
 fn side(subject: &Subject) -> Option<Side> {
-    match (subject.kind, subject.op_type) {
-        (Some(OpKind::RmsNorm | OpKind::AddRmsNorm), _) | (_, Some(OpType::LinearAlgebra)) => {
-            Some(Side::Metal)
-        }
-        (_, Some(OpType::Convolution | OpType::Activation)) => Some(Side::CoreMl),
+    match subject.op_type {
+        _ if subject.kind.is_some_and(OpKind::is_rms_norm) => Some(Side::Metal),
+        Some(OpType::LinearAlgebra) => Some(Side::Metal),
+        Some(OpType::Convolution | OpType::Activation) => Some(Side::CoreMl),
         _ => None,
     }
 }

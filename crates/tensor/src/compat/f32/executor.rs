@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::sync::LazyLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustorch_macros::track_calls;
+use rustorch_runtime::platform::Instant;
 use rustorch_runtime::{Explanation, Routing, Runtime};
 
 use super::{F32DeviceSelector, F32Tensor};

@@ -1,7 +1,7 @@
 //! Cholesky factors.
 
 use rustorch_ir::{Op, OpKind, Signature};
-use rustorch_linalg::Field;
+use rustorch_math::linalg::Field;
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use super::matrices::{self, with_entry};

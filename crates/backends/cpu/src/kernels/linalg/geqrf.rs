@@ -1,7 +1,7 @@
 //! Reflections.
 
 use rustorch_ir::{OpKind, Signature};
-use rustorch_linalg::Field;
+use rustorch_math::linalg::Field;
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use super::matrices::{self, with_entry};

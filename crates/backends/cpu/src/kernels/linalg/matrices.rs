@@ -2,7 +2,7 @@
 
 use bytemuck::Pod;
 use num_complex::{Complex, Complex64};
-use rustorch_linalg::Field;
+use rustorch_math::linalg::Field;
 
 use crate::index::coordinates;
 use crate::kernel::{Args, Misuse, for_rows};

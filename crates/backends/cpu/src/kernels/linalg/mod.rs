@@ -1,4 +1,4 @@
-//! Factorisations of matrices and functions computed by them, through `rustorch-linalg` (feature
+//! Factorisations of matrices and functions computed by them, through `rustorch-math` (feature
 //! `linalg`).
 
 mod cholesky;

@@ -1,7 +1,7 @@
 //! Triangular systems.
 
 use rustorch_ir::{Op, OpKind, Signature};
-use rustorch_linalg::{Field, Triangle};
+use rustorch_math::linalg::{Field, Triangle};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use super::matrices::{self, with_entry};

@@ -2,7 +2,7 @@
 
 use rustorch_ir::ops::SvdVectors;
 use rustorch_ir::{Op, OpKind, Signature};
-use rustorch_linalg::{Field, Vectors};
+use rustorch_math::linalg::{Field, Vectors};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use super::matrices::{self, Entry, with_entry};

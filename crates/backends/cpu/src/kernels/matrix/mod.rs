@@ -1,0 +1,7 @@
+//! Products of matrices, and layers made of them.
+
+pub(in crate::kernels) mod expert_linear;
+pub(in crate::kernels) mod fused_linear;
+pub(in crate::kernels) mod linear;
+pub(in crate::kernels) mod lstm;
+pub(in crate::kernels) mod matmul;
