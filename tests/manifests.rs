@@ -1,6 +1,6 @@
-//! Sources are tested once. Cargo compiles a library again for its unit tests, and runs rustdoc on it for those in its
-//! documentation, also if it has none: its manifest says so. A library that says so by mistake would keep tests that
-//! never run.
+//! Sources are tested once. Cargo compiles a library again for its unit tests, and runs rustdoc on it for those of its
+//! documentation. The manifest of a library without such tests says so, which saves that time. A library that says so
+//! by mistake would keep tests that never run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -51,7 +51,7 @@ fn sources_are_tested_once_if_they_have_tests() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Does the documentation have code that rustdoc runs or compiles? That is a block without a language, or of Rust.
+/// Does the documentation have code that rustdoc runs or compiles? It does so with blocks without a language, or of Rust.
 fn has_doctest(text: &str) -> bool {
     let comments = text.lines().map(str::trim_start);
     let docs = comments.filter_map(|l| l.strip_prefix("///").or_else(|| l.strip_prefix("//!")));
