@@ -23,7 +23,7 @@ emulate() {
     shift
     # Always the same packages, for what they depend on to be built once.
     env "${variables}_RUNNER=qemu-aarch64 -cpu $processor" \
-        cargo test "${target_args[@]}" -p rustorch-cpu -p rustorch-conformance "$@"
+        cargo test "${target_args[@]}" -p rustorch-cpu -p rustorch-cpu-tests -p rustorch-conformance "$@"
 }
 
 sample 1 << 'END' | while read -r processor level; do

@@ -2,7 +2,7 @@
 # Builds a program that adds two tensors with no Cargo feature, for the processor alone, as docs/installing.md
 # recommends for small programs: more than 4.5 MB are an error. With RUSTORCH_TEST_FULL it also runs examples of what
 # features bring, which have to work without them, and builds `rustorch-cli` with its default features: stripped, more
-# than 56 MB are an error.
+# than 52 MB are an error.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -30,5 +30,5 @@ if [ -n "${RUSTORCH_TEST_FULL+set}" ]; then
     stripped=$(mktemp)
     trap 'rm "$stripped"' EXIT
     strip -o "$stripped" "$target/release/rustorch-cli"
-    check "rustorch-cli, stripped" "$(wc -c < "$stripped")" 56000000
+    check "rustorch-cli, stripped" "$(wc -c < "$stripped")" 52000000
 fi

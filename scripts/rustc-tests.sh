@@ -6,7 +6,7 @@ set -euo pipefail
 source "${BASH_SOURCE%/*}/lib-rustc.sh"
 
 # Tests that compute much themselves.
-computing=" rustorch_cpu rustorch_math rustorch_quant rustorch_reference "
+computing=" rustorch_cpu rustorch_cpu_tests rustorch_math rustorch_quant rustorch_reference "
 # Tests that count instructions.
 counting=" instructions "
 
