@@ -207,7 +207,9 @@ impl Dataset for TensorDataset {
         self.len
     }
 
+    #[track_caller]
     fn get(&self, index: usize) -> DataResult<Batch> {
+        called("TensorDataset.get", check_index(index, self.len))?;
         let row = |tensor: &Tensor| Ok(tensor.select(0, index as isize)?);
         self.tensors.iter().map(row).collect()
     }
@@ -266,6 +268,8 @@ mod tests {
         assert_eq!([batch[0].shape(), batch[1].shape()], [[2, 1, 2], [2, 2, 2]]);
         let samples = TensorDataset::new(of(&[3])).unwrap();
         assert!(samples.get_batch(&[]).is_err());
+        let error = samples.get(3).unwrap_err().to_string();
+        assert_told(&error, "expected a sample's index below 3, got 3");
     }
 
     #[test]

@@ -124,6 +124,8 @@ pub struct DataLoader<D> {
     dataset: Arc<D>,
     options: LoaderOptions,
     sampler: BatchOrder,
+    /// Is it not the one of the options?
+    is_own: bool,
     collate: Option<Arc<Collate>>,
     state: LoaderState,
     /// The batches of the current epoch.
@@ -167,6 +169,7 @@ impl<D: Dataset + 'static> DataLoader<D> {
         Ok(Self {
             dataset: Arc::new(dataset),
             sampler: BatchOrder::Samples(BatchSampler::of(order, batch, options.drop_last)?),
+            is_own: false,
             options,
             collate: None,
             state: LoaderState::default(),
@@ -180,7 +183,7 @@ impl<D: Dataset + 'static> DataLoader<D> {
     /// Sets the order of samples by a sampler: PyTorch's `sampler`.
     ///
     /// # Errors
-    /// Fails if `shuffle` is set too.
+    /// Fails if `shuffle` or another sampler is set too.
     #[track_caller]
     pub fn sampler(self, sampler: impl Sampler + 'static) -> DataResult<Self> {
         let (size, drop_last) = (self.options.batch_size, self.options.drop_last);
@@ -190,15 +193,20 @@ impl<D: Dataset + 'static> DataLoader<D> {
         called("DataLoader.sampler", loader)
     }
 
-    /// Sets the batches by a sampler: PyTorch's `batch_sampler`. `batch_size` and `drop_last` then
-    /// have no effect.
+    /// Sets the batches by a sampler: PyTorch's `batch_sampler`.
     ///
     /// # Errors
-    /// Fails if `shuffle` is set too.
+    /// Fails if `shuffle`, `batch_size`, `drop_last` or another sampler is set too.
     #[track_caller]
     pub fn batch_sampler(self, sampler: impl Sampler<Vec<usize>> + 'static) -> DataResult<Self> {
         let order = BatchOrder::Batches(Box::new(sampler));
-        called("DataLoader.batch_sampler", self.ordered(order))
+        let loader = match self.options.batch_size > 1 || self.options.drop_last {
+            true => Err(DataError::Other(
+                "expected a batch_sampler or `batch_size` and `drop_last`, got both; leave the options out".to_owned(),
+            )),
+            false => self.ordered(order),
+        };
+        called("DataLoader.batch_sampler", loader)
     }
 
     fn ordered(mut self, order: BatchOrder) -> DataResult<Self> {
@@ -207,7 +215,10 @@ impl<D: Dataset + 'static> DataLoader<D> {
                 "expected a sampler or `shuffle`, got both; leave `shuffle` out".to_owned(),
             ));
         }
-        self.sampler = order;
+        if self.is_own {
+            return Err(DataError::Other("expected one sampler, got two".to_owned()));
+        }
+        (self.sampler, self.is_own) = (order, true);
         self.stop();
         Ok(self)
     }
@@ -407,6 +418,11 @@ impl<D: Dataset> Maker<D> {
             }
             None => dataset.get_batch_in(epoch, indices)?,
         };
+        if batch.is_empty() {
+            return Err(DataError::Other(
+                "expected a batch of tensors, got one of none".to_owned(),
+            ));
+        }
         if let Some(device) = self.device {
             for tensor in &mut batch {
                 tensor.eval()?;

@@ -181,8 +181,8 @@ impl WeightedRandomSampler {
     /// Draws `num_samples` in an epoch. Each sample has a weight; the weights need not add up to 1.
     ///
     /// # Errors
-    /// Fails for a weight that is negative or not finite, or if all weights are 0. Also fails for
-    /// too few weights above 0 when sampling without replacement.
+    /// Fails for a weight that is negative or not finite, or if all weights are 0. Also fails for no
+    /// samples, or for too few weights above 0 when sampling without replacement.
     #[track_caller]
     pub fn new(
         weights: Vec<f64>,
@@ -201,6 +201,11 @@ impl WeightedRandomSampler {
     }
 
     fn check(weights: &[f64], num_samples: usize, replacement: bool) -> DataResult<()> {
+        if num_samples == 0 {
+            return Err(DataError::Other(
+                "expected num_samples above 0, got 0".to_owned(),
+            ));
+        }
         let wrong = weights.iter().position(|w| !w.is_finite() || *w < 0.0);
         if let Some(at) = wrong {
             return Err(DataError::Other(format!(
@@ -415,11 +420,6 @@ mod tests {
         let first = orders.iter().filter(|order| order[0] == 1).count();
         assert!((900..1100).contains(&first), "{first}");
         assert!(orders.into_iter().all(|order| sorted(order) == [1, 2]));
-        assert!(
-            WeightedRandomSampler::new(Vec::new(), 0, true, 1)
-                .unwrap()
-                .is_empty()
-        );
     }
 
     #[test]
@@ -432,6 +432,7 @@ mod tests {
             (vec![0.0, 0.0], 1, true, "each of 1 samples, got 0"),
             (vec![], 1, true, "each of 1 samples, got 0"),
             (vec![1.0, 0.0, 1.0], 3, false, "each of 3 samples, got 2"),
+            (vec![1.0], 0, true, "expected num_samples above 0, got 0"),
         ] {
             let error = WeightedRandomSampler::new(weights, number, replacement, 0);
             let error = error.unwrap_err().to_string();

@@ -91,11 +91,13 @@ pub(crate) fn derived(input: DeriveInput) -> Result<Tokens> {
 
         impl #for_generics ::rustorch::nn::Module for #ident #of_generics #bounds {}
 
-        #[automatically_derived]
-        impl #for_generics ::core::clone::Clone for #ident #of_generics #clone_bounds {
-            #[track_caller]
-            fn clone(&self) -> Self {
-                #clone
+        // Its name is in the compiler's message if the user derives `Clone`, too.
+        ::rustorch::nn::derive_module_writes_clone_so_remove_clone_from_your_derives! {
+            [#for_generics] [#ident #of_generics #clone_bounds] {
+                #[track_caller]
+                fn clone(&self) -> Self {
+                    #clone
+                }
             }
         }
     })

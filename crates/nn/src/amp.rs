@@ -6,7 +6,8 @@ use rustorch_macros::track_calls;
 use rustorch_tensor::{RusTorchResult, Tensor, eval_all, no_grad};
 
 use crate::error::{require, unexpected};
-use crate::optim::{Optimizer, Rule};
+use crate::nn::ParameterId;
+use crate::optim::{Optimizer, ParamGroup, Rule};
 
 /// Scales losses so that `f16` can hold small gradients. If gradients overflow, it skips the update
 /// and lowers the scale. `bf16` needs none.
@@ -48,8 +49,28 @@ pub struct GradScaler {
     growth_tracker: Tensor,
     /// Updates that were left out, `i64`.
     skipped: Tensor,
-    /// Whether there are gradients that are infinite or NaN. The step of gradients that are unscaled already.
-    found_inf: Option<Tensor>,
+    /// Optimisers whose gradients are unscaled, since the last update.
+    unscaled: Vec<Unscaled>,
+}
+
+/// An optimiser whose gradients are unscaled.
+struct Unscaled {
+    /// One of its parameters.
+    of: ParameterId,
+    /// Whether one of them is infinite or NaN: `bool` of rank 0.
+    found_inf: Tensor,
+    has_stepped: bool,
+}
+
+/// One of an optimiser's parameters, which no other optimiser has.
+fn first_of<R: Rule>(optimizer: &Optimizer<R>) -> Option<ParameterId> {
+    let mut parameters = optimizer
+        .param_groups()
+        .iter()
+        .flat_map(ParamGroup::named_parameters);
+    parameters
+        .next()
+        .map(|(_, parameter)| ParameterId::of(parameter))
 }
 
 /// Names of a scaler's saved state.
@@ -76,7 +97,7 @@ impl GradScaler {
             scale: in_memory(65536.0, DType::F32)?,
             growth_tracker: in_memory(0.0, DType::I64)?,
             skipped: in_memory(0.0, DType::I64)?,
-            found_inf: None,
+            unscaled: Vec::new(),
         })
     }
 
@@ -127,14 +148,14 @@ impl GradScaler {
     }
 
     /// Divides the gradients of an optimiser's parameters by the scale, for example before
-    /// clipping. Call it at most once before a step.
+    /// clipping. Call it at most once for each optimiser before [`GradScaler::update`].
     ///
     /// # Errors
     /// Fails for gradients that were unscaled before.
     pub fn unscale_<R: Rule>(&mut self, optimizer: &Optimizer<R>) -> RusTorchResult<()> {
         const NAME: &str = "unscale_";
         let expected = "gradients that are scaled (update comes after step)";
-        require(NAME, self.found_inf.is_none(), expected, "others")?;
+        require(NAME, self.place(optimizer).is_none(), expected, "others")?;
         let groups = optimizer.param_groups().iter();
         let parameters = groups.flat_map(|group| group.named_parameters().map(|(_, p)| p));
         let mut gradients = Vec::new();
@@ -149,37 +170,60 @@ impl GradScaler {
         }
         let found_inf = non_finite(&gradients)?;
         eval_all(&gradients.iter().chain([&found_inf]).collect::<Vec<_>>())?;
-        self.found_inf = Some(found_inf);
+        self.unscaled.extend(first_of(optimizer).map(|of| Unscaled {
+            of,
+            found_inf,
+            has_stepped: false,
+        }));
         Ok(())
+    }
+
+    /// The optimiser's place among those whose gradients are unscaled.
+    fn place<R: Rule>(&self, optimizer: &Optimizer<R>) -> Option<usize> {
+        let first = first_of(optimizer)?;
+        self.unscaled
+            .iter()
+            .position(|unscaled| unscaled.of == first)
     }
 
     /// Makes the optimiser step, unless gradients are not finite. Returns whether the step was
     /// made.
     ///
     /// # Errors
-    /// The same errors as [`Optimizer::step`].
+    /// The same errors as [`Optimizer::step`]. Also fails for a second step of the optimiser before
+    /// [`GradScaler::update`].
     pub fn step<R: Rule>(&mut self, optimizer: &mut Optimizer<R>) -> RusTorchResult<bool> {
-        if self.found_inf.is_none() {
+        if self.place(optimizer).is_none() {
             self.unscale_(optimizer)?;
         }
-        let found = self.found_inf.as_ref().map(Tensor::to_scalar::<bool>);
-        let is_made = !found.transpose()?.unwrap_or_default();
+        let place = self.place(optimizer);
+        let Some(unscaled) = place.map(|place| &mut self.unscaled[place]) else {
+            return Ok(false);
+        };
+        let expected = "one step of an optimiser before update";
+        require("step", !unscaled.has_stepped, expected, "another")?;
+        let is_made = !unscaled.found_inf.to_scalar::<bool>()?;
         if is_made {
             optimizer.step()?;
         }
+        unscaled.has_stepped = true;
         Ok(is_made)
     }
 
-    /// Updates the scale after a step.
+    /// Updates the scale after a step of each optimiser.
     ///
     /// # Errors
     /// Fails if there was no step.
     pub fn update(&mut self) -> RusTorchResult<()> {
-        let expected = "a step before it";
-        require("update", self.found_inf.is_some(), expected, "none")?;
-        if let Some(found) = self.found_inf.take() {
-            eval_all(&self.record_update(&found)?.iter().collect::<Vec<_>>())?;
-        }
+        let found: Vec<&Tensor> = self
+            .unscaled
+            .iter()
+            .map(|unscaled| &unscaled.found_inf)
+            .collect();
+        require("update", !found.is_empty(), "a step before it", "none")?;
+        let found = Tensor::stack(&found, 0)?.any(None, false)?;
+        eval_all(&self.record_update(&found)?.iter().collect::<Vec<_>>())?;
+        self.unscaled.clear();
         Ok(())
     }
 
@@ -240,7 +284,7 @@ impl GradScaler {
             scale: scale?,
             growth_tracker: growth_tracker?,
             skipped: skipped?,
-            found_inf: None,
+            unscaled: Vec::new(),
             ..*self
         })
     }

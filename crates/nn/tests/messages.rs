@@ -7,9 +7,10 @@ use rustorch_testing::compiler::assert_said;
 /// Items that the lines use: a layer that is a module, and one whose derive was forgotten.
 const ITEMS: &str = "
 use rustorch::nn::{self, Buffer, Forward, Linear, Module, ReLU, Training};
+use rustorch::optim::lr_scheduler::{LrScheduler, ReduceLROnPlateau, StepLR};
 use rustorch::optim::{AdamW, AdamWOptions, SGD, SGDOptions};
 use rustorch::train::TrainStep;
-use rustorch_tensor::{RusTorchResult, Tensor};
+use rustorch_tensor::{RusTorchResult, Tensor, no_grad};
 #[derive(Module)] pub struct Layer { pub linear: Linear }
 pub struct Forgotten { pub linear: Linear }
 #[derive(Module)] pub struct NoForward { pub linear: Linear }
@@ -111,6 +112,128 @@ const WRONG: &[(&str, &[&str])] = &[
     (
         "pub fn s() { let _ = AdamWOptions::default().lr(\"0.1\"); }",
         &["the trait `From<&str>` is not implemented for `f64`"],
+    ),
+    (
+        "#[derive(Clone, Module)] pub struct T { pub fc: Linear }",
+        &["derive_module_writes_clone_so_remove_clone_from_your_derives"],
+    ),
+    (
+        "pub struct U { pub fc: Linear } impl Forward for U { fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> { self.fc.forward(x) } }",
+        &["`U` is not a module", "`#[derive(Module)]`"],
+    ),
+    (
+        "#[derive(Module)] pub struct V { pub fc: Linear } impl Forward for V { fn forward(&self, x: Tensor) -> RusTorchResult<Tensor> { self.fc.forward(&x) } }",
+        &["change the parameter type to match the trait"],
+    ),
+    (
+        "#[derive(Module)] pub struct W { pub fc: std::sync::Arc<Linear> }",
+        &["is not a part of a module", "`nn::share`"],
+    ),
+    (
+        "#[derive(Module)] pub struct X { pub fc: std::collections::HashMap<String, Linear> }",
+        &["is not a part of a module", "`IndexMap`"],
+    ),
+    (
+        "#[derive(Module)] pub struct Y { pub fc: RusTorchResult<Linear> }",
+        &["`Result<rustorch_nn::nn::Linear, RusTorchError>` is not a part of a module"],
+    ),
+    (
+        "pub fn z(l: &Layer, x: &Tensor) -> RusTorchResult<Tensor> { l.linear.forward(x).relu() }",
+        &["use the `?` operator"],
+    ),
+    (
+        "pub fn aa(loss: &Tensor) { loss.backward()?; }",
+        &["this function should return `Result` or `Option`"],
+    ),
+    (
+        "pub fn ab(l: Layer, o: SGD) -> usize { let _step = TrainStep::new(l, o, |l: &Layer, b: &[Tensor]| l.linear.forward(&b[0])); l.parameters().len() }",
+        &["borrow of moved value: `l`"],
+    ),
+    (
+        "pub fn ac(o: SGD) -> RusTorchResult<()> { o.step() }",
+        &["consider changing this to be mutable"],
+    ),
+    (
+        "pub fn ad(l: &Layer) { for p in l.parameters() { p -= 1.0; } }",
+        &["consider changing this to be mutable", "for mut p in"],
+    ),
+    (
+        "pub fn ae(w: &Tensor) -> RusTorchResult<Tensor> { w.grad().mul(0.1) }",
+        &[
+            "no method named `mul` found for enum `Option<T>`",
+            "`Option::expect`",
+        ],
+    ),
+    (
+        "pub fn af() { let _ = nn::sequential![Linear::new(2, 3), ReLU]; }",
+        &["`?` takes the layer out of it", "`Linear::new(2, 3)?`"],
+    ),
+    (
+        "pub fn ag(l: &Layer) { let _ = SGD::new(l.parameters(), 0.01); }",
+        &["expected `SGDOptions`, found floating-point number"],
+    ),
+    (
+        "pub fn ah(o: SGD) { let _ = LrScheduler::new(o, StepLR::new(3)); }",
+        &["consider mutably borrowing here"],
+    ),
+    (
+        "pub fn ai(mut s: LrScheduler<StepLR>) { let _ = s.step(); }",
+        &["argument #1", "missing"],
+    ),
+    (
+        "pub fn aj(s: &mut TrainStep<Layer, SGDOptions>, x: &Tensor, y: &Tensor) { let _ = s.step(x, y); }",
+        &["unexpected argument #2"],
+    ),
+    (
+        "pub fn ak(mut w: Tensor) { no_grad(w -= 1.0); }",
+        &["wrap the `()` in a closure with no arguments"],
+    ),
+    (
+        "pub fn al(l: &Layer) { no_grad(|| { for mut p in l.parameters() { p.zero_()?; } }); }",
+        &["in a closure that returns `Result` or `Option`"],
+    ),
+    (
+        "pub fn am() -> Layer { Layer { linear: Linear::new(2, 3) } }",
+        &["expected `Linear`, found `Result<Linear"],
+    ),
+    (
+        "pub fn an(l: &Layer, x: &Tensor) -> RusTorchResult<Tensor> { l(x) }",
+        &["expected function, found `&Layer`"],
+    ),
+    (
+        "pub fn ao(loss: &Tensor) -> f32 { loss.item() as f32 }",
+        &["non-primitive cast: `Result<f64"],
+    ),
+    (
+        "pub fn ap(w: &Tensor) { println!(\"{}\", w.grad()); }",
+        &[
+            "`Option<rustorch_tensor::Tensor>` cannot be formatted",
+            "`{:?}`",
+        ],
+    ),
+    (
+        "pub fn aq(l: &mut Layer) { let _ = l.load_state_dict(\"m.pt\", true); }",
+        &["expected `&Tensors`, found `&str`"],
+    ),
+    (
+        "pub fn ar(l: &mut Layer) { l.train(); }",
+        &["argument #1 of type `bool` is missing"],
+    ),
+    (
+        "pub fn at(s: &mut ReduceLROnPlateau, o: &mut SGD) { let _ = s.step(o); }",
+        &["argument #2 of type `f64` is missing"],
+    ),
+    (
+        "pub fn au(l: nn::LSTM) { let _ = nn::sequential![l]; }",
+        &["`LSTM` has no `forward` of one tensor"],
+    ),
+    (
+        "pub fn av(x: &Tensor) -> RusTorchResult<Tensor> { x.clone()? }",
+        &["the `?` operator cannot be applied to type"],
+    ),
+    (
+        "pub fn aw() { let _ = nn::Conv2d::new(3, 8, 3); }",
+        &["argument #4", "ConvOptions", "missing"],
     ),
 ];
 

@@ -7,17 +7,24 @@ use std::error::Error;
 
 use rustorch::amp::GradScaler;
 use rustorch::nn::{self, Forward, Module, RNNOptions};
-use rustorch::optim::lr_scheduler::{LrScheduler, StepLR};
+use rustorch::optim::lr_scheduler::{
+    ChainedScheduler, ConstantLR, CosineAnnealingLR, CosineAnnealingWarmRestarts, LinearLR,
+    LrScheduler, OneCycleLR, ReduceLROnPlateau, SequentialLR, StepLR,
+};
 use rustorch::optim::swa_utils::{AveragedModel, Averaging};
 use rustorch::optim::{
-    Adam, AdamOptions, AdamW, AdamWOptions, LBFGS, LBFGSOptions, RMSprop, RMSpropOptions, SGD,
-    SGDOptions,
+    Adadelta, AdadeltaOptions, Adagrad, AdagradOptions, Adam, AdamOptions, AdamW, AdamWOptions,
+    LBFGS, LBFGSOptions, Muon, MuonOptions, NAdam, NAdamOptions, RMSprop, RMSpropOptions, Rprop,
+    RpropOptions, SGD, SGDOptions,
 };
 use rustorch::train::TrainStep;
 use rustorch_files as files;
 use rustorch_ir::DType;
-use rustorch_tensor::nn::{AvgPoolOptions, ConvOptions, ConvTransposeOptions, MaxPoolOptions};
+use rustorch_tensor::nn::{
+    AvgPoolOptions, ConvOptions, ConvPadding, ConvTransposeOptions, MaxPoolOptions,
+};
 use rustorch_tensor::{RusTorchResult, Tensor, no_grad, tensor};
+use rustorch_testing::warnings;
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
@@ -202,13 +209,13 @@ fn of_optimisers() -> Outcome {
     check(
         file!(),
         mistakes! {
-            SGD::new(nn::ReLU.named_parameters(), SGDOptions::default()).map(drop) => "SGD: expected parameters to train, got none";
-            LBFGS::new(nn::ReLU.named_parameters(), LBFGSOptions::default()).map(drop) => "LBFGS: expected parameters to train, got none";
+            SGD::new(nn::ReLU.named_parameters(), SGDOptions::default()).map(drop) => "SGD: expected parameters to train (a lazy module has them after its first call), got none";
+            LBFGS::new(nn::ReLU.named_parameters(), LBFGSOptions::default()).map(drop) => "LBFGS: expected parameters to train (a lazy module has them after its first call), got none";
             SGD::new(named(), SGDOptions::default().lr(-1.0)).map(drop) => "SGD: expected lr of 0 or more, got -1";
             SGD::new(named(), SGDOptions::default().nesterov(true)).map(drop) => "SGD: expected a momentum and no dampening, for nesterov, got momentum 0 and dampening 0";
             SGD::new(named(), SGDOptions::default().weight_decay(-1.0)).map(drop) => "SGD: expected weight_decay of 0 or more, got -1";
             Adam::new(named(), AdamOptions::default().betas([0.9, 1.0])).map(drop) => "Adam: expected betas from 0 to below 1, got [0.9, 1.0]";
-            AdamW::new(named(), AdamWOptions::default().eps(-1.0)).map(drop) => "Adam: expected eps of 0 or more, got -1";
+            AdamW::new(named(), AdamWOptions::default().eps(-1.0)).map(drop) => "AdamW: expected eps of 0 or more, got -1";
             RMSprop::new(named(), RMSpropOptions::default().alpha(-1.0)).map(drop) => "RMSprop: expected alpha of 0 or more, got -1";
             SGD::new([first.weight.mul(2)?], SGDOptions::default()).map(drop) => "SGD: expected leaves to train, got 0, which was computed from others";
             SGD::new(named(), SGDOptions::default())?.add_param_group(named(), SGDOptions::default()) => "SGD: expected each parameter in one group, got weight, which is in another, too";
@@ -288,6 +295,159 @@ fn of_files() -> Outcome {
     Ok(())
 }
 
+#[test]
+fn of_sequences() -> Outcome {
+    let mha = nn::MultiheadAttention::new(4, 2, Default::default())?;
+    let q = zeros([5, 1, 4])?;
+    check(
+        file!(),
+        mistakes! {
+            mha.forward(&q, &q, &q, nn::AttentionMasks { attn_mask: Some(&zeros([3, 3])?), ..Default::default() }) => "multi_head_attention_forward: expected a mask [5, 5] or [2, 5, 5], got f32[3, 3]";
+            mha.forward(&q, &q, &q, nn::AttentionMasks { key_padding_mask: Some(&zeros([2, 5])?), ..Default::default() }) => "multi_head_attention_forward: expected a mask [1, 5], got f32[2, 5]";
+            mha.forward(&q, &q, &q, nn::AttentionMasks { key_padding_mask: Some(&Tensor::zeros((1, 5), DType::I64)?), ..Default::default() }) => "multi_head_attention_forward: expected a mask of bool or floats, got i64[1, 5]";
+            mha.forward(&q, &zeros([6, 1, 4])?, &zeros([7, 1, 4])?, Default::default()) => "multi_head_attention_forward: expected a value for each key, got f32[6, 1, 4] and f32[7, 1, 4]";
+            nn::TransformerEncoderLayer::new(8, 2, Default::default())?.forward(&zeros([5, 1, 4])?, Default::default()) => "MultiheadAttention: expected queries of 8 features, got [5, 1, 4]";
+            nn::utils::rnn::pack_padded_sequence(&zeros([2, 3, 4])?, &[3, 0], true).map(drop) => "expected sequences of at least one element, got [3, 0]";
+            nn::utils::rnn::pack_padded_sequence(&zeros([2, 3, 4])?, &[3], true).map(drop) => "expected 2 lengths of up to 3, got [3]";
+            nn::utils::rnn::pad_sequence(&[zeros([2, 3])?, zeros([2, 4])?], true, 0.0) => "cat: expected sizes equal except in dim 0, got f32[2, 3] and f32[2, 4]";
+            nn::utils::rnn::pad_sequence(&[], true, 0.0) => "expected at least one sequence, got none";
+            nn::LSTM::new(3, 4, nn::RNNOptions::default().num_layers(2))?.forward(&zeros([5, 2, 3])?, Some((&zeros([1, 2, 4])?, &zeros([1, 2, 4])?))) => "LSTM: expected states [2, 2, 4], got [1, 2, 4]";
+        },
+    );
+    Ok(())
+}
+
+#[test]
+fn of_parts_and_initialisers() -> Outcome {
+    let x = zeros([2, 3])?;
+    check(
+        file!(),
+        mistakes! {
+            nn::ConvTranspose2d::new(3, 4, 3, ConvTransposeOptions::default().output_padding(1))?.forward(&zeros([1, 3, 4, 4])?) => "conv_transpose2d: expected stride and dilation above 0, output_padding below one of them, got ConvTransposeOptions { stride: [1, 1], padding: [0, 0], output_padding: [1, 1], dilation: [1, 1], groups: 1 }";
+            nn::Conv2d::new(3, 4, 0, ConvOptions::default())?.forward(&zeros([1, 3, 4, 4])?) => "conv2d: expected a window that fits the padded input, stride and dilation > 0, got f32[1, 3, 4, 4] and f32[4, 3, 0, 0] in 1 groups, Conv2d { stride: [1, 1], padding: [0, 0], dilation: [1, 1], groups: 1 }";
+            nn::Conv2d::new(3, 4, 3, ConvOptions::default().stride(2).padding(ConvPadding::Same))?.forward(&zeros([1, 3, 4, 4])?) => "conv2d: expected stride 1 to keep the size, got [2, 2]";
+            { let mut b = nn::BatchNorm2d::new(3)?; b.eval(); b.forward(&zeros([2, 4, 2, 2])?) } => "batch_norm: expected a float for each of 4 channels, got f32[3]";
+            nn::Flatten::default().start_dim(2isize).end_dim(1isize).forward(&zeros([2, 3, 4])?) => "flatten: expected start <= end, got 2 and 1";
+            nn::sequential![nn::ReLU].replace(5, nn::ReLU).map(drop) => "replace: expected a place among 1 modules, got 5";
+            nn::sequential![nn::ReLU].remove(-2).map(drop) => "remove: expected a place among 1 modules, got -2";
+            nn::sequential![nn::ReLU].insert(3, nn::ReLU) => "insert: expected a place among 1 modules, got 3";
+            nn::Linear::new(2, 2)?.to_dtype(DType::I64) => "expected a floating-point dtype, got i64";
+            { let mut l = nn::Linear::new(3, 2)?; l.to_dtype(DType::F16)?; l.forward(&x) } => "linear: expected operands of one dtype, got f32[2, 3] and f16[2]";
+            { let h = nn::Hooked::new(nn::Linear::new(3, 2)?); let _g = h.register_forward_pre_hook(|_, x| Ok(Some(x.t()?))); h.forward(&x) } => "linear: expected x [.., k] and w [n, k], got f32[3, 2] and f32[2, 3]";
+            { let mut a = nn::Linear::new(3, 2)?; a.weight = nn::parameter(zeros([5, 5])?)?; a.forward(&x) } => "linear: expected x [.., k] and w [n, k], got f32[2, 3] and f32[5, 5]";
+            nn::parameters_to_vector(&[]) => "expected parameters, got none";
+            { let mut b = nn::BatchNorm1d::new(3)?; b.load_state_dict(&nn::Linear::new(3, 3)?.state_dict(), true).map(drop) } => "expected a tensor for each of the module's parameters and buffers, got none for running_mean, running_var, num_batches_tracked; weight [3, 3] in place of [3]";
+            nn::init::xavier_uniform_(&mut zeros([3])?, 1.0) => "expected a weight of at least 2 dimensions, got [3]";
+            nn::init::orthogonal_(&mut zeros([3])?, 1.0) => "expected a tensor of at least 2 dimensions, got [3]";
+            nn::init::eye_(&mut zeros([2, 2, 2])?) => "expected a matrix, got [2, 2, 2]";
+            nn::init::dirac_(&mut zeros([2, 2])?, 1) => "expected a weight of rank 3 to 5, got 2";
+            nn::init::sparse_(&mut zeros([2, 2, 2])?, 0.1, 0.01) => "expected a matrix, got [2, 2, 2]";
+            { let w = nn::parameter(tensor![1.0])?; w.set_grad(Some(&tensor![f32::NAN]))?; nn::clip_grad_norm_(&[w], 1.0, 2.0, true) } => "expected gradients whose norm is finite (or no error_if_nonfinite), got NaN";
+        },
+    );
+    Ok(())
+}
+
+#[test]
+fn of_classes_and_weights() -> Outcome {
+    let x = zeros([2, 3])?;
+    check(
+        file!(),
+        mistakes! {
+            x.cross_entropy(&tensor![0, 1], &nn::CrossEntropyOptions::default().weight(&tensor![1.0, 2.0])) => "expected a weight for each of 3 classes, got f32[2]";
+            x.cross_entropy(&zeros([2, 4])?, &Default::default()) => "expected a class for each of [2], got f32[2, 4]";
+            tensor![0, 1].cross_entropy(&x, &Default::default()) => "expected a floating-point tensor, got i64[2]";
+            zeros([2, 3, 4, 4])?.cross_entropy(&Tensor::zeros((2, 3, 4), DType::I64)?, &Default::default()) => "expected a class for each of [2, 4, 4], got i64[2, 3, 4]";
+            nn::CTCLoss::default().blank(5usize).forward(&zeros([5, 2, 3])?, &Tensor::zeros((2, 2), DType::I64)?, &tensor![5, 5], &tensor![2, 2]) => "ctc_loss: expected steps, and a blank class, got 5 of 3";
+            nn::MSELoss::default().forward(&tensor![1, 2], &tensor![1, 2]) => "mean: expected a floating-point or complex tensor (to_dtype converts), got i64[2]";
+            nn::BCEWithLogitsLoss::default().pos_weight(tensor![1.0, 2.0]).forward(&x, &x) => "mul: expected shapes that broadcast, got [2] and [2, 3]";
+            nn::BCELoss::default().forward(&zeros([4, 1])?, &zeros([4])?) => "binary_cross_entropy: expected tensors of one shape, got f32[4, 1] and f32[4]";
+            nn::NLLLoss::default().weight(tensor![1.0]).forward(&x, &tensor![0, 1]) => "nll_loss: expected a weight for each of 3 classes, got f32[]";
+            nn::MultiLabelMarginLoss::default().forward(&x, &x) => "multilabel_margin_loss: expected i64 classes, got f32[2, 3]";
+            nn::SmoothL1Loss::default().beta(-1.0).forward(&x, &x) => "smooth_l1_loss: expected beta >= 0, got -1";
+        },
+    );
+    Ok(())
+}
+
+#[test]
+fn of_options_and_scalers() -> Outcome {
+    let net = nn::Linear::new(3, 1)?;
+    let named = || net.named_parameters();
+    let sgd = || SGD::new(named(), SGDOptions::default().lr(0.1));
+    let x = zeros([2, 3])?;
+    check(
+        file!(),
+        mistakes! {
+            SGD::new(named(), SGDOptions::default().momentum(-0.5)).map(drop) => "SGD: expected momentum of 0 or more, got -0.5";
+            AdamW::new(named(), AdamWOptions::default().weight_decay(-1.0)).map(drop) => "AdamW: expected weight_decay of 0 or more, got -1";
+            Adagrad::new(named(), AdagradOptions::default().lr_decay(-1.0)).map(drop) => "Adagrad: expected lr_decay of 0 or more, got -1";
+            Adadelta::new(named(), AdadeltaOptions::default().rho(1.5)).map(drop) => "Adadelta: expected rho from 0 to 1, got 1.5";
+            Rprop::new(named(), RpropOptions::default().etas([1.5, 1.2])).map(drop) => "Rprop: expected etas below and above 1, got [1.5, 1.2]";
+            Muon::new(named(), MuonOptions::default()).map(drop) => "Muon: expected matrices (others are for AdamW), got bias [1]";
+            NAdam::new(named(), NAdamOptions::default().momentum_decay(-1.0)).map(drop) => "NAdam: expected momentum_decay of 0 or more, got -1";
+            RMSprop::new(named(), RMSpropOptions::default().momentum(-1.0)).map(drop) => "RMSprop: expected momentum of 0 or more, got -1";
+            { let mut l = LBFGS::new(named(), LBFGSOptions::default())?; l.step(|| net.forward(&tensor![1.0])).map(drop) } => "linear: expected x [.., k] and w [n, k], got f32[] and f32[1, 3]";
+            { let mut a = sgd()?; let mut b = SGD::new([net.weight.clone()], SGDOptions::default())?; b.add_param_group([net.bias.clone().unwrap()], SGDOptions::default())?; a.load_state_dict(&b.state_dict()?) } => "load_state_dict: expected the state of SGD with these parameters, got an unknown group param_groups.1";
+            sgd()?.load_pytorch_state_dict(&files::pt::Value::dict([("state", files::pt::Value::dict::<&str, files::pt::Value>([]))])) => "load_pytorch_state_dict: expected the state of PyTorch's SGD with these parameters, got 0 param_groups, not 1";
+            { let s = sgd()?; let mut g = GradScaler::new()?; let l = g.scale(&net.forward(&x)?.sum_all()?)?; l.backward()?; g.unscale_(&s)?; g.unscale_(&s) } => "unscale_: expected gradients that are scaled (update comes after step), got others";
+            { let mut s = sgd()?; let mut g = GradScaler::new()?; let l = g.scale(&net.forward(&x)?.sum_all()?)?; l.backward()?; g.step(&mut s)?; g.step(&mut s) } => "step: expected one step of an optimiser before update, got another";
+            GradScaler::new()?.factors(0.5, 3, 0.5).map(drop) => "GradScaler: expected a growth above 1, and a backoff below, got 0.5 and 0.5";
+        },
+    );
+    Ok(())
+}
+
+#[test]
+fn of_schedules() -> Outcome {
+    let net = nn::Linear::new(3, 1)?;
+    let named = || net.named_parameters();
+    let sgd = || SGD::new(named(), SGDOptions::default().lr(0.1));
+    check(
+        file!(),
+        mistakes! {
+            LrScheduler::new(&mut sgd()?, OneCycleLR::new(0.1, 0)).map(drop) => "OneCycleLR: expected total_steps above 0, got total_steps = 0";
+            { let mut s = SGD::new(named(), SGDOptions::default().momentum(0.9))?; let mut l = LrScheduler::new(&mut s, OneCycleLR::new(0.1, 2))?; for _ in 0..4 { l.step(&mut s)?; } RusTorchResult::Ok(()) } => "OneCycleLR: expected at most 2 steps, got 3";
+            LrScheduler::new(&mut Adagrad::new(named(), AdagradOptions::default())?, OneCycleLR::new(0.1, 5)).map(drop) => "LrScheduler: expected an optimiser with momentum or betas (or no cycle_momentum), got neither";
+            LrScheduler::new(&mut sgd()?, LinearLR::default().start_factor(0.0)).map(drop) => "LinearLR: expected start_factor above 0, at most 1, got start_factor = 0";
+            LrScheduler::new(&mut sgd()?, LinearLR::default().end_factor(1.5)).map(drop) => "LinearLR: expected end_factor between 0 and 1, got end_factor = 1.5";
+            LrScheduler::new(&mut sgd()?, ConstantLR::default().factor(2.0)).map(drop) => "ConstantLR: expected factor above 0, at most 1, got factor = 2";
+            LrScheduler::new(&mut sgd()?, CosineAnnealingWarmRestarts::new(0)).map(drop) => "CosineAnnealingWarmRestarts: expected t_0 above 0, got t_0 = 0";
+            LrScheduler::new(&mut sgd()?, CosineAnnealingWarmRestarts::new(3).t_mult(0usize)).map(drop) => "CosineAnnealingWarmRestarts: expected t_mult above 0, got t_mult = 0";
+            SequentialLR::new(vec![Box::new(StepLR::new(1))], vec![3]).map(drop) => "SequentialLR: expected rising epochs, one for each schedule but the first, got [3] for 1 schedules";
+            LrScheduler::new(&mut sgd()?, ChainedScheduler(vec![])).map(drop) => "ChainedScheduler: expected schedules, got none";
+            { let mut s = sgd()?; ReduceLROnPlateau::new().factor(1.5).step(&mut s, 1.0) } => "ReduceLROnPlateau: expected a factor below 1, got 1.5";
+        },
+    );
+    Ok(())
+}
+
+/// A step of a module, its optimiser and a function.
+#[test]
+fn of_steps() -> Outcome {
+    let net = nn::Linear::new(3, 1)?;
+    let x = zeros([2, 3])?;
+    type Loss = fn(&nn::Linear, &[Tensor]) -> RusTorchResult<Tensor>;
+    let with = |loss: Loss| -> RusTorchResult<_> {
+        let sgd = SGD::new(net.named_parameters(), SGDOptions::default())?;
+        Ok(TrainStep::new(nn::share(&net), sgd, loss))
+    };
+    let ts = || with(|n, b| n.forward(&b[0])?.mean_all());
+    let step = |loss: Loss| with(loss)?.step(&[&x]);
+    check(
+        file!(),
+        mistakes! {
+            step(|n, b| { let y = n.forward(&b[0])?.mean_all()?; y.to_vec::<f32>()?; Ok(y) }) => "eval: expected values: a placeholder has one only in the trace that it was passed to (a step is recorded here: read the loss that TrainStep::step gives, and choose by where_ in place of a branch), got a placeholder f32[2, 3]";
+            step(|n, b| n.forward(&b[0])?.mean_all()?.detach().mul(1)) => "TrainStep: expected a loss of one real number that follows from parameters, got f32[]";
+            ts()?.step(&[]) => "TrainStep: expected a batch of tensors, got one of none";
+            step(|n, b| n.forward(&b[0].t()?)?.mean_all()) => "linear: expected x [.., k] and w [n, k], got f32[3, 2] and f32[1, 3]";
+            ts()?.accumulate(0).map(drop) => "accumulate: expected 1 batch or more, got 0";
+            ts()?.clip_grad_norm(-1.0, 2.0).map(drop) => "clip_grad_norm: expected a largest norm of 0 or more, got -1";
+        },
+    );
+    Ok(())
+}
+
 /// PyTorch lets these be, and trains nothing, or something else.
 #[test]
 fn that_pytorch_lets_be() -> Outcome {
@@ -320,8 +480,66 @@ fn that_pytorch_lets_be() -> Outcome {
                     net.forward(&batch[0])?.sum_all()
                 });
                 train.step(&[&zeros([2, 2])?])
-            } => "TrainStep: expected a loss that follows from parameters of the optimiser, got one of others";
+            } => "TrainStep: expected a loss that follows from parameters of the optimiser (a clone has its own, nn::share gives a handle), got one of others";
         },
     );
+    Ok(())
+}
+
+/// PyTorch finds these later, or never.
+#[test]
+fn that_pytorch_notices_late_or_never() -> Outcome {
+    let net = nn::Linear::new(3, 1)?;
+    let named = || net.named_parameters();
+    let sgd = || SGD::new(named(), SGDOptions::default().lr(0.1));
+    let adam = || Adam::new(named(), AdamOptions::default());
+    check(
+        file!(),
+        mistakes! {
+            SGD::new(nn::LazyLinear::new(3).named_parameters(), SGDOptions::default()).map(drop) => "SGD: expected parameters to train (a lazy module has them after its first call), got none";
+            nn::utils::rnn::pack_padded_sequence(&zeros([2, 3, 4])?, &[4, 1], true).map(drop) => "expected 2 lengths of up to 3, got [4, 1]";
+            nn::sequential![nn::ReLU].slice(0..4).map(drop) => "slice: expected a range of 0..1, got 0..4";
+            { let mut s = sgd()?; s.param_groups_mut()[0].options.lr = -1.0; s.step() } => "SGD: expected lr of 0 or more, got -1";
+            sgd()?.load_state_dict(&adam()?.state_dict()?) => "load_state_dict: expected the state of SGD with these parameters, got an unknown option param_groups.0.betas; an unknown option param_groups.0.eps; an unknown option param_groups.0.amsgrad; an unknown option param_groups.0.decoupled_weight_decay; no param_groups.0.momentum; no param_groups.0.dampening; no param_groups.0.nesterov";
+            LrScheduler::new(&mut sgd()?, CosineAnnealingLR::new(0)).map(drop) => "CosineAnnealingLR: expected t_max above 0, got t_max = 0";
+            ReduceLROnPlateau::new().load_state_dict(&sgd()?.state_dict()?) => "load_state_dict: expected best of ReduceLROnPlateau, got the state of something else";
+            { let mut s = sgd()?; let mut l = LrScheduler::new(&mut s, StepLR::new(3))?; l.load_state_dict(&s.state_dict()?) } => "load_state_dict: expected last_epoch and base_lrs, got the state of something else";
+            { let mut s = sgd()?; let mut l = LrScheduler::new(&mut s, StepLR::new(3))?; s.add_param_group([nn::parameter(tensor![1.0])?], SGDOptions::default())?; l.step(&mut s) } => "LrScheduler: expected 1 groups, as at first, got 2";
+            nn::Linear::new(3, 3)?.load_state_dict_with(&nn::Linear::new(3, 3)?.state_dict(), true, |_| Some("weight".to_owned())).map(drop) => "expected a name of its own for each tensor, got the tensors `weight` and `bias` both get the name `weight`; give each its own";
+        },
+    );
+    Ok(())
+}
+
+/// PyTorch warns of these, too.
+#[test]
+fn that_are_warned_of() -> Outcome {
+    let net = nn::Linear::new(2, 1)?;
+    let twice = || [net.weight.clone(), net.weight.clone()];
+    let (made, warned) = warnings(|| SGD::new(twice(), SGDOptions::default()));
+    assert_eq!(made?.param_groups()[0].named_parameters().count(), 1);
+    let said = "a parameter is in the list twice, and is trained once";
+    assert!(warned.len() == 1 && warned[0].ends_with(said), "{warned:?}");
+    assert!(warned[0].contains(file!()), "{warned:?}");
+    for (steps_before, expected) in [(false, 1), (true, 0)] {
+        let mut sgd = SGD::new(net.named_parameters(), SGDOptions::default())?;
+        if steps_before {
+            net.forward(&zeros([1, 2])?)?.sum_all()?.backward()?;
+            sgd.step()?;
+        }
+        let mut scheduler = LrScheduler::new(&mut sgd, StepLR::new(2))?;
+        let (result, warned) = warnings(|| {
+            scheduler.step(&mut sgd)?;
+            scheduler.step(&mut sgd)
+        });
+        result?;
+        assert_eq!(warned.len(), expected, "{warned:?}");
+        assert!(
+            warned
+                .iter()
+                .all(|text| text.contains("call its step before")),
+            "{warned:?}"
+        );
+    }
     Ok(())
 }

@@ -190,3 +190,34 @@ fn an_anomaly_is_named() -> RusTorchResult<()> {
     }
     Ok(())
 }
+
+/// The example of PyTorch's guide to several models and optimisers.
+#[test]
+fn a_scaler_has_several_optimisers() -> RusTorchResult<()> {
+    let parameter = || rustorch::nn::parameter(tensor![1.0, 2.0]);
+    let (a, b) = (parameter()?, parameter()?);
+    let of = |p: &Tensor| SGD::new([p.clone()], SGDOptions::default().lr(0.5));
+    let (mut first, mut second) = (of(&a)?, of(&b)?);
+    let mut scaler = GradScaler::new()?.init_scale(4.0)?;
+    scaler.scale(&a.add(&b)?.sum_all()?)?.backward()?;
+    scaler.unscale_(&first)?;
+    assert!(scaler.step(&mut first)? && scaler.step(&mut second)?);
+    scaler.update()?;
+    for p in [&a, &b] {
+        assert_eq!(p.to_vec::<f32>()?, [0.5, 1.5]);
+        p.zero_grad();
+    }
+    assert_eq!(scaler.get_scale()?, 4.0);
+    // One of them overflows: its step is left out, and the scale falls.
+    scaler
+        .scale(&a.sub(&b.mul(f32::MAX)?)?.sum_all()?)?
+        .backward()?;
+    assert!(scaler.step(&mut first)? && !scaler.step(&mut second)?);
+    scaler.update()?;
+    assert_eq!(
+        [a.to_vec::<f32>()?, b.to_vec::<f32>()?],
+        [[0.0, 1.0], [0.5, 1.5]]
+    );
+    assert_eq!((scaler.get_scale()?, scaler.skipped()?), (2.0, 1));
+    Ok(())
+}

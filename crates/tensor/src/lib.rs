@@ -34,7 +34,8 @@ mod lazy;
 mod precision;
 mod tensor;
 mod thread_state;
-mod warnings;
+#[doc(hidden)]
+pub mod warnings;
 
 pub use api::checkpoint::{checkpoint, checkpoint_budget};
 pub use api::custom::KernelCheck;

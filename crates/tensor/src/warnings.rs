@@ -11,12 +11,21 @@ use crate::call;
 static WARNED: Mutex<Vec<(Call, &str)>> = Mutex::new(Vec::new());
 
 /// Warns once for each line that calls, as PyTorch does; `name` is the method that has something to say.
+/// This is for the crates of the project alone.
 #[track_caller]
-pub(crate) fn warn_once(name: &'static str, text: impl Display) {
+pub fn warn_once(name: &'static str, text: impl Display) {
     let call = call::current(name);
     let mut warned = WARNED.lock().unwrap_or_else(PoisonError::into_inner);
     if !warned.contains(&(call, name)) {
         warned.push((call, name));
-        tracing::warn!("{call}: {text}");
+        warn(format_args!("{call}: {text}"));
+    }
+}
+
+/// Shows a warning: to the program's subscriber of `tracing`, or as a line of standard error if there never was one.
+pub(crate) fn warn(text: impl Display) {
+    match tracing::dispatcher::has_been_set() {
+        true => tracing::warn!("{text}"),
+        false => eprintln!("warning: {text}"),
     }
 }

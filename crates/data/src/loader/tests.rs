@@ -89,7 +89,11 @@ fn samplers_say_which_samples_come() {
             [[5, 4], [3, 2]]
         );
         assert_eq!(loader.state(), LoaderState { epoch: 1, batch: 0 });
-        let mut pairs = of(options).batch_sampler(Pairs).unwrap();
+        let single = LoaderOptions {
+            batch_size: 1,
+            ..options
+        };
+        let mut pairs = of(single).batch_sampler(Pairs).unwrap();
         assert_eq!(
             pairs.by_ref().map(numbers).collect::<Vec<_>>(),
             [vec![0], vec![1, 2]]
@@ -100,7 +104,7 @@ fn samplers_say_which_samples_come() {
         );
     }
     // A sampler is gone on with as an order of the loader's own.
-    let mut resumed = of(options).batch_sampler(Pairs).unwrap();
+    let mut resumed = of(LoaderOptions::default()).batch_sampler(Pairs).unwrap();
     resumed
         .set_state(LoaderState { epoch: 3, batch: 1 })
         .unwrap();
@@ -155,6 +159,29 @@ impl Sampler<Vec<usize>> for Batches {
     fn epoch(&self, _epoch: u64) -> Vec<Vec<usize>> {
         self.0.clone()
     }
+}
+
+#[test]
+fn a_batch_without_tensors_and_a_second_order_are_refused() {
+    let nothing = loader(4, LoaderOptions::default()).collate_fn(|_| Ok(vec![]));
+    let error = { nothing }.next_batch().unwrap_err().to_string();
+    assert_told(&error, "expected a batch of tensors, got one of none");
+    let pairs = LoaderOptions {
+        batch_size: 2,
+        ..Default::default()
+    };
+    let both = loader(4, pairs)
+        .batch_sampler(Pairs)
+        .err()
+        .unwrap()
+        .to_string();
+    assert_told(
+        &both,
+        "expected a batch_sampler or `batch_size` and `drop_last`, got both; leave the options out",
+    );
+    let one = loader(4, LoaderOptions::default()).sampler(SequentialSampler::new(4));
+    let two = one.unwrap().batch_sampler(Pairs).err().unwrap().to_string();
+    assert_told(&two, "expected one sampler, got two");
 }
 
 #[test]

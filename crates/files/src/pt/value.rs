@@ -168,7 +168,10 @@ impl Value {
     }
 
     fn other_than(&self, expected: &'static str) -> FileError {
-        let found = self.kind().to_owned();
+        let found = match self {
+            Self::None => "None, or no such key (get lists the keys)".to_owned(),
+            other => other.kind().to_owned(),
+        };
         FileError::OtherKind { expected, found }
     }
 
@@ -200,13 +203,16 @@ impl Value {
     /// or `states.0`. Other values are left out. A single tensor is called [`Tensors::ONLY`].
     ///
     /// # Errors
-    /// Fails if two tensors get the same name. Also fails for a tensor below a key that is neither
-    /// a text nor a number.
+    /// Fails for a value that holds none, such as a number. Also fails if two tensors get the same
+    /// name. Also fails for a tensor below a key that is neither a text nor a number.
     pub fn tensors(&self) -> FileResult<Tensors> {
         let mut tensors = Tensors::new();
         match self {
             Self::Tensor(tensor) => drop(tensors.insert(Tensors::ONLY, tensor.clone())),
-            value => value.collect(Place::Whole, &mut tensors)?,
+            value @ (Self::Dict(_) | Self::List(_) | Self::Tuple(_)) => {
+                value.collect(Place::Whole, &mut tensors)?;
+            }
+            other => return Err(other.other_than("tensors by name")),
         }
         Ok(tensors)
     }

@@ -227,7 +227,11 @@ fn a_checkpoint_of_pytorchs_is_read_by_its_keys() {
             ),
             (
                 error(checkpoint["modle"].as_int()),
-                "expected an integer, got None",
+                "expected an integer, got None, or no such key (get lists the keys)",
+            ),
+            (
+                error(checkpoint["epoch"].tensors()),
+                "expected tensors by name, got an integer",
             ),
             (
                 error(checkpoint["loss"].as_int()),

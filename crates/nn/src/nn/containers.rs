@@ -15,6 +15,7 @@ use crate::error::{require, unexpected};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no `forward` of one tensor, or is not `Clone`",
     label = "expected a module with `Forward` and `Clone`",
+    note = "a constructor returns a result, `?` takes the layer out of it: `Linear::new(2, 3)?`",
     note = "a layer of your own has `impl Forward for {Self}`, with `fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor>`",
     note = "functions such as `relu` are layers, too: `nn::ReLU`"
 )]
@@ -62,9 +63,12 @@ impl Clone for Box<dyn Layer> {
 }
 
 /// A list of modules: `torch.nn.ModuleList`.
+///
+/// A list that is not in a module clones each of its modules alone, as every `Vec` does. So parameters that two of
+/// them share are shared no more. [`deep_copy`](crate::nn::deep_copy) of the list keeps them shared.
 pub type ModuleList<M = Box<dyn Layer>> = Vec<M>;
 
-/// A dictionary of modules, in order: `torch.nn.ModuleDict`.
+/// A dictionary of modules, in order: `torch.nn.ModuleDict`. Its clones are those of [`ModuleList`].
 pub type ModuleDict<M = Box<dyn Layer>> = IndexMap<String, M>;
 
 /// A list of parameters: `torch.nn.ParameterList`.

@@ -40,6 +40,19 @@ fn with_mode<R>(mode: Mode, f: impl FnOnce() -> R) -> R {
     f()
 }
 
+/// Implements `Clone` for a module as `#[derive(Module)]` has it. The compiler names this macro if there is another
+/// `Clone` of the module.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! derive_module_writes_clone_so_remove_clone_from_your_derives {
+    ([$($generics:tt)*] [$($module:tt)*] {$($method:tt)*}) => {
+        #[automatically_derived]
+        impl $($generics)* ::core::clone::Clone for $($module)* { $($method)* }
+    };
+}
+#[doc(hidden)]
+pub use derive_module_writes_clone_so_remove_clone_from_your_derives;
+
 /// A module whose fields `clone` clones, with its own memory: the body of a module's `Clone::clone`.
 /// `#[derive(Module)]` writes it. A module with its own [`Visit`](super::Visit) calls it by hand.
 ///

@@ -55,7 +55,7 @@ pub(crate) fn fans(name: &'static str, weight: &Tensor) -> RusTorchResult<[usize
         _ => Err(unexpected(
             name,
             "a weight of at least 2 dimensions",
-            weight.rank(),
+            format!("{:?}", weight.shape()),
         )),
     }
 }
@@ -142,7 +142,11 @@ pub fn zeros_(tensor: &mut Tensor) -> RusTorchResult<()> {
 #[track_calls]
 pub fn eye_(tensor: &mut Tensor) -> RusTorchResult<()> {
     let &[n, m] = tensor.shape() else {
-        return Err(unexpected("eye_", "a matrix", tensor.rank()));
+        return Err(unexpected(
+            "eye_",
+            "a matrix",
+            format!("{:?}", tensor.shape()),
+        ));
     };
     let eye = Tensor::eye_of([n, m], tensor.dtype())?;
     fill(tensor, &eye)
@@ -265,7 +269,7 @@ pub fn orthogonal_(tensor: &mut Tensor, gain: f64) -> RusTorchResult<()> {
         NAME,
         tensor.rank() >= 2,
         "a tensor of at least 2 dimensions",
-        tensor.rank(),
+        format_args!("{:?}", tensor.shape()),
     )?;
     if tensor.numel() == 0 {
         return Ok(());
@@ -289,7 +293,11 @@ pub fn orthogonal_(tensor: &mut Tensor, gain: f64) -> RusTorchResult<()> {
 pub fn sparse_(tensor: &mut Tensor, sparsity: f64, std: f64) -> RusTorchResult<()> {
     const NAME: &str = "sparse_";
     let &[rows, columns] = tensor.shape() else {
-        return Err(unexpected(NAME, "a matrix", tensor.rank()));
+        return Err(unexpected(
+            NAME,
+            "a matrix",
+            format!("{:?}", tensor.shape()),
+        ));
     };
     require(
         NAME,

@@ -57,6 +57,8 @@ pub use containers::{
 };
 pub use convolution::{Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d};
 pub(crate) use copies::copied;
+#[doc(hidden)]
+pub use copies::derive_module_writes_clone_so_remove_clone_from_your_derives;
 pub use copies::{cloned, cloned_apart, deep_copy, share};
 pub use dropout::{AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout};
 pub use embedding::{Embedding, EmbeddingBag};

@@ -31,6 +31,7 @@ use crate::error::{require, unexpected};
     message = "`{Self}` is not a part of a module",
     label = "expected a tensor, a module, or a list of them",
     note = "a field that holds no tensors is marked `#[module(skip)]`",
+    note = "a list is a `Vec`, a dictionary an `IndexMap`; a clone by `nn::share` takes the place of an `Arc`",
     note = "a structure of tensors and modules becomes a module by `#[derive(Module)]`"
 )]
 pub trait Visit: Send + Sync {

@@ -186,7 +186,8 @@ impl Rule for AdamWOptions {
     const NAME: &'static str = "AdamW";
 
     fn check(&self) -> RusTorchResult<()> {
-        self.adam().check()
+        at_least_zero!(Self::NAME, self: lr, eps, weight_decay)?;
+        are_betas(Self::NAME, self.betas)
     }
 
     fn update(

@@ -89,7 +89,8 @@ impl LBFGS {
             let fits = tensor.is_leaf() && tensor.dtype().is_float();
             require("LBFGS", fits, "leaves of floats", name)?;
         }
-        require("LBFGS", !named.is_empty(), "parameters to train", "none")?;
+        let expected = "parameters to train (a lazy module has them after its first call)";
+        require("LBFGS", !named.is_empty(), expected, "none")?;
         let (names, parameters): (Vec<String>, Vec<Tensor>) = named.into_iter().unzip();
         eval_all(&parameters.iter().collect::<Vec<_>>())?;
         Ok(Self {
@@ -660,6 +661,10 @@ impl LearningRates for LBFGS {
 
     fn set_option(&mut self, group: usize, name: &str, numbers: &[f64]) -> bool {
         group == 0 && self.options.set_option(name, numbers)
+    }
+
+    fn has_stepped(&self) -> bool {
+        self.last.is_some()
     }
 
     fn scheduled(&mut self, group: usize) -> Option<&mut Scheduled> {

@@ -27,6 +27,7 @@ pub use simple::{
 
 use rustorch_files::Tensors;
 use rustorch_macros::track_calls;
+use rustorch_tensor::warnings::warn_once;
 use rustorch_tensor::{RusTorchResult, Tensor};
 
 use super::LearningRates;
@@ -58,11 +59,23 @@ impl<S: Schedule> LrScheduler<S> {
         })
     }
 
-    /// Sets the learning rates of the next epoch.
+    /// Sets the learning rates of the next epoch. Before the optimiser's first step this is a warning, as in PyTorch:
+    /// nothing is trained at the first learning rate.
     ///
     /// # Errors
     /// Fails for a schedule that has ended, or if the number of groups has changed.
     pub fn step(&mut self, optimizer: &mut impl LearningRates) -> RusTorchResult<()> {
+        if self.last_epoch() == 0 && !optimizer.has_stepped() {
+            warn_once(
+                "LrScheduler",
+                "the optimiser has made no step at the first learning rate; call its step before",
+            );
+        }
+        self.advance(optimizer)
+    }
+
+    /// [`Self::step`] after a step of the optimiser that may have been skipped.
+    pub(crate) fn advance(&mut self, optimizer: &mut impl LearningRates) -> RusTorchResult<()> {
         let (groups, known) = (optimizer.groups(), self.progress.groups());
         require(
             "LrScheduler",

@@ -10,6 +10,7 @@ use indexmap::IndexMap;
 use rustorch_files::Tensors;
 use rustorch_ir::DType;
 use rustorch_macros::track_calls;
+use rustorch_tensor::warnings::warn_once;
 use rustorch_tensor::{RusTorchResult, Tensor, eval_all, no_grad};
 
 use super::options::Options;
@@ -215,7 +216,8 @@ impl<R: Rule> Optimizer<R> {
         let mut optimizer = Self { groups: Vec::new() };
         optimizer.add_param_group(parameters, options)?;
         let has_some = optimizer.parameters().next().is_some();
-        require(R::NAME, has_some, "parameters to train", "none")?;
+        let expected = "parameters to train (a lazy module has them after its first call)";
+        require(R::NAME, has_some, expected, "none")?;
         Ok(optimizer)
     }
 
@@ -276,6 +278,9 @@ impl<R: Rule> Optimizer<R> {
                     step: 0.0,
                     state: State::default(),
                 });
+            } else {
+                let text = "a parameter is in the list twice, and is trained once";
+                warn_once(R::NAME, text);
             }
         }
         self.groups.push(ParamGroup {
@@ -499,9 +504,14 @@ impl<R: Rule> Loaded<R> {
                 .get_mut(i)
                 .is_some_and(|options| options.set_option(name, &numbers))
         });
-        if !is_set {
-            self.problems
-                .push(format!("an unknown option param_groups.{name}"));
+        let problem = match parts {
+            Some((i, _)) if i >= self.groups.len() => {
+                format!("an unknown group param_groups.{i}")
+            }
+            _ => format!("an unknown option param_groups.{name}"),
+        };
+        if !is_set && !self.problems.contains(&problem) {
+            self.problems.push(problem);
         }
         Ok(())
     }
@@ -685,6 +695,9 @@ pub trait LearningRates {
     /// Sets an option of a group; `false` if it lacks the option.
     fn set_option(&mut self, group: usize, name: &str, numbers: &[f64]) -> bool;
 
+    /// Returns whether it made a step, or loaded the state of one that did.
+    fn has_stepped(&self) -> bool;
+
     /// Values that schedules stored in a group; `None` if there is no such group.
     fn scheduled(&mut self, group: usize) -> Option<&mut Scheduled>;
 }
@@ -701,6 +714,10 @@ impl<R: Rule> LearningRates for Optimizer<R> {
     fn set_option(&mut self, group: usize, name: &str, numbers: &[f64]) -> bool {
         let group = self.groups.get_mut(group);
         group.is_some_and(|group| group.options.set_option(name, numbers))
+    }
+
+    fn has_stepped(&self) -> bool {
+        self.parameters().any(|parameter| parameter.step > 0.0)
     }
 
     fn scheduled(&mut self, group: usize) -> Option<&mut Scheduled> {

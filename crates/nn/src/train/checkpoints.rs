@@ -10,6 +10,7 @@ use rustorch_files::{FileError, load, save};
 use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor};
 
 use super::TrainStep;
+use crate::call;
 use crate::nn::Module;
 use crate::optim::Rule;
 use crate::optim::lr_scheduler::lrs;
@@ -33,7 +34,7 @@ pub enum CheckpointError {
     #[error(transparent)]
     File(#[from] FileError),
     /// The folder cannot be read or written.
-    #[error("{path}: {source}", path = .path.display())]
+    #[error("{path}: {source}; check the path", path = .path.display())]
     Folder {
         /// The folder, or the file in it.
         path: PathBuf,
@@ -175,10 +176,12 @@ impl Checkpoints {
     ///
     /// # Errors
     /// Fails for a damaged file. Also the errors of [`TrainStep::load_state_dict`].
+    #[track_caller]
     pub fn load_latest<M: Module, R: Rule>(
         &self,
         train: &mut TrainStep<M, R>,
     ) -> Result<Option<u64>, CheckpointError> {
+        let _call = call::enter("Checkpoints.load_latest");
         let Some((_, path)) = self.files()?.pop() else {
             return Ok(None);
         };
@@ -209,6 +212,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
     /// # Errors
     /// The errors of `batch` and `each`, except losses of data. Also the errors of
     /// [`TrainStep::step`] and [`Checkpoints::save`]. Also fails if a step is lost again and again.
+    #[track_caller]
     pub fn fit(
         &mut self,
         steps: u64,
@@ -216,6 +220,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         mut batch: impl FnMut(u64) -> RusTorchResult<Vec<Tensor>>,
         mut each: impl FnMut(Progress<M>) -> RusTorchResult<()>,
     ) -> Result<(), CheckpointError> {
+        let _call = call::enter("TrainStep.fit");
         let (checkpoints, every) = checkpoints;
         if checkpoints.load_latest(self)?.is_none() {
             checkpoints.save(self)?;
@@ -224,15 +229,16 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         while self.steps() < steps {
             let step = self.steps();
             let mut made = || -> Result<(), CheckpointError> {
-                let tensors = batch(step)?;
+                let tensors = call::user(|| batch(step))?;
                 let rates = lrs(&self.optimizer);
                 let loss = self.step(&tensors.iter().collect::<Vec<_>>())?;
-                each(Progress::Step {
+                let progress = Progress::Step {
                     step,
                     loss: &loss,
                     module: &self.module,
                     rates: &rates,
-                })?;
+                };
+                call::user(|| each(progress))?;
                 if self.steps().is_multiple_of(every.max(1)) || self.steps() == steps {
                     checkpoints.save(self)?;
                 }
@@ -256,7 +262,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
                 from,
                 error,
             };
-            each(Progress::Resumed(&resumed))?;
+            call::user(|| each(Progress::Resumed(&resumed)))?;
         }
         Ok(())
     }

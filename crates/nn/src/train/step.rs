@@ -312,7 +312,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
                 self.batches = 0;
                 self.norm = norm;
                 if let Some(scheduler) = &mut self.scheduler {
-                    scheduler.step(&mut self.optimizer)?;
+                    scheduler.advance(&mut self.optimizer)?;
                 }
             }
             None => self.batches += 1,
@@ -527,7 +527,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         let found = wanted.iter().zip(gradients).enumerate();
         let found = found.filter_map(|(i, (parameter, gradient))| Some((i, parameter, gradient?)));
         let mut found: Vec<(usize, &Tensor, Tensor)> = found.collect();
-        let expected = "a loss that follows from parameters of the optimiser";
+        let expected = "a loss that follows from parameters of the optimiser (a clone has its own, nn::share gives a handle)";
         require(NAME, !found.is_empty(), expected, "one of others")?;
         if self.detects_anomaly && self.scaler.is_none() {
             let found = found.iter().map(|(_, _, gradient)| gradient.clone());

@@ -49,6 +49,7 @@ impl Tensor {
     pub fn copy_(&mut self, source: &Self) -> RusTorchResult<&mut Self> {
         const NAME: &str = "copy_";
         if source.value().key() == self.value().key() {
+            self.require_writable(NAME)?;
             return Ok(self);
         }
         let writes = self.writes();

@@ -22,6 +22,7 @@ use crate::lazy::recovery::{Recipes, of_history, of_one, recover_from, recover_l
 use crate::lazy::tree::Tree;
 use crate::lazy::value::{Pending, State, Value, View};
 use crate::tensor::settle;
+use crate::warnings::warn;
 use crate::{Element, Tensor};
 
 /// Bytes that are read from a device at once.
@@ -309,10 +310,10 @@ impl Tensor {
     fn read<T: Element>(&self, name: &'static str) -> RusTorchResult<Vec<T>> {
         require_element::<T>(name, self.ty())?;
         if is_recording() {
-            tracing::warn!(
+            warn(format_args!(
                 "{}: read while a step is recorded; every run of the step uses these values",
                 call::current(name)
-            );
+            ));
         }
         let (runtime, routing) = current();
         loop {

@@ -410,7 +410,7 @@ fn indices_that_there_are_not_say_so() -> Outcome {
     let [x, m, v] = operands()?;
     assert_eq!(
         error(x.index((0, 3))),
-        "index: expected an index of dimension 0, of size 3, got 3"
+        "index: expected an index of dimension 1, of size 3, got 3"
     );
     assert!(error(v.index((0, 0))).contains("at most 1 indices"));
     assert!(error(v.index(Index::slice(None, None, -1))).contains("flip reverses"));

@@ -6,8 +6,8 @@ use rustorch_runtime::{DeviceType, OpType};
 use rustorch_tensor::autograd::jacobian;
 use rustorch_tensor::nn::CrossEntropyOptions;
 use rustorch_tensor::{
-    GpuLinearAlgebra, GpuReduction, RusTorchResult, Tensor, checkpoint, eval_all, hybrid_operation,
-    linalg, tensor, with_device,
+    GpuLinearAlgebra, GpuReduction, NewAxis, RusTorchResult, Tensor, checkpoint, eval_all,
+    hybrid_operation, linalg, tensor, with_device,
 };
 
 use crate::extremes::on_each_device;
@@ -110,6 +110,153 @@ fn mistakes_of_shapes_and_dtypes_are_told_where_they_are_made() -> Outcome {
         assert!(text.ends_with(expected), "{text}");
     }
     Ok(())
+}
+
+/// A call with a matrix `[2, 3]` and a vector `[3]`, and how its error ends.
+type Mistake = (
+    fn(&Tensor, &mut Tensor) -> RusTorchResult<Tensor>,
+    &'static str,
+);
+
+/// Calls that PyTorch refuses, too.
+const REFUSED: &[Mistake] = &[
+    (
+        |x, _| x.t()?.view(6),
+        "expected a shape that needs no copy (reshape makes one), got [6] of f32[3, 2] with strides [1, 3]",
+    ),
+    (
+        |x, v| v.copy()?.add_(x).cloned(),
+        "expected an operand that broadcasts to [3], got f32[2, 3]",
+    ),
+    (
+        |_, _| tensor![1, 2].add_(0.5).cloned(),
+        "expected a result that i64 holds, got f32",
+    ),
+    (
+        |x, _| x.split([1, 1], 1).map(|parts| parts[0].clone()),
+        "split_with_sizes: expected sizes that add up to 3, got [1, 1]",
+    ),
+    (
+        |x, _| x.chunk(0, 0).map(|parts| parts[0].clone()),
+        "expected at least one chunk, got 0",
+    ),
+    (
+        |_, _| Tensor::cat(&[] as &[Tensor], 0),
+        "expected at least one tensor, got none",
+    ),
+    (
+        |x, _| x.gather(1, x),
+        "expected an index tensor of i64 or i32, got f32[2, 3]",
+    ),
+    (
+        |x, _| x.copy()?.index_put_(0, tensor![1.0, 2.0], false).cloned(),
+        "expand: expected shapes that broadcast, got [2] and [3]",
+    ),
+    (
+        |x, _| x.i(tensor![true, false, true]),
+        "index: expected a mask [2], as the dimensions from 0 on are, got bool[3]",
+    ),
+    (
+        |x, _| x.i((0, 3)),
+        "index: expected an index of dimension 1, of size 3, got 3",
+    ),
+    (
+        |x, _| x.i((.., NewAxis, 5)),
+        "index: expected an index of dimension 1, of size 3, got 5",
+    ),
+    (
+        |x, _| x.bmm(x),
+        "expected operands of rank 3 and 3, got f32[2, 3] and f32[2, 3]",
+    ),
+    (
+        |x, _| Tensor::einsum("ij,ij->ij", &[x, &x.t()?]),
+        "expected one size of i in \"ij,ij->ij\", got 2 and 3",
+    ),
+    (
+        |x, _| Tensor::einsum("ijk->i", &[x]),
+        "expected a name for each dimension of f32[2, 3], got \"ijk->i\"",
+    ),
+    (
+        |x, _| linalg::inv(x),
+        "expected square matrices, got f32[2, 3]",
+    ),
+    (
+        |_, v| v.one_hot(5),
+        "expected classes of i64 or i32, got f32[3]",
+    ),
+    (
+        |_, v| v.multinomial(4, false),
+        "expected 1 to 3 samples, got 4",
+    ),
+    (
+        |_, _| Tensor::randint(5, 5, 3, DType::I64),
+        "expected a range of 1 to 2^63 - 1 integers, got 5..5",
+    ),
+    (
+        |_, _| Tensor::arange_with(0, 5, 0, DType::F32),
+        "arange: expected finite bounds and a step other than 0 that leads to the end, got 0 to 5 by 0",
+    ),
+    (|x, _| x.repeat(2), "expected at least 2 counts, got [2]"),
+    (
+        |x, _| x.flip((0, 0)),
+        "expected each dimension at most once, got [0, 0]",
+    ),
+    (
+        |x, _| x.pad(3, 0.0),
+        "expected a pair for each of the last of 2 dimensions, got [3]",
+    ),
+    (
+        |x, _| x.as_strided((3, 3), (3, 1), 0),
+        "expected a layout inside the memory, got [3, 3] with strides [3, 1] from 0 on in 6 elements",
+    ),
+    (
+        |_, _| tensor![2, 3].pow(-1),
+        "expected a power of integers that is not negative, got a negative number",
+    ),
+    (
+        |x, _| x.gt(1)?.sub(&x.gt(2)?),
+        "expected numbers (logical_xor is for booleans), got bool[2, 3]",
+    ),
+    (
+        |x, _| -&x.gt(1)?,
+        "expected numbers (logical_not is for booleans), got bool[2, 3]",
+    ),
+    (|_, v| v.triu(0), "expected rank 2 or more, got f32[3]"),
+    (
+        |_, v| v.unsqueeze(1)?.expand((3, 4))?.add_(1).cloned(),
+        "expected elements that do not overlap in memory (contiguous separates them), got a view f32[3, 4]",
+    ),
+    (
+        |_, v| {
+            let leaf = v.detach().requires_grad_(true)?.clone();
+            leaf.i(0)?.copy_(&leaf.i(0)?).cloned()
+        },
+        "expected a tensor that is neither a parameter nor a view of one, outside no_grad, got one that wants a gradient",
+    ),
+    (
+        |_, v| v.clamp(None, None),
+        "expected at least one bound, got none",
+    ),
+    (
+        |_, v| v.normal_(0.0, -1.0).cloned(),
+        "expected a deviation that is not negative, got -1",
+    ),
+    (
+        |x, _| x.retain_grad().map(|()| x.clone()),
+        "expected a tensor that requires a gradient, got f32[2, 3] that requires none",
+    ),
+];
+
+#[test]
+fn mistakes_of_views_writes_and_numbers_say_what_was_expected() {
+    for (call, expected) in REFUSED {
+        let (x, mut v) = (
+            tensor![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]],
+            tensor![1.0, 2.0, 3.0],
+        );
+        let text = error(call(&x, &mut v));
+        assert!(text.ends_with(expected), "{text}");
+    }
 }
 
 #[test]

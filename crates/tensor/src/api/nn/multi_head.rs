@@ -94,6 +94,10 @@ impl Tensor {
         };
         let (query, key, value) = (batched(self)?, batched(key)?, batched(value)?);
         let (t, n, e) = (query.shape()[0], query.shape()[1], query.shape()[2]);
+        let got = format_args!("{} and {}", key.ty(), value.ty());
+        let of_each =
+            key.shape()[..2] == value.shape()[..2] || options.static_kv.iter().any(Option::is_some);
+        require(NAME, of_each, "a value for each key", got)?;
         let divides = heads > 0 && e.is_multiple_of(heads);
         require(NAME, divides, format_args!("heads that divide {e}"), heads)?;
         let (layer, width) = (Layer { n, heads }, e / heads);
@@ -240,6 +244,8 @@ impl Layer {
         let Some(keys) = options.key_padding_mask else {
             return Ok(own);
         };
+        let legal = keys.dtype().is_float() || keys.dtype() == DType::Bool;
+        require(name, legal, "a mask of bool or floats", keys.ty())?;
         let fits = keys.numel() == self.n * (s.saturating_sub(more));
         require(
             name,

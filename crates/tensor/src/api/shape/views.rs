@@ -33,11 +33,16 @@ impl Tensor {
     pub fn view(&self, shape: impl IntoSizes) -> RusTorchResult<Self> {
         const NAME: &str = "view";
         let shape = shape.into_sizes().infer(NAME, self.numel())?;
-        let (op, layout) = (Op::from(Reshape { shape }), self.value().layout());
+        let layout = self.value().layout();
+        let got = format!(
+            "{shape:?} of {} with strides {:?}",
+            self.ty(),
+            layout.strides
+        );
+        let op = Op::from(Reshape { shape });
         let is_view = self.dtype().is_block() || op.def().view(&layout).is_some();
         let expected = "a shape that needs no copy (reshape makes one)";
-        let got = || format!("{op:?} of {} with strides {:?}", self.ty(), layout.strides);
-        require(NAME, is_view, expected, got())?;
+        require(NAME, is_view, expected, got)?;
         Self::apply(NAME, op, &[self])
     }
 
@@ -460,7 +465,10 @@ impl Tensor {
         check_type(name, &TensorType::new(layout.shape.clone(), self.dtype()))?;
         let elements = self.memory_elements();
         let (is_inside, expected) = (layout.end() <= elements, "a layout inside the memory");
-        let got = format_args!("{layout:?} of {elements} elements");
+        let (shape, strides, offset) = (&layout.shape, &layout.strides, layout.offset);
+        let got = format_args!(
+            "{shape:?} with strides {strides:?} from {offset} on in {elements} elements"
+        );
         require(name, is_inside, expected, got)?;
         let layout = layout.clone();
         let seen = match self.value().view() {

@@ -11,10 +11,10 @@ mod exponential;
 mod logical;
 mod special;
 
-use rustorch_ir::DType;
 use rustorch_ir::ops::{
     Activation, ActivationKind, Binary, BinaryOp, Compare, CompareOp, Contiguous, Unary, UnaryOp,
 };
+use rustorch_ir::{DType, OpError};
 
 use crate::Tensor;
 use crate::api::promote::{Operand, result_dtype};
@@ -44,6 +44,9 @@ pub(crate) fn compute_dtype(dtype: DType) -> DType {
 
 impl Tensor {
     fn unary(&self, name: &'static str, op: UnaryOp) -> RusTorchResult<Self> {
+        let is_negated_mask = op == UnaryOp::Neg && self.dtype() == DType::Bool;
+        let expected = "numbers (logical_not is for booleans)";
+        require(name, !is_negated_mask, expected, self.ty())?;
         Self::apply(name, Unary { op }, &[self])
     }
 
@@ -134,6 +137,10 @@ impl Tensor {
         let op = match (op, dtype) {
             (BinaryOp::Add, DType::Bool) => BinaryOp::Or,
             (BinaryOp::Mul, DType::Bool) => BinaryOp::And,
+            (BinaryOp::Sub, DType::Bool) => {
+                let expected = "numbers (logical_xor is for booleans)";
+                return Err(OpError::new(name, expected, self.ty()).into());
+            }
             (op, _) => op,
         };
         if let Operand::Tensor(other) = other

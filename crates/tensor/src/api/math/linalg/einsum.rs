@@ -1,6 +1,7 @@
 //! Einstein summation.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use rustorch_ir::OpError;
 use rustorch_macros::track_calls;
@@ -16,6 +17,15 @@ const NAME: &str = "einsum";
 enum Label {
     Dots(usize),
     Letter(char),
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dots(_) => f.write_str("..."),
+            Self::Letter(letter) => letter.fmt(f),
+        }
+    }
 }
 
 /// A tensor whose dimensions have names, each once.
@@ -47,7 +57,7 @@ impl Tensor {
             for (&label, &size) in labels.iter().zip(operand.shape()) {
                 let known = sizes.entry(label).or_insert(size);
                 if *known != size && *known != 1 && size != 1 {
-                    let expected = format_args!("one size of {label:?} in {equation:?}");
+                    let expected = format_args!("one size of {label} in {equation:?}");
                     return Err(OpError::new(NAME, expected, format!("{known} and {size}")).into());
                 }
                 *known = (*known).max(size);
@@ -142,7 +152,7 @@ fn diagonal(tensor: &Tensor, names: &[Label]) -> RusTorchResult<Named> {
     while let Some((i, j)) = repeated(&labels) {
         let (a, b) = (tensor.shape()[i], tensor.shape()[j]);
         if a != b {
-            let expected = format_args!("one size of {:?}", labels[i]);
+            let expected = format_args!("one size of {}", labels[i]);
             return Err(OpError::new(NAME, expected, format!("{a} and {b}")).into());
         }
         let others = (0..tensor.rank()).filter(|&d| d != i && d != j);

@@ -33,10 +33,7 @@ enum Step {
 impl Step {
     fn part(&self, name: &'static str, x: &Tensor) -> RusTorchResult<Tensor> {
         match self {
-            Self::Select { dim, index } => {
-                x.one_index(name, *dim as usize, *index)?;
-                x.select(*dim, *index)
-            }
+            Self::Select { dim, index } => x.select(*dim, *index),
             Self::SelectAt { dim, index } => {
                 let index = index.wrapped(name, x.shape()[*dim])?.reshape([1])?;
                 let picked = x.picked(name, *dim, &index)?.squeeze(*dim as isize)?;
@@ -123,12 +120,17 @@ impl Located {
             part,
             choices,
         };
-        let mut dim = 0;
+        // The dimension in the part, and in `x`.
+        let (mut dim, mut own) = (0, 0);
         for index in indices {
-            dim = match index {
-                Index::Ellipsis => dim + x.rank() - used,
-                index => located.follow(name, dim, index)?,
-            };
+            if let Index::At(at) = index {
+                x.one_index(name, own, at)?;
+            }
+            own += dims_of(&index);
+            match index {
+                Index::Ellipsis => (dim, own) = (dim + x.rank() - used, own + x.rank() - used),
+                index => dim = located.follow(name, dim, index)?,
+            }
         }
         Ok(located)
     }
