@@ -607,7 +607,7 @@ pub enum ChosenBy {
 /// State that a layer keeps between forward passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateSpec {
-    /// Keys `[kv heads, context, key width]` and values `[kv heads, context, value width]`.
+    /// Keys `[kv heads, rows, key width]` and values `[kv heads, rows, value width]`.
     KeyValue {
         /// Heads.
         kv_heads: usize,
@@ -615,6 +615,8 @@ pub enum StateSpec {
         key_width: usize,
         /// Features of a value head.
         value_width: usize,
+        /// Last tokens that a token sees at most; `None` for all.
+        window: Option<usize>,
     },
     /// Nothing.
     None,
@@ -651,6 +653,10 @@ impl LayerSpec {
                 kv_heads: attention.kv_heads,
                 key_width: attention.key_width,
                 value_width: attention.value_width,
+                window: match attention.window {
+                    Some(Window::Sliding(n) | Window::Chunked(n)) => Some(n),
+                    Some(Window::Symmetric(_)) | None => None,
+                },
             },
             Mixer::Attention(_) | Mixer::Linear | Mixer::None => StateSpec::None,
         }

@@ -5,8 +5,11 @@ use rustorch_ir::passes::Stages;
 use rustorch_runtime::{Executable, HostBuffer, Loaded, Runtime, Storage};
 use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, Trace, with_device};
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::LlmError;
-use crate::kv_cache::LayerCache;
+use crate::decoder::Pass;
+use crate::kv_cache::Cache;
 use crate::model::Model;
 use crate::placement::Placement;
 use crate::selection::{Scores, Selection};
@@ -58,8 +61,8 @@ pub(crate) struct Step {
     tokens: usize,
     wanted: Wanted,
     trace: Trace,
-    /// Token ids, `i64`, and positions, `i32`.
-    inputs: [Storage; 2],
+    /// Token ids, `i64`, and positions, `i32`; then the positions of windows' first rows, if there are some.
+    inputs: SmallVec<[Storage; 3]>,
     /// The results of the last run; the next run reuses their memory. If one token is chosen, it and its
     /// position are the inputs of the next pass.
     outputs: Vec<Storage>,
@@ -72,7 +75,7 @@ impl Step {
     /// Fails if memory is too small for the inputs, or if the model's shapes do not match.
     pub(crate) fn new(
         model: &Model,
-        cache: &[LayerCache],
+        cache: &Cache,
         tokens: usize,
         wanted: Wanted,
         placement: &Placement,
@@ -81,8 +84,12 @@ impl Step {
         let trace = || -> RusTorchResult<Trace> {
             let ids = Tensor::placeholder([tokens], DType::I64)?;
             let positions = Tensor::placeholder([tokens], DType::I32)?;
+            let bases = cache.bases().map(|(_, count)| count);
+            let bases = bases.map(|count| Tensor::placeholder([count], DType::I32));
+            let bases = bases.transpose()?;
             let decoder = model.decoder();
-            let logits = decoder.forward(&ids, &positions, cache, wanted.rows, placement)?;
+            let pass = Pass::with_cache(&positions, cache, bases.as_ref(), placement)?;
+            let logits = decoder.forward(&ids, &pass, cache.layers(), wanted.rows)?;
             let mut outputs = wanted.selection.of(&logits)?;
             if wanted.is_choice() {
                 let next = || positions.narrow(0, tokens - 1, 1)?.add(1);
@@ -93,7 +100,8 @@ impl Step {
                 });
             }
             let outputs: Vec<&Tensor> = outputs.iter().collect();
-            let trace = Trace::new(&[&ids, &positions], &outputs)?;
+            let inputs: Vec<&Tensor> = [&ids, &positions].into_iter().chain(&bases).collect();
+            let trace = Trace::new(&inputs, &outputs)?;
             let trace = match converting {
                 Some(dtype) => trace.converting(dtype)?,
                 None => trace,
@@ -106,14 +114,16 @@ impl Step {
             let buffer = buffer.ok_or_else(|| LlmError::Input("out of memory".to_owned()))?;
             Ok::<_, LlmError>(Storage::from_host(buffer))
         };
+        let mut inputs = smallvec![
+            input(size_of::<i64>() * tokens)?,
+            input(size_of::<i32>() * tokens)?,
+        ];
+        inputs.extend(cache.bases().map(|(storage, _)| storage.clone()));
         Ok(Self {
             tokens,
             trace: trace()?,
             wanted,
-            inputs: [
-                input(size_of::<i64>() * tokens)?,
-                input(size_of::<i32>() * tokens)?,
-            ],
+            inputs,
             outputs: Vec::new(),
         })
     }
@@ -164,11 +174,11 @@ impl Step {
     ) -> Result<(), LlmError> {
         let ids = batch.iter().map(|&id| i64::from(id));
         let positions = (past as i32..).take(batch.len());
-        let [ids_at, positions_at] = &self.inputs;
-        for (storage, bytes) in [
-            (ids_at, collect(ids.map(i64::to_ne_bytes))),
-            (positions_at, collect(positions.map(i32::to_ne_bytes))),
-        ] {
+        let written = [
+            collect(ids.map(i64::to_ne_bytes)),
+            collect(positions.map(i32::to_ne_bytes)),
+        ];
+        for (storage, bytes) in self.inputs.iter().zip(written) {
             let written = runtime.write(storage, &bytes);
             written.map_err(RusTorchError::from)?;
         }
@@ -180,7 +190,9 @@ impl Step {
     /// # Errors
     /// The same errors as [`Executable::run_into`].
     pub(crate) fn run_behind(&mut self, before: &Self) -> Result<(), LlmError> {
-        Ok(self.trace.run_into(&before.outputs, &mut self.outputs)?)
+        let chosen = before.outputs.iter().take(2);
+        let inputs: SmallVec<[Storage; 3]> = chosen.chain(self.inputs.get(2)).cloned().collect();
+        Ok(self.trace.run_into(&inputs, &mut self.outputs)?)
     }
 
     /// The place of the token that the last run chose, if one token is wanted.
@@ -199,6 +211,6 @@ impl Step {
     }
 }
 
-fn collect<const N: usize>(values: impl Iterator<Item = [u8; N]>) -> smallvec::SmallVec<[u8; 64]> {
+fn collect<const N: usize>(values: impl Iterator<Item = [u8; N]>) -> SmallVec<[u8; 64]> {
     values.flatten().collect()
 }

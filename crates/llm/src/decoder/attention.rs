@@ -231,7 +231,7 @@ impl Attention {
         let spec = &self.spec;
         let rows = x.shape()[0];
         let [q, k, v] = self.qkv.forward(x, pass)?;
-        let context = cache.map_or(pass.length()?, |cache| cache.keys.shape()[1]);
+        let context = pass.context()?;
         let q = self.heads(q, spec.heads, self.query_norm.as_ref(), pass, context)?;
         let k = self.heads(k, spec.kv_heads, self.key_norm.as_ref(), pass, context)?;
         let v = pass.by_sequence(&self.clamped(v)?, [spec.kv_heads, spec.value_width])?;
@@ -239,15 +239,18 @@ impl Attention {
             Some(temperature) => q.mul(&pass.temperature(temperature)?)?,
             None => q,
         };
-        let (k, v) = match cache {
-            Some(LayerCache { keys, values }) => (
-                keys.update_slice_(&k, 1, &pass.past)?,
-                values.update_slice_(&v.transpose(-3, -2)?, 1, &pass.past)?,
+        let row = cache.map(|cache| pass.row(cache)).transpose()?;
+        let v = v.transpose(-3, -2)?;
+        let (k, v) = match cache.zip(row.as_ref()) {
+            Some((LayerCache { keys, values, .. }, row)) => (
+                keys.update_slice_(&k, 1, row)?,
+                values.update_slice_(&v, 1, row)?,
             ),
-            None => (k, v.transpose(-3, -2)?),
+            None => (k, v),
         };
-        let past = cache.map(|_| &pass.past);
-        let y = self.attend(&q, [&k, &v], pass, past)?.transpose(-3, -2)?;
+        let mask = pass.mask(spec, k.size(-2)?, cache)?;
+        let y = self.attend(&q, [&k, &v], mask.as_ref(), row.as_ref())?;
+        let y = y.transpose(-3, -2)?;
         let y = match y.rank() {
             3 => y,
             _ => y.reshape([rows, spec.heads, spec.value_width])?,
@@ -303,22 +306,22 @@ impl Attention {
         }
     }
 
-    /// Queries `[…, heads, t, key width]` to `[…, heads, t, value width]`.
+    /// Queries `[…, heads, t, key width]` to `[…, heads, t, value width]`. `row` is the one among the keys that belongs
+    /// to the first query.
     fn attend(
         &self,
         q: &Tensor,
         [k, v]: [&Tensor; 2],
-        pass: &Pass,
-        past: Option<&Tensor>,
+        mask: Option<&Tensor>,
+        row: Option<&Tensor>,
     ) -> RusTorchResult<Tensor> {
         let spec = &self.spec;
-        let mask = pass.mask(spec, k.size(-2)?)?;
         let options = AttentionOptions {
-            mask: mask.as_ref(),
+            mask,
             is_causal: spec.causal,
             scale: Some(spec.scale),
             soft_cap: spec.soft_cap,
-            past,
+            past: row,
             window: match spec.window {
                 Some(Window::Sliding(n)) => Some(n),
                 _ => None,

@@ -102,23 +102,21 @@ impl Decoder {
         head.and_then(|name| placement.elsewhere(name)).or(last)
     }
 
-    /// Logits `[rows, vocab]`, `f32`, of the last `rows` of the tokens: `i64` `[t]`, at
-    /// `positions`, `i32` `[t]`, which are consecutive. Writes to the cache.
+    /// Logits `[rows, vocab]`, `f32`, of the last `rows` of the tokens, `i64` `[t]`. Writes to the
+    /// layers' caches.
     ///
     /// # Errors
     /// Fails if the operands' shapes do not fit.
     pub(crate) fn forward(
         &self,
         tokens: &Tensor,
-        positions: &Tensor,
-        cache: &[LayerCache],
+        pass: &Pass,
+        layers: &[LayerCache],
         rows: usize,
-        placement: &Placement,
     ) -> RusTorchResult<Tensor> {
         let t = tokens.shape()[0];
-        let pass = Pass::new(positions, placement)?;
-        let x = self.hidden(tokens, &pass, cache)?;
-        self.logits(x.narrow(0, t - rows, rows)?, &pass)
+        let x = self.hidden(tokens, pass, layers)?;
+        self.logits(x.narrow(0, t - rows, rows)?, pass)
     }
 
     /// Logits `[b · t, vocab]` of whole sequences `[b, t]`, without a cache.

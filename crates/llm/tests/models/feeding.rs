@@ -16,7 +16,7 @@ use rustorch_testing::models::{Header, TOKENS};
 use crate::common::{Devices, cpu, difference, feed, headers, load, logits, none_of, options};
 
 /// Sums in another order round elsewhere, and no more than that.
-const NEAR: f32 = 1e-5;
+pub(crate) const NEAR: f32 = 1e-5;
 
 /// Compares with the logits of one batch on the CPU.
 fn same(headers: &[Header], way: impl Fn(&Model) -> Result<Vec<f32>, LlmError>) {

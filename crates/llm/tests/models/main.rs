@@ -8,6 +8,7 @@ mod faults;
 mod feeding;
 mod folders;
 mod goldens;
+mod windows;
 
 use std::process::ExitCode;
 
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         feeding::experts_on_the_processor,
         feeding::layers_on_two_devices,
         feeding::tensors_on_two_devices,
+        windows::on_two_devices,
     ];
     Suite::new()
         .always(always![
@@ -52,6 +54,17 @@ fn main() -> ExitCode {
             feeding::token_by_token,
             goldens::every_architecture_has_a_model,
             goldens::on_the_cpu,
+            windows::a_full_context_is_shifted,
+            windows::a_pass_has_no_more_tokens_than_fit,
+            windows::after_a_failure,
+            windows::after_a_loss,
+            windows::after_truncation,
+            windows::chunks_are_windows,
+            windows::files_hold_the_window,
+            windows::keys_of_every_type_move,
+            windows::logits_are_those_of_all_rows,
+            windows::memory_is_that_of_a_window_and_a_batch,
+            windows::texts_are_those_of_all_rows,
         ])
         .on(
             minilm(),
