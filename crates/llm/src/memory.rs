@@ -4,7 +4,7 @@ use rustorch_ir::DType;
 use rustorch_runtime::{DeviceInfo, DeviceType, Hardware, Runtime};
 
 use crate::kv_cache::check_cache;
-use crate::spec::{FfnSpec, LayerSpec, Mixer, ModelSpec, layer_of};
+use crate::spec::{FfnSpec, LayerSpec, Mixer, ModelSpec, Role, layer_of};
 use crate::{LlmError, Model, SessionOptions};
 
 /// The share of a device's free memory that weights and caches may take.
@@ -33,7 +33,7 @@ pub struct MemoryNeeds {
     /// Intermediate results of a batch, on every device in use.
     pub working: u64,
     /// Weights and KV cache of each layer. The first layer includes the embedding table, the last one
-    /// the output head.
+    /// the output head. A table that is both is in both.
     pub layers: Vec<u64>,
     /// Context size, in tokens.
     pub context: usize,
@@ -195,27 +195,36 @@ fn query_features(mixer: &Mixer) -> usize {
     }
 }
 
+/// The layers that a tensor is with: tables with the first one, the head with the last one. The table `shared` is
+/// the head, too.
+pub(crate) fn layers_with(
+    name: &str,
+    shared: Option<&str>,
+    last: usize,
+) -> impl Iterator<Item = usize> {
+    use Role::{PositionEmbedding, TokenEmbedding, TypeEmbedding};
+
+    let weight = name.split(".lora_").next().unwrap_or(name);
+    let (first, second) = match (layer_of(weight), Role::of(weight)) {
+        (Some(layer), _) => (layer, None),
+        _ if shared == Some(weight) => (0, Some(last)),
+        (None, Some(TokenEmbedding | PositionEmbedding | TypeEmbedding)) => (0, None),
+        (None, _) => (last, None),
+    };
+    let second = second.filter(|second| *second != first);
+    [first].into_iter().chain(second)
+}
+
 /// Bytes of each layer with its state, `layers`, see [`MemoryNeeds::layers`].
 fn layers(model: &Model, mut layers: Vec<u64>) -> Vec<u64> {
     let last = layers.len().saturating_sub(1);
-    let is_tied = model.gguf().tensor("output.weight").is_none();
+    let shared = model.decoder().shared_table();
     let own = model.gguf().tensors().iter();
     for tensor in own.chain(model.adapters().tensors()) {
-        let of_embedding = tensor.name.starts_with("token_embd");
-        let mut add = |layer: usize| {
+        for layer in layers_with(&tensor.name, shared, last) {
             if let Some(bytes) = layers.get_mut(layer) {
                 *bytes = bytes.saturating_add(tensor.bytes() as u64);
             }
-        };
-        match layer_of(&tensor.name) {
-            Some(layer) => add(layer),
-            None if of_embedding => {
-                add(0);
-                if is_tied && last > 0 {
-                    add(last);
-                }
-            }
-            None => add(last),
         }
     }
     layers

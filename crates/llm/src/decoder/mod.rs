@@ -95,6 +95,12 @@ impl Decoder {
         &self.tensors
     }
 
+    /// The table of tokens, if the head's product is with it, too.
+    pub(crate) fn shared_table(&self) -> Option<&str> {
+        let head = self.head.as_ref().map(|head| head.output.name());
+        head.filter(|name| *name == self.embedding.name)
+    }
+
     /// The device of the logits, if it is not for the runtime to choose.
     pub(crate) fn head_device(&self, placement: &Placement) -> Option<DeviceType> {
         let last = placement.layer(self.layers.len().saturating_sub(1));

@@ -21,6 +21,7 @@ fn main() -> ExitCode {
     let devices = tests![
         encoders::on_a_device,
         goldens::on_a_device,
+        feeding::a_shared_table_is_one_tensor,
         feeding::experts_leave_a_small_device,
         feeding::experts_on_the_processor,
         feeding::layers_on_two_devices,
