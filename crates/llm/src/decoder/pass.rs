@@ -1,6 +1,7 @@
 //! Values that the layers of one forward pass share.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 
 use rustorch_ir::DType;
 use rustorch_runtime::DeviceType;
@@ -65,6 +66,21 @@ pub(crate) struct Pass<'a> {
     /// Rows of windows that the first token is written to, with where they are computed.
     rows: RefCell<Vec<(RowKey, Tensor)>>,
     masks: RefCell<Vec<(MaskKey, Tensor)>>,
+    /// The place of the layer that is being computed.
+    layer: Cell<usize>,
+    /// Keys and values that later layers read, by the place of their layer.
+    lent: RefCell<BTreeMap<usize, Attended>>,
+}
+
+/// Keys and values `[…, kv heads, s, width]` of a layer.
+#[derive(Clone)]
+pub(crate) struct Attended {
+    pub(crate) keys: Tensor,
+    pub(crate) values: Tensor,
+    /// The row of the first query's own key, if they are in a cache.
+    pub(crate) row: Option<Tensor>,
+    /// The place of the layer's window among those of the cache.
+    pub(crate) window: Option<usize>,
 }
 
 /// A window, by its place, and a device.
@@ -82,6 +98,8 @@ impl<'a> Pass<'a> {
             bases: None,
             rows: RefCell::default(),
             masks: RefCell::default(),
+            layer: Cell::new(0),
+            lent: RefCell::default(),
         })
     }
 
@@ -170,6 +188,18 @@ impl<'a> Pass<'a> {
     /// Goes on to layer `index`.
     pub(crate) fn enter(&self, index: usize) {
         self.home.set(self.placement.layer(index));
+        self.layer.set(index);
+    }
+
+    /// Keeps the keys and values of the layer that is being computed, for later layers.
+    pub(crate) fn lend(&self, attended: &Attended) {
+        let mut lent = self.lent.borrow_mut();
+        lent.insert(self.layer.get(), attended.clone());
+    }
+
+    /// The keys and values that the layer at this place has lent.
+    pub(crate) fn lent(&self, layer: usize) -> Attended {
+        self.lent.borrow()[&layer].clone()
     }
 
     /// The device of the tensor `name`, if it is not for the runtime to choose.
@@ -188,12 +218,13 @@ impl<'a> Pass<'a> {
     }
 
     /// The addend to scores of `keys` keys: `f32` `[t, keys]`, with ALiBi `[heads, t, keys]`. With shorter sequences
-    /// that are not causal, it has a dimension of sequences before these. `None` where causality is all.
+    /// that are not causal, it has a dimension of sequences before these. `None` where causality is all. `window` is
+    /// the place of the layer's window among those of the cache.
     pub(crate) fn mask(
         &self,
         spec: &AttentionSpec,
         keys: usize,
-        cache: Option<&LayerCache>,
+        window: Option<usize>,
     ) -> RusTorchResult<Option<Tensor>> {
         let padding = self.sequences.as_ref().and_then(|all| all.padding);
         let padding = padding.filter(|_| !spec.causal);
@@ -211,7 +242,6 @@ impl<'a> Pass<'a> {
         if let Some((_, mask)) = self.masks.borrow().iter().find(|(known, _)| *known == key) {
             return Ok(Some(mask.clone()));
         }
-        let window = cache.and_then(|cache| cache.window);
         let mask = match key.device {
             Some(device) => with_device(device, || self.new_mask(&key, window))??,
             None => self.new_mask(&key, window)?,
@@ -224,7 +254,6 @@ impl<'a> Pass<'a> {
         Ok(Some(mask))
     }
 
-    /// `window` is the place of the layer's window among those of the cache.
     fn new_mask(&self, key: &MaskKey, window: Option<usize>) -> RusTorchResult<Tensor> {
         let mut keys = Tensor::arange_with(0, key.keys as i64, 1, DType::I32)?;
         if let Some((window, bases)) = window.zip(self.bases) {
