@@ -16,11 +16,19 @@ pub(crate) const DRAFTS: usize = 16;
 /// One layer's keys `[kv heads, rows, key width]` and values `[…, value width]`, which forward
 /// passes write in place. They are on the device that computes the layer. A layer without state has
 /// no heads.
+#[derive(Clone)]
 pub struct LayerCache {
     pub(crate) keys: Tensor,
     pub(crate) values: Tensor,
     /// The place of its window among those of the cache. Without one, a token's row is its position.
     pub(crate) window: Option<usize>,
+}
+
+impl LayerCache {
+    /// Does the layer have a state?
+    pub(crate) fn has_state(&self) -> bool {
+        self.keys.shape()[0] > 0
+    }
 }
 
 /// The rows that layers with windows of one size have.

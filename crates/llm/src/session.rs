@@ -226,7 +226,8 @@ impl<'m> Session<'m> {
     /// Makes the programs write to other keys and values.
     fn rebind(&mut self, layers: &[LayerCache]) -> Result<(), LlmError> {
         for step in self.steps.iter_mut().flatten() {
-            for (old, new) in self.cache.layers().iter().zip(layers) {
+            let layers = self.cache.layers().iter().zip(layers);
+            for (old, new) in layers.filter(|(old, _)| old.has_state()) {
                 for (old, new) in [(&old.keys, &new.keys), (&old.values, &new.values)] {
                     if let Some(old) = old.storage_in_memory() {
                         step.rebind(&old, &new.storage()?)?;

@@ -40,17 +40,20 @@ struct Part<'c> {
     tokens: usize,
 }
 
-/// Keys and values of all layers, keys before values. `rows` gives the number of a layer's tokens and the first row.
+/// Keys and values of all layers with a state, keys before values. `rows` gives the number of a layer's tokens and the first row.
 fn parts(layers: &[LayerCache], rows: impl Fn(&LayerCache) -> (usize, usize)) -> Vec<Part<'_>> {
-    let parts = layers.iter().enumerate().flat_map(|(index, layer)| {
-        let (tokens, first) = rows(layer);
-        [(&layer.keys, "keys"), (&layer.values, "values")].map(|(tensor, name)| Part {
-            tensor,
-            name: format!("blk.{index}.{name}"),
-            first,
-            tokens,
-        })
-    });
+    let layers = layers.iter().enumerate();
+    let parts = layers
+        .filter(|(_, layer)| layer.has_state())
+        .flat_map(|(index, layer)| {
+            let (tokens, first) = rows(layer);
+            [(&layer.keys, "keys"), (&layer.values, "values")].map(|(tensor, name)| Part {
+                tensor,
+                name: format!("blk.{index}.{name}"),
+                first,
+                tokens,
+            })
+        });
     parts.collect()
 }
 
@@ -250,13 +253,15 @@ impl Saved {
             let tensor = Tensor::from_storage(Storage::from_host(buffer), shape, dtype);
             tensor.map_err(|e| e.to_string())
         };
-        let layers = cache.layers().iter().zip(parts.chunks_exact(2));
-        let layers = layers.map(|(layer, parts)| {
-            Ok(LayerCache {
-                keys: tensor(&parts[0])?,
-                values: tensor(&parts[1])?,
+        let mut parts = parts.iter();
+        let mut next = |own: &Tensor| parts.next().map_or_else(|| Ok(own.clone()), &tensor);
+        let layers = cache.layers().iter().map(|layer| match layer.has_state() {
+            true => Ok(LayerCache {
+                keys: next(&layer.keys)?,
+                values: next(&layer.values)?,
                 window: layer.window,
-            })
+            }),
+            false => Ok(layer.clone()),
         });
         layers.collect()
     }

@@ -415,7 +415,7 @@ pub enum KeysValues {
     Own,
     /// Its own, which later layers read, too.
     Lent,
-    /// Those of an earlier layer, by its place.
+    /// Keys and values of an earlier layer, by its place.
     Of(usize),
 }
 

@@ -101,8 +101,8 @@ const GEMMA3: Arch = Arch {
     },
 };
 
-/// Gemma 4: heads of two widths, norms of values, last layers with the keys of earlier ones, inputs of each layer's own,
-/// experts beside a dense part.
+/// Gemma 4: heads of two widths, and norms of values. The last layers read the keys of earlier ones. A layer may have
+/// an input of its own, and experts beside its dense part.
 const GEMMA4: Arch = Arch {
     name: "gemma4",
     describe: |file| {

@@ -205,7 +205,7 @@ impl Decoder {
     }
 }
 
-/// What layers read besides the result of the one before.
+/// Operands of a layer besides the result of the one before.
 struct Given<'a> {
     /// The first layer's input.
     embedded: &'a Tensor,

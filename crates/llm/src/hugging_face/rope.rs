@@ -305,8 +305,8 @@ fn windows(config: &Config) -> Option<Vec<bool>> {
     )
 }
 
-/// Gemma 4: layers without a window have heads of their own width and number. Those of their frequencies that are 0
-/// have huge divisors.
+/// Gemma 4: layers without a window have heads of their own width and number. Some of their frequencies are 0, by huge
+/// divisors.
 pub(super) fn gemma4(config: &Config, draft: &mut Draft) -> Result<(), LlmError> {
     const HUGE: f32 = 1e30;
     let windows =
