@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustorch_ir::DType;
 use rustorch_ir::passes::Stages;
-use rustorch_runtime::{Explanation, Fetched, Preference, PreferredUnits, Routing, Runtime};
+use rustorch_runtime::{Explanation, Preference, PreferredUnits, Routing, Runtime};
 use rustorch_tensor::{RusTorchError, Tensor, with_runtime};
 
 use crate::LlmError;
@@ -14,7 +14,7 @@ use crate::kv_cache::{Cache, DRAFTS, LayerCache, check_cache, new_layers};
 use crate::model::Model;
 use crate::placement::Placement;
 use crate::selection::{Scores, Selection, read_choice};
-use crate::step::{Step, Wanted};
+use crate::step::{Ahead, FEW, FEW_AT, Step, Wanted, place};
 
 /// Options of a [`Session`].
 #[derive(Clone, Debug)]
@@ -72,45 +72,6 @@ static TOKENS: AtomicU64 = AtomicU64::new(0);
 /// Tokens that all sessions of this process have processed so far, prompts and generated ones.
 pub fn tokens_processed() -> u64 {
     TOKENS.load(Ordering::Relaxed)
-}
-
-/// The step of the latest other size.
-const PROMPT: usize = 2;
-
-/// The index of the first step of [`FEW`] tokens.
-const FEW_AT: usize = 3;
-
-/// Batch sizes that repeat when drafted tokens are checked. The program of each is kept.
-pub(crate) const FEW: [usize; 5] = [2, 3, 4, 8, DRAFTS];
-
-/// The place of the step for a batch of this number of tokens.
-fn place(tokens: usize) -> usize {
-    match FEW.iter().position(|&few| few == tokens) {
-        _ if tokens == 1 => 0,
-        Some(i) => FEW_AT + i,
-        None => PROMPT,
-    }
-}
-
-/// A pass over one token that was queued before the host knew which: the best one of the pass
-/// before, which the device handed on by itself.
-struct Ahead {
-    /// The end of the pass before.
-    past: usize,
-    /// The token, as soon as it is known.
-    token: Option<u32>,
-    wanted: Wanted,
-    /// The index of the step.
-    step: usize,
-    /// The token that it chooses.
-    chosen: Fetched,
-}
-
-impl Ahead {
-    /// Returns whether it is the pass over these tokens.
-    fn is_over(&self, past: usize, batch: &[u32], wanted: &Wanted) -> bool {
-        self.past == past && batch == self.token.as_slice() && self.wanted == *wanted
-    }
 }
 
 impl<'m> Session<'m> {

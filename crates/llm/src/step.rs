@@ -2,17 +2,35 @@
 
 use rustorch_ir::DType;
 use rustorch_ir::passes::Stages;
-use rustorch_runtime::{Executable, HostBuffer, Loaded, Runtime, Storage};
+use rustorch_runtime::{Executable, Fetched, HostBuffer, Loaded, Runtime, Storage};
 use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, Trace, with_device};
 
 use smallvec::{SmallVec, smallvec};
 
 use crate::LlmError;
 use crate::decoder::Pass;
-use crate::kv_cache::Cache;
+use crate::kv_cache::{Cache, DRAFTS};
 use crate::model::Model;
 use crate::placement::Placement;
 use crate::selection::{Scores, Selection};
+
+/// The step of the latest other size.
+const PROMPT: usize = 2;
+
+/// The index of the first step of [`FEW`] tokens.
+pub(crate) const FEW_AT: usize = 3;
+
+/// Batch sizes that repeat when drafted tokens are checked. The program of each is kept.
+pub(crate) const FEW: [usize; 5] = [2, 3, 4, 8, DRAFTS];
+
+/// The place of the step for a batch of this number of tokens.
+pub(crate) fn place(tokens: usize) -> usize {
+    match FEW.iter().position(|&few| few == tokens) {
+        _ if tokens == 1 => 0,
+        Some(i) => FEW_AT + i,
+        None => PROMPT,
+    }
+}
 
 /// The wanted results of a forward pass, besides keys and values.
 #[derive(Clone, PartialEq, Eq)]
@@ -208,6 +226,27 @@ impl Step {
     pub(crate) fn read(&self, runtime: &Runtime, scores: &mut [Scores]) -> Result<(), LlmError> {
         let read = self.wanted.selection.read(runtime, &self.outputs, scores);
         Ok(read.map_err(RusTorchError::from)?)
+    }
+}
+
+/// A pass over one token that was queued before the host knew which: the best one of the pass
+/// before, which the device handed on by itself.
+pub(crate) struct Ahead {
+    /// The end of the pass before.
+    pub(crate) past: usize,
+    /// The token, as soon as it is known.
+    pub(crate) token: Option<u32>,
+    pub(crate) wanted: Wanted,
+    /// The index of the step.
+    pub(crate) step: usize,
+    /// The token that it chooses.
+    pub(crate) chosen: Fetched,
+}
+
+impl Ahead {
+    /// Returns whether it is the pass over these tokens.
+    pub(crate) fn is_over(&self, past: usize, batch: &[u32], wanted: &Wanted) -> bool {
+        self.past == past && batch == self.token.as_slice() && self.wanted == *wanted
     }
 }
 

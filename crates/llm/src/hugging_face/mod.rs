@@ -477,6 +477,24 @@ impl<'a> Groups<'a> {
         Ok(tensors)
     }
 
+    /// A tensor that has elements. Experts' matrices that are one below the other have a dimension of experts then.
+    fn stacked(&self, mut part: Part, op: Op) -> Result<Part, String> {
+        if part.shape.contains(&0) {
+            return Err(format!("no elements: {:?}", part.shape));
+        }
+        if let Op::Stacked | Op::StackedTransposed = op {
+            let &[rows, columns] = &part.shape[..] else {
+                return Err(format!("expected 2 dimensions, got {:?}", part.shape));
+            };
+            let experts = self.experts;
+            if experts == 0 || !rows.is_multiple_of(experts) {
+                return Err(format!("{rows} rows are not of {experts} experts"));
+            }
+            part.shape = vec![experts, rows / experts, columns];
+        }
+        Ok(part)
+    }
+
     /// One tensor.
     fn change(&self, name: String, group: Group) -> Result<Changed, String> {
         if let Op::Blocks(first, of) | Op::Scales(first, of) = group.op {
@@ -514,23 +532,10 @@ impl<'a> Groups<'a> {
             Op::Every(first, of) | Op::EveryColumn(first, of) => Rows::Every(first, of),
             _ => Rows::All,
         };
-        let mut tensors = Vec::with_capacity(count);
-        for (_, mut part) in group.parts.into_values() {
-            if part.shape.contains(&0) {
-                return Err(format!("no elements: {:?}", part.shape));
-            }
-            if let Op::Stacked | Op::StackedTransposed = group.op {
-                let &[rows, columns] = &part.shape[..] else {
-                    return Err(format!("expected 2 dimensions, got {:?}", part.shape));
-                };
-                let experts = self.experts;
-                if experts == 0 || !rows.is_multiple_of(experts) {
-                    return Err(format!("{rows} rows are not of {experts} experts"));
-                }
-                part.shape = vec![experts, rows / experts, columns];
-            }
-            tensors.push(Matrices::new(part, is_bias, is_transposed));
-        }
+        let parts = group.parts.into_values();
+        let parts = parts.map(|(_, part)| self.stacked(part, group.op));
+        let tensors = parts.map(|part| Ok(Matrices::new(part?, is_bias, is_transposed)));
+        let tensors = tensors.collect::<Result<Vec<_>, String>>()?;
         let first = &tensors[0];
         let (dtype, shape) = (first.part.dtype, first.part.shape.clone());
         if tensors

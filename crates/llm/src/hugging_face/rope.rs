@@ -154,7 +154,6 @@ fn scaling(rope: &Rope, draft: &mut Draft, dims: usize, base: f64) -> Result<(),
     match rope.kind() {
         // Nothing is scaled in the context that the model was trained with.
         "default" | "dynamic" | "mrope" => Ok(()),
-        // A part of the frequencies is 0.
         "proportional" if draft.architecture == "gemma4" => Ok(()),
         "linear" => {
             draft.set("rope.scaling.type", "linear");

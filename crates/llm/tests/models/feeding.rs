@@ -244,7 +244,7 @@ pub(crate) fn a_shared_table_is_one_tensor(devices: &Devices) {
                     .placed(model, &runtime, &PlacementOptions::default())?;
             assert!(chosen.iter().all(|layer| layer.device == gpu), "{chosen:?}");
             let wishes = PlacementOptions {
-                rules: vec![TensorRule::matching("-ot", "token_embd", DeviceType::Cpu)?],
+                rules: vec![TensorRule::matching("-ot", "^token_embd", DeviceType::Cpu)?],
                 ..PlacementOptions::default()
             };
             // Room for no table at all.

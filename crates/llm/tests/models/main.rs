@@ -1,5 +1,6 @@
 //! A small model of every architecture: llama.cpp's logits, on every device, however its tokens are fed, and what a
-//! damaged one does. `scripts/architecture-goldens.py` made the headers.
+//! damaged one does. `scripts/architecture-goldens.py` made the headers, and `scripts/gemma4-goldens.py` that of
+//! Gemma 4, with logits of `transformers`.
 
 mod adapters;
 mod common;
