@@ -26,6 +26,9 @@ ROUTED = dict(n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=8
               first_k_dense_replace=1, n_group=1, topk_group=1)
 GRANITE = dict(attention_multiplier=0.2, embedding_multiplier=3.0, residual_multiplier=0.5, logits_scaling=2.0)
 GEMMA = dict(head_dim=16, query_pre_attn_scalar=16, sliding_window=4)
+GEMMA4 = dict(head_dim=8, global_head_dim=16, sliding_window=4, hidden_size_per_layer_input=6,
+              vocab_size_per_layer_input=40)
+ALPHA = dict(rope_type="dynamic", rope_theta=10000.0, alpha=50.0, factor=1.0)
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16)
 
 
@@ -60,6 +63,14 @@ KINDS = {
     "gemma3": ("Gemma3", dict(SIZES, **GEMMA, num_hidden_layers=6), "Gemma3TextConfig"),
     "gemma3-period": ("Gemma3", dict(SIZES, **GEMMA, layer_types=["sliding_attention", "full_attention"]),
                       "Gemma3TextConfig"),
+    "gemma4": ("Gemma4", dict(SIZES, **dict(GEMMA4, hidden_size_per_layer_input=0), num_experts=4,
+                              top_k_experts=2, moe_intermediate_size=8, enable_moe_block=True, attention_k_eq_v=True, num_global_key_value_heads=2,
+                              layer_types=["sliding_attention", "full_attention"]),
+               "Gemma4TextConfig"),
+    "gemma4-shared": ("Gemma4", dict(SIZES, **GEMMA4, num_hidden_layers=5, layer_types=[
+        "sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+        num_kv_shared_layers=3, use_double_wide_mlp=True, final_logit_softcapping=5.0),
+        "Gemma4TextConfig"),
     "phi3": ("Phi3", SIZES),
     "phi3-long": ("Phi3", dict(SIZES, original_max_position_embeddings=16, rope_scaling=dict(
         rope_type="longrope", long_factor=[1.0, 1.5, 2.0, 2.5], short_factor=[1.0, 1.1, 1.2, 1.3]))),
@@ -98,6 +109,14 @@ KINDS = {
     "nemotron": ("Nemotron", dict(SIZES, hidden_act="relu2")),
     "ernie4_5": ("Ernie4_5", dict(SIZES, head_dim=16)),
     "hunyuan_v1_dense": ("HunYuanDenseV1", dict(SIZES, head_dim=16)),
+    "hunyuan_v1_dense-alpha": ("HunYuanDenseV1", dict(SIZES, head_dim=16, rope_parameters=ALPHA)),
+    "hunyuan_v1_moe": ("HunYuanMoEV1", dict(SIZES, head_dim=16, num_experts=4, moe_topk=2, rope_parameters=ALPHA)),
+    "apertus": ("Apertus", SIZES),
+    "mpt": ("Mpt", dict(d_model=16, n_heads=2, n_layers=2, max_seq_len=64, vocab_size=40, bos_token_id=38,
+                        eos_token_id=39, attn_config=dict(clip_qkv=0.5))),
+    "dbrx": ("Dbrx", dict(d_model=16, n_heads=2, n_layers=2, max_seq_len=64, vocab_size=40, bos_token_id=38,
+                          eos_token_id=39, attn_config=dict(kv_n_heads=1, clip_qkv=0.5, rope_theta=500.0), ffn_config=dict(
+                              ffn_hidden_size=8, hidden_size=16, moe_num_experts=4, moe_top_k=2))),
     "dots1": ("Dots1", dict(SIZES, **ROUTED, norm_topk_prob=True)),
     "llama4": ("Llama4", dict(SIZES, num_local_experts=4, num_hidden_layers=4, head_dim=16, num_experts_per_tok=1,
                               intermediate_size_mlp=20, interleave_moe_layer_step=2), "Llama4TextConfig"),
@@ -130,6 +149,8 @@ def random(model, adds_one):
         for name, buffer in model.named_buffers():
             if name.endswith(("e_score_correction_bias", "expert_bias")):
                 buffer.copy_(torch.randn_like(buffer) * 0.3)
+            if name.endswith("layer_scalar"):
+                buffer.fill_(0.75)
 
 
 def main():
@@ -142,7 +163,11 @@ def main():
         config = getattr(transformers, config[0] if config else f"{kind}Config")
         classes = [getattr(transformers, kind + end, None) for end in ENDS]
         model = next(c for c in classes if c)(config(**sizes, attn_implementation="eager"))
-        random(model, name.startswith(("gemma", "nemotron")))
+        for module in model.modules():
+            # llama.cpp approximates it, whatever a model says.
+            if isinstance(module, torch.nn.GELU):
+                module.approximate = "tanh"
+        random(model, name.startswith(("gemma", "nemotron")) and not name.startswith("gemma4"))
         model.eval()
         with torch.no_grad():
             logits = model(torch.tensor([ids])).logits[0, -2:]

@@ -1,23 +1,19 @@
 //! A tensor of a file.
 
-use rustorch_gguf::{GgmlType, Gguf, TensorInfo};
+use rustorch_gguf::{GgmlType, Gguf, GgufError, TensorInfo};
 use rustorch_ir::DType;
 use rustorch_runtime::{HostBuffer, Storage};
 use rustorch_tensor::Tensor;
 
 use crate::LlmError;
 
-/// The element type that a tensor of the file has here.
+/// The element type that a weight of the file has here; `None` for whole numbers.
 fn dtype(ty: GgmlType) -> Option<DType> {
     Some(match ty {
         GgmlType::F64 => DType::F64,
         GgmlType::F32 => DType::F32,
         GgmlType::F16 => DType::F16,
         GgmlType::BF16 => DType::BF16,
-        GgmlType::I64 => DType::I64,
-        GgmlType::I32 => DType::I32,
-        GgmlType::I16 => DType::I16,
-        GgmlType::I8 => DType::I8,
         other => DType::Block(other.block_format()?),
     })
 }
@@ -27,10 +23,13 @@ fn dtype(ty: GgmlType) -> Option<DType> {
 /// # Errors
 /// Fails for an unsupported type.
 pub(crate) fn file_tensor(gguf: &Gguf, info: &TensorInfo) -> Result<Tensor, LlmError> {
-    info.ensure_supported()?;
-    let dtype = dtype(info.ty).ok_or_else(|| LlmError::Weight {
-        name: info.name.clone(),
-        problem: format!("type {}", info.ty.name()),
+    info.ensure_supported().map_err(|error| match error {
+        GgufError::Tensor { name, problem } => LlmError::weight(name, problem),
+        other => other.into(),
+    })?;
+    let dtype = dtype(info.ty).ok_or_else(|| {
+        let problem = format!("expected floats or blocks, got {}", info.ty.name());
+        LlmError::weight(&info.name, problem)
     })?;
     let buffer = HostBuffer::borrowed(gguf.data_shared(info));
     let storage = Storage::from_host(buffer);

@@ -1,18 +1,68 @@
 //! The KV cache.
 
+use std::ops::Range;
+
 use rustorch_ir::{BlockFormat, DType};
-use rustorch_runtime::{HostBuffer, Storage};
-use rustorch_tensor::Tensor;
+use rustorch_runtime::{HostBuffer, Routing, Runtime, Storage};
+use rustorch_tensor::{RusTorchError, Tensor, with_device, with_runtime};
 
 use crate::LlmError;
 use crate::spec::{ModelSpec, StateSpec};
 
-/// One layer's keys `[kv heads, context, key width]` and values `[…, value width]`, which forward
+/// Tokens of the largest batch of drafted tokens. A session may feed so many at once. It may drop so many without
+/// computing a window again.
+pub(crate) const DRAFTS: usize = 16;
+
+/// One layer's keys `[kv heads, rows, key width]` and values `[…, value width]`, which forward
 /// passes write in place. They are on the device that computes the layer. A layer without state has
 /// no heads.
+#[derive(Clone)]
 pub struct LayerCache {
     pub(crate) keys: Tensor,
     pub(crate) values: Tensor,
+    /// The place of its window among those of the cache. Without one, a token's row is its position.
+    pub(crate) window: Option<usize>,
+}
+
+impl LayerCache {
+    /// Does the layer have a state?
+    pub(crate) fn has_state(&self) -> bool {
+        self.keys.shape()[0] > 0
+    }
+}
+
+/// The rows that layers with windows of one size have.
+struct Held {
+    /// Tokens that a token sees.
+    window: usize,
+    /// Rows for them and for those of a pass; at most the context.
+    rows: usize,
+    /// Position of the first row's token.
+    base: usize,
+    /// Position of the first token with keys and values.
+    first: usize,
+}
+
+/// Tokens that stay in a window when room is made.
+fn kept(window: usize) -> usize {
+    window.saturating_add(DRAFTS)
+}
+
+/// Rows of a layer with a window, for a context that is fed in batches.
+fn rows(window: usize, context: usize, batch: usize) -> usize {
+    kept(window).saturating_add(batch.max(DRAFTS)).min(context)
+}
+
+/// Keys and values of a session.
+///
+/// A layer with a window has rows for the window and a batch. When they are full, the newest ones move to the begin.
+/// Keys are rotated by their position, so that it does not matter where they are.
+pub(crate) struct Cache {
+    layers: Vec<LayerCache>,
+    context: usize,
+    windows: Vec<Held>,
+    /// The windows' bases, `i32`; none where all layers have rows for the whole context.
+    bases: Option<Storage>,
 }
 
 /// Can keys and values be kept in `dtype`?
@@ -42,58 +92,289 @@ pub(crate) fn check_cache(spec: &ModelSpec, dtype: DType) -> Result<(), LlmError
 }
 
 impl StateSpec {
-    /// Shapes of keys and values in a context of this many tokens.
-    pub(crate) fn shape(self, context: usize) -> [[usize; 3]; 2] {
+    /// Last tokens that a token sees; `None` for all.
+    fn window(self) -> Option<usize> {
+        match self {
+            Self::KeyValue { window, .. } => window,
+            Self::None => None,
+        }
+    }
+
+    /// Rows for a context of this many tokens, which are fed in batches.
+    fn rows(self, context: usize, batch: usize) -> usize {
+        self.window()
+            .map_or(context, |window| rows(window, context, batch))
+    }
+
+    /// Shapes of keys and values of this number of rows.
+    fn shape(self, rows: usize) -> [[usize; 3]; 2] {
         match self {
             Self::KeyValue {
                 kv_heads,
                 key_width,
                 value_width,
-            } => [
-                [kv_heads, context, key_width],
-                [kv_heads, context, value_width],
-            ],
-            Self::None => [[0, context, 0]; 2],
+                ..
+            } => [[kv_heads, rows, key_width], [kv_heads, rows, value_width]],
+            Self::None => [[0, rows, 0]; 2],
         }
     }
 
-    /// Bytes of the state for `context` tokens in `dtype`; `None` if it is too large, or if the
-    /// type is unsupported.
-    pub fn bytes(self, context: usize, dtype: DType) -> Option<usize> {
-        let [keys, values] = self.shape(context).map(|shape| dtype.bytes_of(&shape));
+    /// Tokens of `past` ones that the next token sees.
+    pub fn seen(self, past: usize) -> usize {
+        self.window().map_or(past, |window| window.min(past))
+    }
+
+    /// Bytes of a token's keys and values in `dtype`; `None` for an unsupported type.
+    pub fn token_bytes(self, dtype: DType) -> Option<usize> {
+        self.bytes(1, 1, dtype)
+    }
+
+    /// Bytes of the state for `context` tokens in `dtype`, which are fed in batches of `batch`. `None` if it is too
+    /// large, or if the type is unsupported.
+    pub fn bytes(self, context: usize, batch: usize, dtype: DType) -> Option<usize> {
+        let shapes = self.shape(self.rows(context, batch));
+        let [keys, values] = shapes.map(|shape| dtype.bytes_of(&shape));
         keys?.checked_add(values?)
     }
 }
 
-/// A new, empty cache of `context` tokens for every layer, in `dtype`.
+/// New, empty keys and values of `context` tokens in `dtype`, which are fed in batches of `batch`.
 ///
 /// # Errors
 /// Fails if there is not enough memory.
-pub(crate) fn new_cache(
+pub(crate) fn new_layers(
     spec: &ModelSpec,
     context: usize,
+    batch: usize,
     dtype: DType,
 ) -> Result<Vec<LayerCache>, LlmError> {
+    let windows = windows(spec);
     let state = |shape: [usize; 3]| -> Result<Tensor, LlmError> {
         let bytes = dtype.bytes_of(&shape);
-        let buffer = bytes.and_then(HostBuffer::zeroed).ok_or_else(|| {
-            LlmError::Input(format!(
-                "no memory for a cache of {context} tokens: choose a smaller context with -c"
-            ))
-        })?;
-        Ok(Tensor::from_storage(
-            Storage::from_host(buffer),
-            shape,
-            dtype,
-        )?)
+        let buffer = bytes.and_then(HostBuffer::zeroed);
+        let storage = Storage::from_host(buffer.ok_or_else(|| no_memory(context))?);
+        Ok(Tensor::from_storage(storage, shape, dtype)?)
     };
     (spec.layers.iter())
         .map(|layer| {
-            let [keys, values] = layer.state().shape(context);
+            let layer = layer.state();
+            let [keys, values] = layer.shape(layer.rows(context, batch));
+            let window = layer.window();
             Ok(LayerCache {
                 keys: state(keys)?,
                 values: state(values)?,
+                window: window.and_then(|own| windows.iter().position(|known| *known == own)),
             })
         })
         .collect()
+}
+
+/// The sizes of a model's windows.
+fn windows(spec: &ModelSpec) -> Vec<usize> {
+    let mut windows: Vec<usize> = Vec::new();
+    for window in spec
+        .layers
+        .iter()
+        .filter_map(|layer| layer.state().window())
+    {
+        if !windows.contains(&window) {
+            windows.push(window);
+        }
+    }
+    windows
+}
+
+fn no_memory(context: usize) -> LlmError {
+    LlmError::Input(format!(
+        "no memory for a cache of {context} tokens: choose a smaller context with -c"
+    ))
+}
+
+impl Cache {
+    /// A new, empty cache of `context` tokens in `dtype`, which are fed in batches of `batch`.
+    ///
+    /// # Errors
+    /// Fails if there is not enough memory.
+    pub(crate) fn new(
+        spec: &ModelSpec,
+        context: usize,
+        batch: usize,
+        dtype: DType,
+    ) -> Result<Self, LlmError> {
+        let windows = windows(spec).into_iter().map(|window| Held {
+            window,
+            rows: rows(window, context, batch),
+            base: 0,
+            first: 0,
+        });
+        let windows: Vec<Held> = windows.collect();
+        let bases = match windows.iter().any(|held| held.rows < context) {
+            true => {
+                let bases = HostBuffer::zeroed(size_of::<i32>() * windows.len());
+                Some(Storage::from_host(bases.ok_or_else(|| no_memory(context))?))
+            }
+            false => None,
+        };
+        Ok(Self {
+            layers: new_layers(spec, context, batch, dtype)?,
+            context,
+            windows,
+            bases,
+        })
+    }
+
+    /// The layers' keys and values.
+    pub(crate) fn layers(&self) -> &[LayerCache] {
+        &self.layers
+    }
+
+    /// Tokens that fit.
+    pub(crate) fn context(&self) -> usize {
+        self.context
+    }
+
+    /// The positions of the windows' first rows, with their number.
+    pub(crate) fn bases(&self) -> Option<(&Storage, usize)> {
+        let bases = self.bases.as_ref();
+        bases.map(|bases| (bases, self.windows.len()))
+    }
+
+    /// Does it hold all that the token after `past` ones sees?
+    pub(crate) fn reaches(&self, past: usize) -> bool {
+        let mut windows = self.windows.iter();
+        windows.all(|held| held.first <= past.saturating_sub(held.window))
+    }
+
+    /// Are there rows for the tokens up to this one?
+    pub(crate) fn has_room(&self, end: usize) -> bool {
+        let mut windows = self.windows.iter();
+        windows.all(|held| end <= held.base + held.rows)
+    }
+
+    /// Puts others in the place of the layers' keys and values. They hold what the token after `past` ones sees, from
+    /// [`Self::first_row`] on.
+    ///
+    /// # Errors
+    /// The same errors as [`Runtime::write`].
+    pub(crate) fn replace(
+        &mut self,
+        layers: Vec<LayerCache>,
+        past: usize,
+        runtime: &Runtime,
+    ) -> Result<(), LlmError> {
+        self.layers = layers;
+        self.begin_at(past, runtime)
+    }
+
+    /// The same with the keys and values that are there.
+    ///
+    /// # Errors
+    /// The same errors as [`Runtime::write`].
+    pub(crate) fn begin_at(&mut self, past: usize, runtime: &Runtime) -> Result<(), LlmError> {
+        for held in &mut self.windows {
+            held.first = past.saturating_sub(held.window);
+            held.base = match held.rows < self.context {
+                true => held.first,
+                false => 0,
+            };
+        }
+        self.write_bases(runtime)
+    }
+
+    /// The window of a layer.
+    fn held(&self, layer: &LayerCache) -> Option<&Held> {
+        layer.window.and_then(|index| self.windows.get(index))
+    }
+
+    /// The number of tokens, of `past` ones, that a layer needs for the next.
+    pub(crate) fn needed(&self, layer: &LayerCache, past: usize) -> usize {
+        self.held(layer).map_or(past, |held| held.window.min(past))
+    }
+
+    /// The row of the token at this position.
+    pub(crate) fn row(&self, layer: &LayerCache, position: usize) -> usize {
+        position - self.held(layer).map_or(0, |held| held.base)
+    }
+
+    /// The row of the first token that a layer needs, in keys and values that [`Self::replace`] takes.
+    pub(crate) fn first_row(&self, layer: &LayerCache, past: usize) -> usize {
+        let whole = self.held(layer).filter(|held| held.rows == self.context);
+        whole.map_or(0, |held| past.saturating_sub(held.window))
+    }
+
+    fn write_bases(&self, runtime: &Runtime) -> Result<(), LlmError> {
+        if let Some(storage) = &self.bases {
+            let bases = self.windows.iter().map(|held| held.base as i32);
+            let bytes: Vec<u8> = bases.flat_map(i32::to_ne_bytes).collect();
+            let written = runtime.write(storage, &bytes);
+            written.map_err(RusTorchError::from)?;
+        }
+        Ok(())
+    }
+
+    /// Makes room for the tokens up to `end`, of which `past` are there.
+    ///
+    /// # Errors
+    /// Fails if they are more than a pass may have, or if no device is left.
+    pub(crate) fn make_room(
+        &mut self,
+        runtime: &Runtime,
+        routing: Routing,
+        past: usize,
+        end: usize,
+    ) -> Result<(), LlmError> {
+        if self.has_room(end) {
+            return Ok(());
+        }
+        for (index, held) in self.windows.iter_mut().enumerate() {
+            if end <= held.base + held.rows {
+                continue;
+            }
+            let kept = kept(held.window);
+            let tokens = end - past;
+            if tokens + kept > held.rows {
+                let most = held.rows.saturating_sub(kept);
+                return Err(LlmError::Input(format!(
+                    "{tokens} tokens in one pass: at most {most} fit beside a window; use a larger -b"
+                )));
+            }
+            let first = past - kept;
+            let rows = first - held.base..past - held.base;
+            // Should this fail, some layers have moved.
+            held.first = usize::MAX;
+            let own = self.layers.iter().filter(|l| l.window == Some(index));
+            with_runtime(runtime, routing, || move_to_begin(own, rows))?;
+            (held.base, held.first) = (first, first);
+        }
+        self.write_bases(runtime)
+    }
+}
+
+/// Moves these rows of layers to the begin.
+fn move_to_begin<'c>(
+    layers: impl Iterator<Item = &'c LayerCache>,
+    rows: Range<usize>,
+) -> Result<(), LlmError> {
+    let count = rows.len();
+    let rows = rows.map(|row| row as i32).collect();
+    let (rows, begin) = (
+        Tensor::from_vec::<i32>(rows, [count])?,
+        Tensor::zeros([1], DType::I32)?,
+    );
+    for tensor in layers.flat_map(|layer| [&layer.keys, &layer.values]) {
+        let [heads, all, _] = [0, 1, 2].map(|dim| tensor.shape()[dim]);
+        // Whatever its type, a row is some whole numbers of 16 bits.
+        let bytes = tensor.dtype().bytes_of(&tensor.shape()[2..]);
+        let shape = [heads, all, bytes.unwrap_or(0) / size_of::<i16>()];
+        let words = Tensor::from_storage(tensor.storage()?, shape, DType::I16)?;
+        let moved = || {
+            let moved = words.index_select(1, &rows)?;
+            words.update_slice_(&moved, 1, &begin)?.eval().map(|_| ())
+        };
+        match tensor.device() {
+            Some(device) => with_device(device, moved)??,
+            None => moved()?,
+        }
+    }
+    Ok(())
 }

@@ -4,7 +4,7 @@ use rustorch_ir::DType;
 use rustorch_runtime::{DeviceInfo, DeviceType, Hardware, Runtime};
 
 use crate::kv_cache::check_cache;
-use crate::spec::{FfnSpec, Mixer, ModelSpec, layer_of};
+use crate::spec::{FfnSpec, LayerSpec, Mixer, ModelSpec, Role, layer_of};
 use crate::{LlmError, Model, SessionOptions};
 
 /// The share of a device's free memory that weights and caches may take.
@@ -28,10 +28,12 @@ pub struct MemoryNeeds {
     pub weights: u64,
     /// The KV cache of the whole context.
     pub cache: u64,
+    /// The part of it for layers with a window, which does not grow with the context.
+    pub windows: u64,
     /// Intermediate results of a batch, on every device in use.
     pub working: u64,
     /// Weights and KV cache of each layer. The first layer includes the embedding table, the last one
-    /// the output head.
+    /// the output head. A table that is both is in both.
     pub layers: Vec<u64>,
     /// Context size, in tokens.
     pub context: usize,
@@ -49,7 +51,7 @@ impl MemoryNeeds {
             context => context,
         };
         check_cache(spec, options.cache_dtype)?;
-        let caches = spec.cache_bytes(context, options.cache_dtype);
+        let caches = spec.cache_bytes(context, options.batch, options.cache_dtype);
         let cache = (caches.as_ref()).and_then(|caches| {
             caches
                 .iter()
@@ -60,11 +62,16 @@ impl MemoryNeeds {
                 "a KV cache of {context} tokens is too large; choose a smaller context with -c"
             ))
         })?;
+        let grows = |layer: &LayerSpec| layer.state().seen(usize::MAX) == usize::MAX;
+        let windows = spec.layers.iter().zip(&caches);
+        let windows = windows.filter(|(layer, _)| !grows(layer));
+        let windows = windows.map(|(_, bytes)| bytes).sum();
         let own = model.gguf().tensors().iter();
         let tensors = own.chain(model.adapters().tensors());
         Ok(Self {
             weights: tensors.map(|tensor| tensor.bytes() as u64).sum(),
             cache,
+            windows,
             working: working(spec, options.batch),
             layers: layers(model, caches),
             context,
@@ -97,9 +104,13 @@ impl MemoryNeeds {
 
     /// Tokens of the largest context for which the whole model fits in this much free memory.
     pub fn context_within(&self, free: u64) -> usize {
-        let left = usable(free).checked_sub(self.weights + self.working);
-        let tokens = left
-            .map(|left| u128::from(left) * self.context as u128 / u128::from(self.cache.max(1)));
+        let fixed = self
+            .weights
+            .saturating_add(self.working)
+            .saturating_add(self.windows);
+        let left = usable(free).checked_sub(fixed);
+        let growing = u128::from(self.cache.saturating_sub(self.windows).max(1));
+        let tokens = left.map(|left| u128::from(left) * self.context as u128 / growing);
         tokens.map_or(0, |tokens| usize::try_from(tokens).unwrap_or(usize::MAX))
     }
 
@@ -149,17 +160,12 @@ pub fn free_in_all(runtime: &Runtime, gpus: bool) -> Option<u64> {
 }
 
 impl ModelSpec {
-    /// Bytes of each layer's state for `context` tokens in `dtype`; `None` if it is too large, or
-    /// if the type is unsupported.
-    pub fn cache_bytes(&self, context: usize, dtype: DType) -> Option<Vec<u64>> {
-        let layers = self.layers.iter();
-        let bytes = layers.map(|layer| {
-            layer
-                .state()
-                .bytes(context, dtype)
-                .map(|bytes| bytes as u64)
-        });
-        bytes.collect()
+    /// Bytes of each layer's state for `context` tokens in `dtype`, which are fed in batches of `batch`. `None` if it
+    /// is too large, or if the type is unsupported.
+    pub fn cache_bytes(&self, context: usize, batch: usize, dtype: DType) -> Option<Vec<u64>> {
+        let states = self.layers.iter().map(LayerSpec::state);
+        let bytes = states.map(|state| state.bytes(context, batch, dtype));
+        bytes.map(|bytes| bytes.map(|bytes| bytes as u64)).collect()
     }
 }
 
@@ -189,27 +195,36 @@ fn query_features(mixer: &Mixer) -> usize {
     }
 }
 
+/// The layers that a tensor is with: tables with the first one, the head with the last one. The table `shared` is
+/// the head, too.
+pub(crate) fn layers_with(
+    name: &str,
+    shared: Option<&str>,
+    last: usize,
+) -> impl Iterator<Item = usize> {
+    use Role::{PositionEmbedding, TokenEmbedding, TypeEmbedding};
+
+    let weight = name.split(".lora_").next().unwrap_or(name);
+    let (first, second) = match (layer_of(weight), Role::of(weight)) {
+        (Some(layer), _) => (layer, None),
+        _ if shared == Some(weight) => (0, Some(last)),
+        (None, Some(TokenEmbedding | PositionEmbedding | TypeEmbedding)) => (0, None),
+        (None, _) => (last, None),
+    };
+    let second = second.filter(|second| *second != first);
+    [first].into_iter().chain(second)
+}
+
 /// Bytes of each layer with its state, `layers`, see [`MemoryNeeds::layers`].
 fn layers(model: &Model, mut layers: Vec<u64>) -> Vec<u64> {
     let last = layers.len().saturating_sub(1);
-    let is_tied = model.gguf().tensor("output.weight").is_none();
+    let shared = model.decoder().shared_table();
     let own = model.gguf().tensors().iter();
     for tensor in own.chain(model.adapters().tensors()) {
-        let of_embedding = tensor.name.starts_with("token_embd");
-        let mut add = |layer: usize| {
+        for layer in layers_with(&tensor.name, shared, last) {
             if let Some(bytes) = layers.get_mut(layer) {
                 *bytes = bytes.saturating_add(tensor.bytes() as u64);
             }
-        };
-        match layer_of(&tensor.name) {
-            Some(layer) => add(layer),
-            None if of_embedding => {
-                add(0);
-                if is_tied && last > 0 {
-                    add(last);
-                }
-            }
-            None => add(last),
         }
     }
     layers
@@ -246,6 +261,7 @@ mod tests {
         MemoryNeeds {
             weights: 4000,
             cache: 1000,
+            windows: 0,
             working: 400,
             layers: vec![1250; 4],
             context: 100,
@@ -269,6 +285,18 @@ mod tests {
         assert_eq!(needs().context_within(2000), 0);
         assert_eq!(needs().layers_within(0), 0);
         assert_eq!(needs().weights_within(0), 0);
+    }
+
+    #[test]
+    fn windows_take_the_same_memory_for_every_context() {
+        let windowed = MemoryNeeds {
+            windows: 500,
+            ..needs()
+        };
+        assert_eq!(windowed.context_within(6000), 100);
+        // 50 bytes less are 5 tokens of the layers without a window, which have 5 bytes a token.
+        assert_eq!(windowed.context_within(5945), 90);
+        assert_eq!(windowed.context_within(5445), 0);
     }
 
     #[test]

@@ -442,10 +442,10 @@ mod tests {
             gib(weights),
         ];
         for context in [2048, 8192, 32_768] {
-            let cache: u64 = spec.cache_bytes(context, DType::F16).unwrap().iter().sum();
-            cells.push(gib(weights
-                + cache
-                + working(&spec, SessionOptions::default().batch)));
+            let batch = SessionOptions::default().batch;
+            let cache = spec.cache_bytes(context, batch, DType::F16).unwrap();
+            let cache: u64 = cache.iter().sum();
+            cells.push(gib(weights + cache + working(&spec, batch)));
         }
         format!("| {} |", cells.join(" | "))
     }

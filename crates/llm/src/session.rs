@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustorch_ir::DType;
 use rustorch_ir::passes::Stages;
-use rustorch_runtime::{Explanation, Fetched, Preference, PreferredUnits, Routing, Runtime};
+use rustorch_runtime::{Explanation, Preference, PreferredUnits, Routing, Runtime};
 use rustorch_tensor::{RusTorchError, Tensor, with_runtime};
 
 use crate::LlmError;
-use crate::kv_cache::{LayerCache, check_cache, new_cache};
+use crate::kv_cache::{Cache, DRAFTS, LayerCache, check_cache, new_layers};
 use crate::model::Model;
 use crate::placement::Placement;
 use crate::selection::{Scores, Selection, read_choice};
-use crate::step::{Step, Wanted};
+use crate::step::{Ahead, FEW, FEW_AT, Step, Wanted, place};
 
 /// Options of a [`Session`].
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ pub struct Session<'m> {
     tokens: Vec<u32>,
     /// Length of each fed batch.
     batches: Vec<usize>,
-    cache: Vec<LayerCache>,
+    cache: Cache,
     /// Two programs for one token take turns if the device runs ahead of the host. Another is for the latest
     /// size that is not among [`FEW`], and others are for these.
     steps: [Option<Step>; FEW_AT + FEW.len()],
@@ -72,45 +72,6 @@ static TOKENS: AtomicU64 = AtomicU64::new(0);
 /// Tokens that all sessions of this process have processed so far, prompts and generated ones.
 pub fn tokens_processed() -> u64 {
     TOKENS.load(Ordering::Relaxed)
-}
-
-/// The step of the latest other size.
-const PROMPT: usize = 2;
-
-/// The index of the first step of [`FEW`] tokens.
-const FEW_AT: usize = 3;
-
-/// Batch sizes that repeat when drafted tokens are checked. The program of each is kept.
-pub(crate) const FEW: [usize; 5] = [2, 3, 4, 8, 16];
-
-/// The place of the step for a batch of this number of tokens.
-fn place(tokens: usize) -> usize {
-    match FEW.iter().position(|&few| few == tokens) {
-        _ if tokens == 1 => 0,
-        Some(i) => FEW_AT + i,
-        None => PROMPT,
-    }
-}
-
-/// A pass over one token that was queued before the host knew which: the best one of the pass
-/// before, which the device handed on by itself.
-struct Ahead {
-    /// The end of the pass before.
-    past: usize,
-    /// The token, as soon as it is known.
-    token: Option<u32>,
-    wanted: Wanted,
-    /// The index of the step.
-    step: usize,
-    /// The token that it chooses.
-    chosen: Fetched,
-}
-
-impl Ahead {
-    /// Returns whether it is the pass over these tokens.
-    fn is_over(&self, past: usize, batch: &[u32], wanted: &Wanted) -> bool {
-        self.past == past && batch == self.token.as_slice() && self.wanted == *wanted
-    }
 }
 
 impl<'m> Session<'m> {
@@ -143,7 +104,7 @@ impl<'m> Session<'m> {
             context,
             tokens: Vec::with_capacity(context.min(1 << 16)),
             batches: Vec::with_capacity(context.min(1 << 16)),
-            cache: new_cache(model.spec(), context, options.cache_dtype)?,
+            cache: Cache::new(spec, context, options.batch, options.cache_dtype)?,
             options,
             steps: [const { None }; FEW_AT + FEW.len()],
             ahead: None,
@@ -175,7 +136,7 @@ impl<'m> Session<'m> {
         &self.batches
     }
 
-    pub(crate) fn cache(&self) -> &[LayerCache] {
+    pub(crate) fn cache(&self) -> &Cache {
         &self.cache
     }
 
@@ -212,20 +173,22 @@ impl<'m> Session<'m> {
     /// that there are.
     pub(crate) fn replace(
         &mut self,
-        cache: Vec<LayerCache>,
+        layers: Vec<LayerCache>,
         tokens: Vec<u32>,
         batches: Vec<usize>,
     ) -> Result<(), LlmError> {
         self.truncate(0);
-        self.rebind(&cache)?;
-        (self.cache, self.tokens, self.batches) = (cache, tokens, batches);
+        self.rebind(&layers)?;
+        self.cache.replace(layers, tokens.len(), &self.runtime)?;
+        (self.tokens, self.batches) = (tokens, batches);
         Ok(())
     }
 
-    /// Makes the programs write to another cache.
-    fn rebind(&mut self, cache: &[LayerCache]) -> Result<(), LlmError> {
+    /// Makes the programs write to other keys and values.
+    fn rebind(&mut self, layers: &[LayerCache]) -> Result<(), LlmError> {
         for step in self.steps.iter_mut().flatten() {
-            for (old, new) in self.cache.iter().zip(cache) {
+            let layers = self.cache.layers().iter().zip(layers);
+            for (old, new) in layers.filter(|(old, _)| old.has_state()) {
                 for (old, new) in [(&old.keys, &new.keys), (&old.values, &new.values)] {
                     if let Some(old) = old.storage_in_memory() {
                         step.rebind(&old, &new.storage()?)?;
@@ -237,6 +200,9 @@ impl<'m> Session<'m> {
     }
 
     /// Drops all tokens but the first `len`. Waits for the device's work on later tokens.
+    ///
+    /// Layers with a window may have dropped keys and values that are needed then. If so, the next tokens wait until
+    /// all of these tokens have been computed again.
     pub fn truncate(&mut self, len: usize) {
         if let Some(ahead) = self.ahead.take() {
             // Should this have failed, so will the next pass, which says why.
@@ -404,7 +370,8 @@ impl<'m> Session<'m> {
 
     /// Bytes of keys and values; the system allocates only pages that are written.
     pub fn cache_bytes(&self) -> usize {
-        let tensors = self.cache.iter().flat_map(|c| [&c.keys, &c.values]);
+        let layers = self.cache.layers().iter();
+        let tensors = layers.flat_map(|layer| [&layer.keys, &layer.values]);
         let bytes = |t: &Tensor| t.dtype().bytes_of(t.shape()).unwrap_or(0);
         tensors.map(bytes).sum()
     }
@@ -457,7 +424,9 @@ impl<'m> Session<'m> {
             1 => "decode",
             _ => "prompt",
         });
-        let mut result = self.pass(past, batch, wanted, scores.as_deref_mut());
+        let mut result = self
+            .reach_back(wanted)
+            .and_then(|()| self.pass(past, batch, wanted, scores.as_deref_mut()));
         while matches!(&result, Err(LlmError::Tensor(e)) if e.is_data_lost()) {
             tracing::warn!(
                 "the KV cache was lost with its device; recomputing it from {past} tokens"
@@ -475,15 +444,40 @@ impl<'m> Session<'m> {
 
     /// Makes the cache again from the tokens so far, by the programs that are there.
     fn rebuild(&mut self, wanted: &Wanted) -> Result<(), LlmError> {
+        let (spec, options) = (self.model.spec(), &self.options);
+        let layers = new_layers(spec, self.context, options.batch, options.cache_dtype)?;
+        self.rebind(&layers)?;
+        self.cache.replace(layers, 0, &self.runtime)?;
+        self.feed_again(wanted)
+    }
+
+    /// Makes the windows hold what the next token sees.
+    pub(crate) fn reach_back(&mut self, wanted: &Wanted) -> Result<(), LlmError> {
+        let past = self.tokens.len();
+        if self.cache.reaches(past) {
+            return Ok(());
+        }
+        tracing::debug!(
+            "windows of the KV cache do not reach back to token {past}; recomputing it from {past} tokens"
+        );
+        self.cache.begin_at(0, &self.runtime)?;
+        self.feed_again(wanted)
+    }
+
+    /// Computes keys and values of the tokens so far.
+    fn feed_again(&mut self, wanted: &Wanted) -> Result<(), LlmError> {
         let wanted = &wanted.of_last();
-        let cache = new_cache(self.model.spec(), self.context, self.options.cache_dtype)?;
-        self.rebind(&cache)?;
-        self.cache = cache;
+        let most = self.options.batch.max(DRAFTS);
         let (tokens, batches) = (self.tokens.clone(), self.batches.clone());
-        let mut done = 0;
+        let mut rest = &tokens[..];
         for len in batches {
-            self.pass(done, &tokens[done..done + len], wanted, None)?;
-            done += len;
+            let (batch, behind) = rest.split_at(len);
+            for part in batch.chunks(most) {
+                let done = tokens.len() - rest.len();
+                self.pass(done, part, wanted, None)?;
+                rest = &rest[part.len()..];
+            }
+            rest = behind;
         }
         Ok(())
     }
@@ -503,6 +497,8 @@ impl<'m> Session<'m> {
             None => {
                 let at = place(batch.len());
                 let runtime = self.runtime.clone();
+                let (routing, end) = (self.options.routing, past + batch.len());
+                self.cache.make_room(&runtime, routing, past, end)?;
                 let step = self.step_for(at, batch.len(), wanted)?;
                 step.run(&runtime, batch, past)?;
                 (at, None)
@@ -530,14 +526,14 @@ impl<'m> Session<'m> {
     }
 
     /// Queues the pass over the token that step `before` chooses, at the position `past`. Does nothing if the context
-    /// is full.
+    /// or a window's memory is full.
     fn run_ahead(
         &mut self,
         before: usize,
         past: usize,
         wanted: &Wanted,
     ) -> Result<Option<Ahead>, LlmError> {
-        if past >= self.context {
+        if past >= self.context || !self.cache.has_room(past + 1) {
             return Ok(None);
         }
         let next = usize::from(before == 0);
@@ -587,7 +583,7 @@ fn traced(
     model: &Model,
     runtime: &Runtime,
     options: &SessionOptions,
-    cache: &[LayerCache],
+    cache: &Cache,
     tokens: usize,
     wanted: Wanted,
 ) -> Result<Step, LlmError> {

@@ -2,7 +2,8 @@
 //! recomputation.
 //!
 //! It is a GGUF file with a special architecture: the tokens, the lengths of their batches, and the model's identity.
-//! Each layer has the tensors `blk.N.keys` and `blk.N.values` `[kv heads, tokens, width]` in the cache's type.
+//! Each layer has the tensors `blk.N.keys` and `blk.N.values` `[kv heads, tokens, width]` in the cache's type. A layer
+//! with a window has those of the tokens in the window.
 
 use std::io;
 use std::path::Path;
@@ -15,74 +16,80 @@ use sha2::{Digest, Sha256};
 
 use crate::kv_cache::LayerCache;
 use crate::session::Session;
+use crate::step::Wanted;
 use crate::{LlmError, Model};
 
 /// `general.architecture` of these files.
 const ARCHITECTURE: &str = "rustorch-session";
 
 /// Version of the file's contents.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 const VERSION_KEY: &str = "session.version";
 const MODEL_KEY: &str = "session.model";
 const TOKENS_KEY: &str = "session.tokens";
 const BATCHES_KEY: &str = "session.batches";
 
-/// A tensor of a cache `[kv heads, context, width]`.
+/// A tensor of a cache `[kv heads, rows, width]`, and its part that a file has.
 struct Part<'c> {
     tensor: &'c Tensor,
     name: String,
+    /// Row of the first token.
+    first: usize,
+    /// Number of tokens.
+    tokens: usize,
+}
+
+/// Keys and values of all layers with a state, keys before values. `rows` gives the number of a layer's tokens and the first row.
+fn parts(layers: &[LayerCache], rows: impl Fn(&LayerCache) -> (usize, usize)) -> Vec<Part<'_>> {
+    let layers = layers.iter().enumerate();
+    let parts = layers
+        .filter(|(_, layer)| layer.has_state())
+        .flat_map(|(index, layer)| {
+            let (tokens, first) = rows(layer);
+            [(&layer.keys, "keys"), (&layer.values, "values")].map(|(tensor, name)| Part {
+                tensor,
+                name: format!("blk.{index}.{name}"),
+                first,
+                tokens,
+            })
+        });
+    parts.collect()
 }
 
 impl Part<'_> {
-    /// All of a cache, keys before values.
-    fn all(cache: &[LayerCache]) -> Vec<Part<'_>> {
-        let parts = cache.iter().enumerate().flat_map(|(layer, cache)| {
-            let LayerCache { keys, values, .. } = cache;
-            [(keys, "keys"), (values, "values")].map(|(tensor, name)| Part {
-                tensor,
-                name: format!("blk.{layer}.{name}"),
-            })
-        });
-        parts.collect()
-    }
-
     /// Bytes of a row of the last dimension.
     fn row(&self) -> usize {
         let width = &self.tensor.shape()[2..];
         self.tensor.dtype().bytes_of(width).unwrap_or(0)
     }
 
-    /// Sizes of the data of `tokens` tokens, the fastest dimension first.
-    fn dims(&self, tokens: usize) -> [u64; 3] {
+    /// Sizes of its data, the fastest dimension first.
+    fn dims(&self) -> [u64; 3] {
         let [heads, _, width] = [0, 1, 2].map(|d| self.tensor.shape()[d] as u64);
-        [width, tokens as u64, heads]
+        [width, self.tokens as u64, heads]
     }
 
-    /// Writes the rows of the first `tokens` tokens of each head.
-    fn write(
-        &self,
-        runtime: &Runtime,
-        tokens: usize,
-        out: &mut dyn io::Write,
-    ) -> Result<(), SaveError> {
+    /// Writes its rows of each head.
+    fn write(&self, runtime: &Runtime, out: &mut dyn io::Write) -> Result<(), SaveError> {
         let storage = self.tensor.storage_in_memory().ok_or_else(absent)?;
-        let (heads, context) = (self.tensor.shape()[0], self.tensor.shape()[1]);
-        let mut rows = vec![0; tokens * self.row()];
+        let (heads, all) = (self.tensor.shape()[0], self.tensor.shape()[1]);
+        let mut rows = vec![0; self.tokens * self.row()];
         for head in 0..heads {
-            runtime.read(&storage, head * context * self.row(), &mut rows)?;
+            let from = (head * all + self.first) * self.row();
+            runtime.read(&storage, from, &mut rows)?;
             out.write_all(&rows)?;
         }
         Ok(())
     }
 
-    /// The whole tensor's bytes, with these rows of the first `tokens` tokens of each head.
-    fn filled(&self, rows: &[u8], tokens: usize) -> Vec<u8> {
-        let (heads, context) = (self.tensor.shape()[0], self.tensor.shape()[1]);
-        let mut bytes = vec![0; heads * context * self.row()];
-        let len = tokens * self.row();
+    /// The whole tensor's bytes, with these rows of each head.
+    fn filled(&self, rows: &[u8]) -> Vec<u8> {
+        let (heads, all) = (self.tensor.shape()[0], self.tensor.shape()[1]);
+        let mut bytes = vec![0; heads * all * self.row()];
+        let len = self.tokens * self.row();
         for head in 0..heads {
-            let to = &mut bytes[head * context * self.row()..][..len];
+            let to = &mut bytes[(head * all + self.first) * self.row()..][..len];
             to.copy_from_slice(&rows[head * len..][..len]);
         }
         bytes
@@ -108,9 +115,13 @@ impl Session<'_> {
     ///
     /// # Errors
     /// Fails if the file cannot be written, or if the keys and values were lost with their device.
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), LlmError> {
-        let parts = Part::all(self.cache());
-        let count = self.tokens().len();
+    pub fn save(&mut self, path: impl AsRef<Path>) -> Result<(), LlmError> {
+        self.reach_back(&Wanted::logits(1))?;
+        let (cache, count) = (self.cache(), self.tokens().len());
+        let parts = parts(cache.layers(), |layer| {
+            let tokens = cache.needed(layer, count);
+            (tokens, cache.row(layer, count - tokens))
+        });
         let mut metadata = Metadata::new();
         metadata.insert("general.architecture", ARCHITECTURE);
         metadata.insert(VERSION_KEY, VERSION);
@@ -122,14 +133,14 @@ impl Session<'_> {
         if count > 0 {
             for part in &parts {
                 let ty = ggml_type(part.tensor.dtype())?;
-                writer.add_tensor(&part.name, part.dims(count), ty)?;
+                writer.add_tensor(&part.name, part.dims(), ty)?;
             }
         }
         let mut rest = parts.iter();
         let mut failed = None;
         let written = writer.write(path, |_, out| {
             let part = rest.next().ok_or_else(absent)?;
-            part.write(self.runtime(), count, out).map_err(|e| match e {
+            part.write(self.runtime(), out).map_err(|e| match e {
                 SaveError::Io(e) => e,
                 SaveError::Run(e) => {
                     let told = io::Error::other(e.to_string());
@@ -158,9 +169,9 @@ impl Session<'_> {
         };
         let file = Gguf::open(path)?;
         let saved = Saved::read(&file, self).map_err(in_file)?;
-        let cache = saved.cache(&file, self).map_err(in_file)?;
+        let layers = saved.layers(&file, self).map_err(in_file)?;
         let count = saved.tokens.len();
-        self.replace(cache, saved.tokens, saved.batches)?;
+        self.replace(layers, saved.tokens, saved.batches)?;
         Ok(count)
     }
 }
@@ -219,43 +230,45 @@ impl Saved {
         }
     }
 
-    /// The cache with the file's keys and values.
-    fn cache(&self, file: &Gguf, session: &Session) -> Result<Vec<LayerCache>, String> {
-        let count = self.tokens.len();
-        let mut tensors = Part::all(session.cache()).into_iter().map(|part| {
+    /// Layers with the file's keys and values.
+    fn layers(&self, file: &Gguf, session: &Session) -> Result<Vec<LayerCache>, String> {
+        let (cache, count) = (session.cache(), self.tokens.len());
+        let parts = parts(cache.layers(), |layer| {
+            (cache.needed(layer, count), cache.first_row(layer, count))
+        });
+        let tensor = |part: &Part| {
             let rows = match count {
                 0 => &[][..],
                 _ => {
                     let info = file.tensor(&part.name);
                     let info = info.ok_or_else(|| format!("damaged: no tensor {}", part.name))?;
-                    check(&part, info, count)?;
+                    check(part, info)?;
                     file.data(info)
                 }
             };
-            let bytes = part.filled(rows, count);
+            let bytes = part.filled(rows);
             let no_memory = || format!("no memory for a cache of {} bytes", bytes.len());
             let buffer = HostBuffer::copy_of(&bytes).ok_or_else(no_memory)?;
             let (shape, dtype) = (part.tensor.shape(), part.tensor.dtype());
-            Tensor::from_storage(Storage::from_host(buffer), shape, dtype)
-                .map_err(|e| e.to_string())
-        });
-        let mut next = || {
-            tensors
-                .next()
-                .unwrap_or_else(|| Err("no such layer".to_owned()))
+            let tensor = Tensor::from_storage(Storage::from_host(buffer), shape, dtype);
+            tensor.map_err(|e| e.to_string())
         };
-        let layers = session.cache().iter().map(|_| {
-            Ok(LayerCache {
-                keys: next()?,
-                values: next()?,
-            })
+        let mut parts = parts.iter();
+        let mut next = |own: &Tensor| parts.next().map_or_else(|| Ok(own.clone()), &tensor);
+        let layers = cache.layers().iter().map(|layer| match layer.has_state() {
+            true => Ok(LayerCache {
+                keys: next(&layer.keys)?,
+                values: next(&layer.values)?,
+                window: layer.window,
+            }),
+            false => Ok(layer.clone()),
         });
         layers.collect()
     }
 }
 
-/// Fails unless a tensor of the file has the shape of `tokens` tokens in the cache.
-fn check(part: &Part, info: &TensorInfo, tokens: usize) -> Result<(), String> {
+/// Fails unless a tensor of the file has the shape of the part.
+fn check(part: &Part, info: &TensorInfo) -> Result<(), String> {
     let dtype = part.tensor.dtype();
     let expected = ggml_type(dtype).map_err(|e| e.to_string())?;
     let name = &part.name;
@@ -265,7 +278,7 @@ fn check(part: &Part, info: &TensorInfo, tokens: usize) -> Result<(), String> {
             "its cache is of {got}, this one of {wanted} (-ctk, -ctv)"
         ));
     }
-    let (dims, got) = (part.dims(tokens), &info.dims);
+    let (dims, got) = (part.dims(), &info.dims);
     match got[..] == dims {
         true => Ok(()),
         false => Err(format!("damaged: {name} is {got:?}, expected {dims:?}")),

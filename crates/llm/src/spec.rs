@@ -81,15 +81,18 @@ pub enum Role {
     Down,
     /// Logits of experts.
     Router,
+    /// Products that make and read a layer's own input.
+    OwnInput,
     /// Product after the pooling of a text's tokens.
     Pooling,
 }
 
 impl Role {
     /// Names that no layer has, without endings.
-    const TABLES: [(&str, Self); 9] = [
+    const TABLES: [(&str, Self); 10] = [
         ("token_embd", Self::TokenEmbedding),
         ("per_layer_token_embd", Self::TokenEmbedding),
+        ("per_layer_model_proj", Self::OwnInput),
         ("position_embd", Self::PositionEmbedding),
         ("token_types", Self::TypeEmbedding),
         ("output", Self::Head),
@@ -100,7 +103,7 @@ impl Role {
     ];
 
     /// Names in layers, without the layer's prefix and without endings.
-    const PRODUCTS: [(&str, Self); 12] = [
+    const PRODUCTS: [(&str, Self); 14] = [
         ("attn_q", Self::Queries),
         ("attn_k", Self::Keys),
         ("attn_v", Self::Values),
@@ -113,6 +116,8 @@ impl Role {
         ("ffn_gate_up", Self::GateUp),
         ("ffn_down", Self::Down),
         ("ffn_gate_inp", Self::Router),
+        ("inp_gate", Self::OwnInput),
+        ("proj", Self::OwnInput),
     ];
 
     /// Endings of names: experts, experts that all tokens share, and experts of groups.
@@ -204,6 +209,18 @@ pub struct EmbeddingSpec {
     pub positions: Need,
     /// Number of token types (`token_types`); 0 for a model without them.
     pub types: usize,
+    /// Inputs that each layer has of its own.
+    pub layer_inputs: Option<LayerInputsSpec>,
+}
+
+/// Inputs that each layer has of its own (Gemma 4): `(n(x · per_layer_model_proj / √width) + √w · row) / √2`, with
+/// rows of `per_layer_token_embd`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LayerInputsSpec {
+    /// Features `w` of a layer's input.
+    pub width: usize,
+    /// The norm `n` of each layer's part of the product.
+    pub norm: NormSpec,
 }
 
 /// Output head.
@@ -295,8 +312,23 @@ pub struct LayerSpec {
     pub result_norm: Option<NormSpec>,
     /// Whether the layer adds the embedding, times `layer_output_scale`.
     pub embedding_skip: bool,
+    /// The part that reads the layer's own input.
+    pub own_input: Option<OwnInputSpec>,
+    /// Presence of a factor of the layer's result (`layer_output_scale`).
+    pub factor: Need,
     /// Norm of the layer's result, whose weights belong to no layer.
     pub last_norm: Option<NormSpec>,
+}
+
+/// The part that reads a layer's own input `i`: `x + norm((act(x · inp_gate) · i) · proj)`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OwnInputSpec {
+    /// Features of the input.
+    pub width: usize,
+    /// The activation.
+    pub activation: Activation,
+    /// The norm.
+    pub norm: NormSpec,
 }
 
 /// Order of a layer's two parts.
@@ -337,6 +369,12 @@ pub struct AttentionSpec {
     pub query_norm: Option<HeadNormSpec>,
     /// Norm of the keys.
     pub key_norm: Option<HeadNormSpec>,
+    /// Norm of each head's values.
+    pub value_norm: Option<NormSpec>,
+    /// Makes the keys' product serve for values, if the file has no `attn_v`.
+    pub keys_as_values: bool,
+    /// The keys and values.
+    pub source: KeysValues,
     /// Rotates queries and keys before their norms.
     pub norm_after_rope: bool,
     /// Rotation of queries and keys.
@@ -368,6 +406,17 @@ pub struct AttentionSpec {
     pub biases: bool,
     /// Adds the bias of the last product, if the file has it.
     pub out_bias: bool,
+}
+
+/// Keys and values that a layer attends to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeysValues {
+    /// Its own.
+    Own,
+    /// Its own, which later layers read, too.
+    Lent,
+    /// Keys and values of an earlier layer, by its place.
+    Of(usize),
 }
 
 /// A norm of queries or keys.
@@ -534,6 +583,8 @@ pub struct DenseSpec {
     pub suffix: &'static str,
     /// Norm before the last product.
     pub inner_norm: Option<NormSpec>,
+    /// Norm of the result.
+    pub out_norm: Option<NormSpec>,
     /// Products that are multiplied by their `.scale` tensors.
     pub scales: Scales,
     /// Adds biases, if the file has them.
@@ -569,6 +620,8 @@ pub struct ExpertsSpec {
     pub weights_before: bool,
     /// Makes the router read the layer's input, not the norm's result.
     pub router_reads_input: bool,
+    /// Norms of experts that read what the layer's own norm reads.
+    pub norms: Option<ExpertNorms>,
     /// Multiplies results by `.scale` tensors, if the file has them.
     pub scales: bool,
     /// End of the experts' names: `_exps`.
@@ -578,6 +631,17 @@ pub struct ExpertsSpec {
     pub chunks: Option<(Box<ExpertsSpec>, f64)>,
     /// Number of the router's experts that share one expert here; 1 if each has its own.
     pub per_group: usize,
+}
+
+/// Norms around experts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExpertNorms {
+    /// Norm of the router's input, which is also divided by the root of its width.
+    pub router: NormSpec,
+    /// Norm of the experts' input.
+    pub input: NormSpec,
+    /// Norm of the experts' result.
+    pub output: NormSpec,
 }
 
 /// The function from a router's logits to probabilities.
@@ -607,7 +671,7 @@ pub enum ChosenBy {
 /// State that a layer keeps between forward passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateSpec {
-    /// Keys `[kv heads, context, key width]` and values `[kv heads, context, value width]`.
+    /// Keys `[kv heads, rows, key width]` and values `[kv heads, rows, value width]`.
     KeyValue {
         /// Heads.
         kv_heads: usize,
@@ -615,6 +679,8 @@ pub enum StateSpec {
         key_width: usize,
         /// Features of a value head.
         value_width: usize,
+        /// Last tokens that a token sees at most; `None` for all.
+        window: Option<usize>,
     },
     /// Nothing.
     None,
@@ -643,14 +709,25 @@ impl ModelSpec {
     }
 }
 
+impl AttentionSpec {
+    /// Are its keys and values kept for later tokens?
+    fn has_state(&self) -> bool {
+        self.causal && !matches!(self.source, KeysValues::Of(_))
+    }
+}
+
 impl LayerSpec {
     /// The state that this layer keeps.
     pub fn state(&self) -> StateSpec {
         match &self.mixer {
-            Mixer::Attention(attention) if attention.causal => StateSpec::KeyValue {
+            Mixer::Attention(attention) if attention.has_state() => StateSpec::KeyValue {
                 kv_heads: attention.kv_heads,
                 key_width: attention.key_width,
                 value_width: attention.value_width,
+                window: match attention.window {
+                    Some(Window::Sliding(n) | Window::Chunked(n)) => Some(n),
+                    Some(Window::Symmetric(_)) | None => None,
+                },
             },
             Mixer::Attention(_) | Mixer::Linear | Mixer::None => StateSpec::None,
         }

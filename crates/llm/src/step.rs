@@ -2,14 +2,35 @@
 
 use rustorch_ir::DType;
 use rustorch_ir::passes::Stages;
-use rustorch_runtime::{Executable, HostBuffer, Loaded, Runtime, Storage};
+use rustorch_runtime::{Executable, Fetched, HostBuffer, Loaded, Runtime, Storage};
 use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, Trace, with_device};
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::LlmError;
-use crate::kv_cache::LayerCache;
+use crate::decoder::Pass;
+use crate::kv_cache::{Cache, DRAFTS};
 use crate::model::Model;
 use crate::placement::Placement;
 use crate::selection::{Scores, Selection};
+
+/// The step of the latest other size.
+const PROMPT: usize = 2;
+
+/// The index of the first step of [`FEW`] tokens.
+pub(crate) const FEW_AT: usize = 3;
+
+/// Batch sizes that repeat when drafted tokens are checked. The program of each is kept.
+pub(crate) const FEW: [usize; 5] = [2, 3, 4, 8, DRAFTS];
+
+/// The place of the step for a batch of this number of tokens.
+pub(crate) fn place(tokens: usize) -> usize {
+    match FEW.iter().position(|&few| few == tokens) {
+        _ if tokens == 1 => 0,
+        Some(i) => FEW_AT + i,
+        None => PROMPT,
+    }
+}
 
 /// The wanted results of a forward pass, besides keys and values.
 #[derive(Clone, PartialEq, Eq)]
@@ -58,8 +79,8 @@ pub(crate) struct Step {
     tokens: usize,
     wanted: Wanted,
     trace: Trace,
-    /// Token ids, `i64`, and positions, `i32`.
-    inputs: [Storage; 2],
+    /// Token ids, `i64`, and positions, `i32`; then the positions of windows' first rows, if there are some.
+    inputs: SmallVec<[Storage; 3]>,
     /// The results of the last run; the next run reuses their memory. If one token is chosen, it and its
     /// position are the inputs of the next pass.
     outputs: Vec<Storage>,
@@ -72,7 +93,7 @@ impl Step {
     /// Fails if memory is too small for the inputs, or if the model's shapes do not match.
     pub(crate) fn new(
         model: &Model,
-        cache: &[LayerCache],
+        cache: &Cache,
         tokens: usize,
         wanted: Wanted,
         placement: &Placement,
@@ -81,8 +102,12 @@ impl Step {
         let trace = || -> RusTorchResult<Trace> {
             let ids = Tensor::placeholder([tokens], DType::I64)?;
             let positions = Tensor::placeholder([tokens], DType::I32)?;
+            let bases = cache.bases().map(|(_, count)| count);
+            let bases = bases.map(|count| Tensor::placeholder([count], DType::I32));
+            let bases = bases.transpose()?;
             let decoder = model.decoder();
-            let logits = decoder.forward(&ids, &positions, cache, wanted.rows, placement)?;
+            let pass = Pass::with_cache(&positions, cache, bases.as_ref(), placement)?;
+            let logits = decoder.forward(&ids, &pass, cache.layers(), wanted.rows)?;
             let mut outputs = wanted.selection.of(&logits)?;
             if wanted.is_choice() {
                 let next = || positions.narrow(0, tokens - 1, 1)?.add(1);
@@ -93,7 +118,8 @@ impl Step {
                 });
             }
             let outputs: Vec<&Tensor> = outputs.iter().collect();
-            let trace = Trace::new(&[&ids, &positions], &outputs)?;
+            let inputs: Vec<&Tensor> = [&ids, &positions].into_iter().chain(&bases).collect();
+            let trace = Trace::new(&inputs, &outputs)?;
             let trace = match converting {
                 Some(dtype) => trace.converting(dtype)?,
                 None => trace,
@@ -106,14 +132,16 @@ impl Step {
             let buffer = buffer.ok_or_else(|| LlmError::Input("out of memory".to_owned()))?;
             Ok::<_, LlmError>(Storage::from_host(buffer))
         };
+        let mut inputs = smallvec![
+            input(size_of::<i64>() * tokens)?,
+            input(size_of::<i32>() * tokens)?,
+        ];
+        inputs.extend(cache.bases().map(|(storage, _)| storage.clone()));
         Ok(Self {
             tokens,
             trace: trace()?,
             wanted,
-            inputs: [
-                input(size_of::<i64>() * tokens)?,
-                input(size_of::<i32>() * tokens)?,
-            ],
+            inputs,
             outputs: Vec::new(),
         })
     }
@@ -164,11 +192,11 @@ impl Step {
     ) -> Result<(), LlmError> {
         let ids = batch.iter().map(|&id| i64::from(id));
         let positions = (past as i32..).take(batch.len());
-        let [ids_at, positions_at] = &self.inputs;
-        for (storage, bytes) in [
-            (ids_at, collect(ids.map(i64::to_ne_bytes))),
-            (positions_at, collect(positions.map(i32::to_ne_bytes))),
-        ] {
+        let written = [
+            collect(ids.map(i64::to_ne_bytes)),
+            collect(positions.map(i32::to_ne_bytes)),
+        ];
+        for (storage, bytes) in self.inputs.iter().zip(written) {
             let written = runtime.write(storage, &bytes);
             written.map_err(RusTorchError::from)?;
         }
@@ -180,7 +208,9 @@ impl Step {
     /// # Errors
     /// The same errors as [`Executable::run_into`].
     pub(crate) fn run_behind(&mut self, before: &Self) -> Result<(), LlmError> {
-        Ok(self.trace.run_into(&before.outputs, &mut self.outputs)?)
+        let chosen = before.outputs.iter().take(2);
+        let inputs: SmallVec<[Storage; 3]> = chosen.chain(self.inputs.get(2)).cloned().collect();
+        Ok(self.trace.run_into(&inputs, &mut self.outputs)?)
     }
 
     /// The place of the token that the last run chose, if one token is wanted.
@@ -199,6 +229,27 @@ impl Step {
     }
 }
 
-fn collect<const N: usize>(values: impl Iterator<Item = [u8; N]>) -> smallvec::SmallVec<[u8; 64]> {
+/// A pass over one token that was queued before the host knew which: the best one of the pass
+/// before, which the device handed on by itself.
+pub(crate) struct Ahead {
+    /// The end of the pass before.
+    pub(crate) past: usize,
+    /// The token, as soon as it is known.
+    pub(crate) token: Option<u32>,
+    pub(crate) wanted: Wanted,
+    /// The index of the step.
+    pub(crate) step: usize,
+    /// The token that it chooses.
+    pub(crate) chosen: Fetched,
+}
+
+impl Ahead {
+    /// Returns whether it is the pass over these tokens.
+    pub(crate) fn is_over(&self, past: usize, batch: &[u32], wanted: &Wanted) -> bool {
+        self.past == past && batch == self.token.as_slice() && self.wanted == *wanted
+    }
+}
+
+fn collect<const N: usize>(values: impl Iterator<Item = [u8; N]>) -> SmallVec<[u8; 64]> {
     values.flatten().collect()
 }

@@ -244,7 +244,7 @@ impl<'a> Loader<'a> {
     /// # Errors
     /// The same errors as [`Self::get`].
     pub(crate) fn f32(&self, name: &str, shape: &[usize]) -> Result<Tensor, LlmError> {
-        as_f32(self.get(name, shape)?)
+        self.floats(name, self.get(name, shape)?)
     }
 
     /// The same as [`Self::opt`], in `f32`.
@@ -252,7 +252,19 @@ impl<'a> Loader<'a> {
     /// # Errors
     /// The same errors as [`Self::opt`].
     pub(crate) fn opt_f32(&self, name: &str, shape: &[usize]) -> Result<Option<Tensor>, LlmError> {
-        self.opt(name, shape)?.map(as_f32).transpose()
+        let tensor = self.opt(name, shape)?;
+        tensor.map(|tensor| self.floats(name, tensor)).transpose()
+    }
+
+    /// `tensor` in `f32`; zeros in its place, if it has blocks.
+    fn floats(&self, name: &str, tensor: Tensor) -> Result<Tensor, LlmError> {
+        match tensor.dtype() {
+            dtype @ DType::Block(_) => {
+                self.wrong(name, format!("expected floats, got {dtype}"));
+                Ok(Tensor::zeros(tensor.shape(), DType::F32)?)
+            }
+            _ => as_f32(tensor),
+        }
     }
 
     /// The additions of adapters to products with the weight `name`.

@@ -1,5 +1,6 @@
-//! Tools for tests of several crates: [damaged files](damage), [fetched files](fetched), [instructions
-//! counted](instructions), [memory counted](memory), [models of every architecture](models), [numbers at random](random). Others are [a device that works behind
+//! Tools for tests of several crates: [adapters merged into weights](adapters), [damaged files](damage),
+//! [fetched files](fetched), [instructions counted](instructions), [memory counted](memory),
+//! [models of every architecture](models), [numbers at random](random). Others are [a device that works behind
 //! the caller's back](queued), [the compiler's messages](compiler) and [warnings](warnings()). It also runs tests that
 //! need a device which not every machine has.
 //!
@@ -23,6 +24,7 @@
 //! }
 //! ```
 
+pub mod adapters;
 pub mod compiler;
 pub mod damage;
 pub mod fetched;

@@ -7,8 +7,9 @@ use crate::keys::{Keys, MAX_LAYERS, UNKNOWN};
 use crate::rotary::{RopeOptions, Rotary};
 use crate::spec::{
     Activation, AttentionSpec, ChosenBy, DenseSpec, EmbeddingSpec, ExpertsSpec, FfnSpec, Gate,
-    Gating, HeadNormSpec, HeadSpec, LayerSpec, Mixer, ModelSpec, Need, NormKind, NormSpec,
-    NormedOver, PoolSpec, Pooling, Residual, RopeFactors, RopeSpec, Scales, Window, layer_of,
+    Gating, HeadNormSpec, HeadSpec, KeysValues, LayerSpec, Mixer, ModelSpec, Need, NormKind,
+    NormSpec, NormedOver, PoolSpec, Pooling, Residual, RopeFactors, RopeSpec, Scales, Window,
+    layer_of,
 };
 
 /// More experts than this are a mistake, or an attack.
@@ -98,6 +99,7 @@ impl<'a> Base<'a> {
                 norm: None,
                 positions: Need::Absent,
                 types: 0,
+                layer_inputs: None,
             },
             layers: (0..self.layers).map(layer).collect::<Result<_, _>>()?,
             head: HeadSpec {
@@ -178,6 +180,8 @@ impl<'a> Base<'a> {
             residual_scale: 1.0,
             result_norm: None,
             embedding_skip: false,
+            own_input: None,
+            factor: Need::Absent,
             last_norm: None,
         }
     }
@@ -226,6 +230,9 @@ impl<'a> Base<'a> {
             clamp: None,
             query_norm: None,
             key_norm: None,
+            value_norm: None,
+            keys_as_values: false,
+            source: KeysValues::Own,
             norm_after_rope: false,
             rope: None,
             causal: self.is_causal(),
@@ -422,6 +429,7 @@ impl<'a> Base<'a> {
             activation,
             suffix: "",
             inner_norm: None,
+            out_norm: None,
             scales: Scales::None,
             biases: true,
             token_gate: false,
@@ -483,6 +491,7 @@ impl<'a> Base<'a> {
             scale: if scale == 0.0 { 1.0 } else { scale },
             weights_before: false,
             router_reads_input: false,
+            norms: None,
             scales: false,
             suffix: "_exps",
             chunks: None,

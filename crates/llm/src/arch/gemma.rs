@@ -4,9 +4,13 @@ use rustorch_ir::ops::RopeLayout::Halves;
 
 use super::Arch;
 use super::base::Base;
-use crate::spec::{Activation, AttentionSpec, DenseSpec, FfnSpec, ModelSpec, Window};
+use crate::spec::{
+    Activation, AttentionSpec, DenseSpec, ExpertNorms, ExpertsSpec, FfnSpec, KeysValues,
+    LayerInputsSpec, LayerSpec, ModelSpec, Need, NormSpec, OwnInputSpec, RopeFactors, Scales,
+    Window,
+};
 
-pub(super) const ALL: &[Arch] = &[GEMMA, GEMMA2, GEMMA3];
+pub(super) const ALL: &[Arch] = &[GEMMA, GEMMA2, GEMMA3, GEMMA4];
 
 pub(super) fn ffn(b: &Base, l: usize) -> FfnSpec {
     let dense = DenseSpec {
@@ -96,3 +100,120 @@ const GEMMA3: Arch = Arch {
         Ok(model)
     },
 };
+
+/// Gemma 4: heads of two widths, and norms of values. The last layers read the keys of earlier ones. A layer may have
+/// an input of its own, and experts beside its dense part.
+const GEMMA4: Arch = Arch {
+    name: "gemma4",
+    describe: |file| {
+        let b = file.rms(Halves)?;
+        let features = b.keys.count_of("embedding_length_per_layer_input", 0);
+        let features = features.filter(|n| *n > 0);
+        let shared = b
+            .keys
+            .count_of("attention.shared_kv_layers", 0)
+            .unwrap_or(0);
+        let own = b.layers.saturating_sub(shared);
+        // Layers share with the last ones of their kind that have keys.
+        let lenders =
+            own < 2 || (b.is_windowed(own - 2, 6, false) && !b.is_windowed(own - 1, 6, false));
+        if b.keys
+            .contradict(&[shared], shared == 0 || (own >= 2 && lenders))
+        {
+            let problem = format!(
+                "no layers lend their keys to the last {shared} of {}",
+                b.layers
+            );
+            b.keys.wrong("attention.shared_kv_layers", problem);
+        }
+        let model = b.model(|l| {
+            let is_windowed = b.is_windowed(l, 6, false);
+            let source = match (l < own, shared) {
+                (true, 1..) if l + 2 >= own => KeysValues::Lent,
+                (true, _) => KeysValues::Own,
+                (false, _) => KeysValues::Of(own.saturating_sub(1 + usize::from(is_windowed))),
+            };
+            let attention = match is_windowed {
+                true => narrow(&b, l)?,
+                false => b.normed_attention(l)?,
+            };
+            let attention = AttentionSpec {
+                scale: 1.0,
+                value_norm: Some(NormSpec {
+                    weight: Need::Absent,
+                    ..b.norm("attn_v_norm")
+                }),
+                keys_as_values: true,
+                source,
+                ..attention
+            };
+            let norm = b.norm("post_norm");
+            Ok(LayerSpec {
+                own_input: features.map(|width| OwnInputSpec {
+                    width,
+                    activation: Activation::GeluTanh,
+                    norm,
+                }),
+                factor: Need::Optional,
+                ..b.sandwich(l, attention, mixed_ffn(&b, l))
+            })
+        })?;
+        let mut model = scaled(&b, model);
+        let norm = b.norm("per_layer_proj_norm");
+        model.embedding.layer_inputs = features.map(|width| LayerInputsSpec { width, norm });
+        let cap = b.keys.number_or("final_logit_softcapping", 0.0);
+        model.head.soft_cap = (cap != 0.0).then_some(cap);
+        if shared > 0 {
+            model.unread = &[".attn_k.", ".attn_k_norm.", ".attn_v."];
+        }
+        Ok(model)
+    },
+};
+
+/// Attention with a window, whose heads have their own width.
+fn narrow(b: &Base, l: usize) -> Result<AttentionSpec, crate::LlmError> {
+    let attention = b.normed_attention(l)?;
+    let width = |part: &str, other| {
+        let own = b.keys.opt_size(&format!("attention.{part}_length_swa"));
+        own.unwrap_or(other)
+    };
+    let key_width = width("key", attention.key_width);
+    let mut rope = b.windowed_rope(None, true)?;
+    let dims = b.keys.opt_size("rope.dimension_count_swa");
+    let own = b.rope_of(dims.unwrap_or(key_width), key_width)?;
+    (rope.op.dims, rope.factor_count) = (own.op.dims, own.factor_count);
+    rope.factors = RopeFactors::None;
+    Ok(AttentionSpec {
+        key_width,
+        value_width: width("value", attention.value_width),
+        window: Some(b.own_window()),
+        rope: Some(rope),
+        ..attention
+    })
+}
+
+/// A dense part; in layers with a router, experts beside it, each with a norm of its own.
+fn mixed_ffn(b: &Base, l: usize) -> FfnSpec {
+    let dense = DenseSpec {
+        activation: Activation::GeluTanh,
+        scales: Scales::All,
+        ..b.gated(l)
+    };
+    if !b.has(l, "ffn_gate_inp") {
+        return dense.into();
+    }
+    let experts = ExpertsSpec {
+        activation: Activation::GeluTanh,
+        scales: true,
+        norms: Some(ExpertNorms {
+            router: b.norm("ffn_gate_inp.scale"),
+            input: b.norm("pre_ffw_norm_2"),
+            output: b.norm("post_ffw_norm_2"),
+        }),
+        ..b.experts(l, b.expert_width(l, 0))
+    };
+    experts.beside(DenseSpec {
+        out_norm: Some(b.norm("post_ffw_norm_1")),
+        ..dense
+    })
+}

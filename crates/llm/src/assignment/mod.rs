@@ -4,10 +4,12 @@ use std::fmt;
 
 use rustorch_runtime::{DeviceInfo, DeviceType, Routing, Rules, Runtime};
 
-use crate::memory::{BackendDevice, MemoryNeeds, USABLE, fitting, free_memory, is_same_card, room};
+use crate::memory::{
+    BackendDevice, MemoryNeeds, USABLE, fitting, free_memory, is_same_card, layers_with, room,
+};
 use crate::placement::{GpuLayers, Placement, PlacementOptions, Ruled};
 use crate::session::SessionOptions;
-use crate::spec::{Role, TensorSpec, layer_of};
+use crate::spec::{TensorSpec, layer_of};
 use crate::{LlmError, Model, Session};
 
 /// Experts' weights of a layer.
@@ -25,6 +27,8 @@ pub struct BackendConfig {
     /// Bytes of each layer: weights, keys and values. The first one includes the embedding table,
     /// the last one the output head.
     pub layers: Vec<u64>,
+    /// Bytes of a table that is in both the first and the last one. A device with both has it once.
+    pub shared: u64,
     /// The experts of each layer, which may be elsewhere.
     pub experts: Vec<LayerExperts>,
     /// Bytes of intermediate results, on every device that takes part.
@@ -136,8 +140,12 @@ impl BackendConfig {
         let host = runtime
             .devices()
             .find(|info| info.device == DeviceType::Cpu);
+        let table = model.decoder().shared_table();
+        let table = table.and_then(|name| model.gguf().tensor(name));
+        let is_twice = needs.layers.len() > 1;
         Ok(Self {
             layers: needs.layers,
+            shared: (table.filter(|_| is_twice)).map_or(0, |table| table.bytes() as u64),
             experts,
             working: needs.working,
             devices: (cards.into_iter())
@@ -164,16 +172,27 @@ impl BackendConfig {
         self
     }
 
-    /// The same, with a tensor of layer `layer` on `device`.
-    fn with_elsewhere(mut self, layer: usize, name: &str, bytes: u64, device: DeviceType) -> Self {
-        if let Some(own) = self.layers.get_mut(layer) {
-            *own = own.saturating_sub(bytes);
+    /// The same, with a tensor of these layers on `device`.
+    fn with_elsewhere(
+        mut self,
+        layers: &[usize],
+        name: &str,
+        bytes: u64,
+        device: DeviceType,
+    ) -> Self {
+        for &layer in layers {
+            if let Some(own) = self.layers.get_mut(layer) {
+                *own = own.saturating_sub(bytes);
+            }
+            if let Some(experts) = self.experts.get_mut(layer)
+                && experts.tensors.iter().any(|own| own == name)
+            {
+                experts.tensors.retain(|own| own != name);
+                experts.bytes = experts.bytes.saturating_sub(bytes);
+            }
         }
-        if let Some(experts) = self.experts.get_mut(layer)
-            && experts.tensors.iter().any(|own| own == name)
-        {
-            experts.tensors.retain(|own| own != name);
-            experts.bytes = experts.bytes.saturating_sub(bytes);
+        if layers.len() > 1 {
+            self.shared = self.shared.saturating_sub(bytes);
         }
         let less = |free: Option<u64>| free.map(|free| free.saturating_sub(bytes));
         for known in self.devices.iter_mut().filter(|d| d.device == device) {
@@ -272,7 +291,12 @@ impl Rooms {
             };
             let host = self.host_free.filter(|_| device.shares_host_memory);
             let free = [device.free, host].into_iter().flatten().min();
-            let (count, bytes) = fitting(wanted, free.map(|free| room(free, config.working)));
+            let room = free.map(|free| room(free, config.working));
+            let all = wanted.iter().sum::<u64>().saturating_sub(config.shared);
+            let (count, bytes) = match wanted.len() == layers.len() {
+                true if room.is_none_or(|room| all <= room) => (wanted.len(), all),
+                _ => fitting(wanted, room),
+            };
             if is_gpu {
                 gpu_layers -= count;
             }
@@ -402,9 +426,11 @@ impl SessionOptions {
         let unasked = BackendConfig::new(model, runtime, &self)?;
         let mut config = unasked.clone().with_gpu_layers(wishes.gpu_layers);
         let last = config.layers.len().saturating_sub(1);
+        let shared = model.decoder().shared_table();
         for Ruled { tensor, device, .. } in &ruled {
-            let (layer, bytes) = (place_of(tensor, last), bytes_of(model, tensor));
-            config = config.with_elsewhere(layer, &tensor.name, bytes, *device);
+            let layers: Vec<usize> = layers_with(&tensor.name, shared, last).collect();
+            let bytes = bytes_of(model, tensor);
+            config = config.with_elsewhere(&layers, &tensor.name, bytes, *device);
         }
         let mut chosen = match is_fixed {
             true => {
@@ -428,18 +454,10 @@ fn bytes_of(model: &Model, tensor: &TensorSpec) -> u64 {
     info.map_or(0, |info| info.bytes() as u64)
 }
 
-/// The layer that a tensor is with: the table with the first one, the head with the last one.
-fn place_of(tensor: &TensorSpec, last: usize) -> usize {
-    match (tensor.layer(), tensor.role()) {
-        (Some(layer), _) => layer,
-        (None, Some(Role::TokenEmbedding | Role::PositionEmbedding | Role::TypeEmbedding)) => 0,
-        (None, _) => last,
-    }
-}
-
 /// Puts tensors where rules want them. A layer all of whose matrices are on one device is there itself.
 fn put_as_ruled(model: &Model, ruled: &[Ruled], chosen: &mut [LayerBackend]) {
     let last = chosen.len().saturating_sub(1);
+    let shared = model.decoder().shared_table();
     for (index, layer) in chosen.iter_mut().enumerate() {
         let is_own = |tensor: &TensorSpec| tensor.layer() == Some(index);
         let matrices = model.tensors().iter();
@@ -451,7 +469,9 @@ fn put_as_ruled(model: &Model, ruled: &[Ruled], chosen: &mut [LayerBackend]) {
             *layer = LayerBackend::new(first.device, first.rule.to_owned());
         }
         let home = layer.device;
-        let with = ruled.iter().filter(|r| place_of(r.tensor, last) == index);
+        let with = ruled
+            .iter()
+            .filter(|r| layers_with(&r.tensor.name, shared, last).any(|layer| layer == index));
         for Ruled {
             tensor,
             device,

@@ -29,6 +29,7 @@ fn shared(device: DeviceType) -> BackendDevice {
 fn config(devices: &[BackendDevice], host_free: u64) -> BackendConfig {
     BackendConfig {
         layers: vec![GIB; 10],
+        shared: 0,
         experts: Vec::new(),
         working: GIB / 2,
         devices: devices.to_vec(),
@@ -251,12 +252,41 @@ fn tensors_elsewhere_make_room() {
     let names = |layer| format!("blk.{layer}.ffn_up_exps.weight");
     let config = with_experts(&[own(GPU, 4 * GIB), shared(CPU)]);
     let config = (0..10).fold(config, |config, layer| {
-        config.with_elsewhere(layer, &names(layer), 3 * GIB / 4, CPU)
+        config.with_elsewhere(&[layer], &names(layer), 3 * GIB / 4, CPU)
     });
     assert_eq!(config.layers, [GIB / 4; 10]);
     assert_eq!(config.host_free, Some(64 * GIB - 30 * GIB / 4));
     assert_eq!(runs(&select_backend(&config)), [(GPU, 10)]);
     let config = with_experts(&[own(GPU, 4 * GIB), shared(CPU)]);
-    let config = config.with_elsewhere(0, &names(0), GIB, GPU);
+    let config = config.with_elsewhere(&[0], &names(0), GIB, GPU);
     assert_eq!(config.devices[0].free, Some(3 * GIB));
+}
+
+/// Ten layers, of which the first and the last have a table of two gibibytes.
+fn with_table(free: u64) -> BackendConfig {
+    let mut config = config(&[own(GPU, free), shared(CPU)], 64 * GIB);
+    config.layers[0] += 2 * GIB;
+    config.layers[9] += 2 * GIB;
+    config.shared = 2 * GIB;
+    config
+}
+
+#[test]
+fn a_device_with_all_layers_has_a_shared_table_once() {
+    // 0.9 × 14 − 0.5 = 12.1: ten layers and one table.
+    let chosen = select_backend(&with_table(14 * GIB));
+    assert_eq!(runs(&chosen), [(GPU, 10)]);
+    assert!(
+        chosen[0].reason.contains("12.0 GiB of 14.0"),
+        "{}",
+        chosen[0].reason
+    );
+    // Two devices have one each: 11.2 are nine layers and a table.
+    let chosen = select_backend(&with_table(13 * GIB));
+    assert_eq!(runs(&chosen), [(CPU, 1), (GPU, 9)]);
+    // On the processor it leaves room on the card for both of its uses.
+    let config = with_table(13 * GIB).with_elsewhere(&[0, 9], "token_embd.weight", 2 * GIB, CPU);
+    assert_eq!((config.layers.clone(), config.shared), (vec![GIB; 10], 0));
+    assert_eq!(config.host_free, Some(62 * GIB));
+    assert_eq!(runs(&select_backend(&config)), [(GPU, 10)]);
 }

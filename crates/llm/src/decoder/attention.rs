@@ -5,16 +5,26 @@ use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor};
 
 use super::linear::{Linear, Scaled, times};
 use super::norm::{HeadNorm, Norm};
-use super::pass::Pass;
+use super::pass::{Attended, Pass};
 use crate::LlmError;
 use crate::kv_cache::LayerCache;
-use crate::spec::{Activation, AttentionSpec, Need, RopeFactors, RopeSpec, Window};
+use crate::spec::{Activation, AttentionSpec, KeysValues, Need, RopeFactors, RopeSpec, Window};
 use crate::weights::Loader;
 
-/// The products that make queries, keys and values: three, or one of all.
+/// The products that make queries, keys and values: three, or one of all. Some layers have fewer.
 enum Qkv {
+    /// Queries, for the keys and values of the layer at this place.
+    Queries(Box<Linear>, usize),
+    /// Queries, and keys that are values, too.
+    KeysAsValues(Box<[Linear; 2]>),
     Split(Box<[Linear; 3]>),
     Fused(Box<(Linear, [Part; 3])>),
+}
+
+/// Keys and values of a layer's input, or those of another layer.
+enum Keyed {
+    Own([Tensor; 2]),
+    By(usize),
 }
 
 /// One of the parts of a product that makes all three.
@@ -43,6 +53,14 @@ impl Qkv {
             Ok::<_, LlmError>(linear.with_own_bias(spec.biases))
         };
         let [q, k, v] = outputs;
+        if let KeysValues::Of(layer) = spec.source {
+            return Ok(Self::Queries(Box::new(load("q", q)?), layer));
+        }
+        let has = |part| w.has(&name(part));
+        if spec.keys_as_values && !has("v.weight") && !has("qkv.weight") {
+            let both = [load("q", q)?, load("k", k)?];
+            return Ok(Self::KeysAsValues(Box::new(both)));
+        }
         if !w.has(&name("qkv.weight")) {
             let split = [load("q", q)?, load("k", k)?, load("v", v)?];
             return Ok(Self::Split(Box::new(split)));
@@ -61,12 +79,18 @@ impl Qkv {
     }
 
     /// `x` `[t, width]` to queries, keys and values `[t, heads · head width]`, beside the cache.
-    fn forward(&self, x: &Tensor, pass: &Pass) -> RusTorchResult<[Tensor; 3]> {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> RusTorchResult<(Tensor, Keyed)> {
         let product = |linear: &Linear| pass.at_home(&linear.forward(x, pass)?);
         match self {
+            Self::Queries(queries, layer) => Ok((product(queries)?, Keyed::By(*layer))),
+            Self::KeysAsValues(both) => {
+                let [q, k] = &**both;
+                let keys = product(k)?;
+                Ok((product(q)?, Keyed::Own([keys.clone(), keys])))
+            }
             Self::Split(split) => {
                 let [q, k, v] = &**split;
-                Ok([product(q)?, product(k)?, product(v)?])
+                Ok((product(q)?, Keyed::Own([product(k)?, product(v)?])))
             }
             Self::Fused(fused) => {
                 let (all, [q, k, v]) = &**fused;
@@ -80,7 +104,7 @@ impl Qkv {
                     }
                 };
                 let [at_k, at_v] = [q.outputs, q.outputs + k.outputs];
-                Ok([part(0, q)?, part(at_k, k)?, part(at_v, v)?])
+                Ok((part(0, q)?, Keyed::Own([part(at_k, k)?, part(at_v, v)?])))
             }
         }
     }
@@ -146,6 +170,7 @@ pub(crate) struct Attention {
     qkv: Qkv,
     query_norm: Option<HeadNorm>,
     key_norm: Option<HeadNorm>,
+    value_norm: Option<Norm>,
     rotary: Option<Rotary>,
     sinks: Option<Tensor>,
     gate: Option<OutputGate>,
@@ -173,7 +198,11 @@ impl Attention {
         Ok(Self {
             qkv,
             query_norm: norm(&spec.query_norm, heads)?,
-            key_norm: norm(&spec.key_norm, kv_heads)?,
+            key_norm: match spec.source {
+                KeysValues::Of(_) => None,
+                KeysValues::Own | KeysValues::Lent => norm(&spec.key_norm, kv_heads)?,
+            },
+            value_norm: Norm::opt(w, prefix, spec.value_norm.as_ref(), values)?,
             rotary: (spec.rope.as_ref().map(|rope| Rotary::load(w, rope))).transpose()?,
             sinks: match spec.sinks {
                 Need::Required => Some(w.f32(&sinks, &[heads])?),
@@ -230,24 +259,20 @@ impl Attention {
     ) -> RusTorchResult<Tensor> {
         let spec = &self.spec;
         let rows = x.shape()[0];
-        let [q, k, v] = self.qkv.forward(x, pass)?;
-        let context = cache.map_or(pass.length()?, |cache| cache.keys.shape()[1]);
-        let q = self.heads(q, spec.heads, self.query_norm.as_ref(), pass, context)?;
-        let k = self.heads(k, spec.kv_heads, self.key_norm.as_ref(), pass, context)?;
-        let v = pass.by_sequence(&self.clamped(v)?, [spec.kv_heads, spec.value_width])?;
+        let (q, own) = self.qkv.forward(x, pass)?;
+        let q = self.heads(q, spec.heads, self.query_norm.as_ref(), pass)?;
         let q = match &spec.temperature {
             Some(temperature) => q.mul(&pass.temperature(temperature)?)?,
             None => q,
         };
-        let (k, v) = match cache {
-            Some(LayerCache { keys, values }) => (
-                keys.update_slice_(&k, 1, &pass.past)?,
-                values.update_slice_(&v.transpose(-3, -2)?, 1, &pass.past)?,
-            ),
-            None => (k, v.transpose(-3, -2)?),
+        let attended = match own {
+            Keyed::Own(own) => self.keys_values(own, pass, cache)?,
+            Keyed::By(layer) => pass.lent(layer),
         };
-        let past = cache.map(|_| &pass.past);
-        let y = self.attend(&q, [&k, &v], pass, past)?.transpose(-3, -2)?;
+        if spec.source == KeysValues::Lent {
+            pass.lend(&attended);
+        }
+        let y = self.attend(&q, &attended, pass)?.transpose(-3, -2)?;
         let y = match y.rank() {
             3 => y,
             _ => y.reshape([rows, spec.heads, spec.value_width])?,
@@ -267,6 +292,33 @@ impl Attention {
         times(self.output.forward(&y, pass)?, spec.out_scale)
     }
 
+    /// Keys and values `[b · t, kv heads · width]`, which go to the cache, if there is one.
+    fn keys_values(
+        &self,
+        [k, v]: [Tensor; 2],
+        pass: &Pass,
+        cache: Option<&LayerCache>,
+    ) -> RusTorchResult<Attended> {
+        let spec = &self.spec;
+        let k = self.heads(k, spec.kv_heads, self.key_norm.as_ref(), pass)?;
+        let v = pass.by_sequence(&self.clamped(v)?, [spec.kv_heads, spec.value_width])?;
+        let v = Norm::apply(self.value_norm.as_ref(), v)?.transpose(-3, -2)?;
+        let row = cache.map(|cache| pass.row(cache)).transpose()?;
+        let (keys, values) = match cache.zip(row.as_ref()) {
+            Some((LayerCache { keys, values, .. }, row)) => (
+                keys.update_slice_(&k, 1, row)?,
+                values.update_slice_(&v, 1, row)?,
+            ),
+            None => (k, v),
+        };
+        Ok(Attended {
+            keys,
+            values,
+            row,
+            window: cache.and_then(|cache| cache.window),
+        })
+    }
+
     /// Queries or keys `[b · t, heads · width]`, normed and rotated: `[…, heads, t, width]`.
     fn heads(
         &self,
@@ -274,7 +326,6 @@ impl Attention {
         heads: usize,
         norm: Option<&HeadNorm>,
         pass: &Pass,
-        context: usize,
     ) -> RusTorchResult<Tensor> {
         let is_first = !self.spec.norm_after_rope;
         let mut x = self.clamped(x)?;
@@ -288,7 +339,7 @@ impl Attention {
         }
         x = x.transpose(-3, -2)?;
         if let Some(rotary) = &self.rotary {
-            x = rotary.forward(&x, pass, context)?;
+            x = rotary.forward(&x, pass, pass.context()?)?;
         }
         match norm.filter(|_| !is_first) {
             Some(norm) => norm.forward(&x, true),
@@ -304,21 +355,16 @@ impl Attention {
     }
 
     /// Queries `[…, heads, t, key width]` to `[…, heads, t, value width]`.
-    fn attend(
-        &self,
-        q: &Tensor,
-        [k, v]: [&Tensor; 2],
-        pass: &Pass,
-        past: Option<&Tensor>,
-    ) -> RusTorchResult<Tensor> {
+    fn attend(&self, q: &Tensor, attended: &Attended, pass: &Pass) -> RusTorchResult<Tensor> {
         let spec = &self.spec;
-        let mask = pass.mask(spec, k.size(-2)?)?;
+        let (k, v) = (&attended.keys, &attended.values);
+        let mask = pass.mask(spec, k.size(-2)?, attended.window)?;
         let options = AttentionOptions {
             mask: mask.as_ref(),
             is_causal: spec.causal,
             scale: Some(spec.scale),
             soft_cap: spec.soft_cap,
-            past,
+            past: attended.row.as_ref(),
             window: match spec.window {
                 Some(Window::Sliding(n)) => Some(n),
                 _ => None,

@@ -4,6 +4,7 @@ use rustorch_ir::DType;
 use rustorch_tensor::{RusTorchResult, Tensor};
 
 use super::linear::{Linear, Scaled, times};
+use super::norm::Norm;
 use super::pass::Pass;
 use crate::LlmError;
 use crate::adapters::LowRank;
@@ -76,6 +77,14 @@ pub(crate) struct Experts {
     products: GateUp,
     down: ExpertLinear,
     chunks: Option<(Box<Experts>, f64)>,
+    norms: Option<Norms>,
+}
+
+/// Norms around experts.
+struct Norms {
+    router: Norm,
+    input: Norm,
+    output: Norm,
 }
 
 impl Experts {
@@ -123,7 +132,15 @@ impl Experts {
             let chunks = Self::load_routed(w, prefix, chunks, width, None)?;
             Ok::<_, LlmError>((Box::new(chunks), *scale))
         });
+        let norms = spec.norms.as_ref().map(|norms| {
+            Ok::<_, LlmError>(Norms {
+                router: Norm::load(w, prefix, &norms.router, width)?,
+                input: Norm::load(w, prefix, &norms.input, width)?,
+                output: Norm::load(w, prefix, &norms.output, width)?,
+            })
+        });
         Ok(Self {
+            norms: norms.transpose()?,
             router,
             choice_bias: match spec.choice_bias {
                 Need::Required => Some(w.f32(&bias, &[spec.count])?),
@@ -137,13 +154,20 @@ impl Experts {
         })
     }
 
-    /// `x` `[t, width]` to `[t, width]`; `input` is the layer's own input.
+    /// `x` `[t, width]` to `[t, width]`; `unnormed` is `x` before its norm, `input` the layer's own input.
     pub(crate) fn forward(
         &self,
         x: &Tensor,
-        input: &Tensor,
+        [unnormed, input]: [&Tensor; 2],
         pass: &Pass,
     ) -> RusTorchResult<Tensor> {
+        if let (Some(norms), Some(router)) = (&self.norms, &self.router) {
+            let width = unnormed.size(-1)? as f64;
+            let read = norms.router.forward(unnormed)?.mul(1.0 / width.sqrt())?;
+            let logits = router.forward(&read, pass)?;
+            let y = self.routed(&norms.input.forward(unnormed)?, &logits, pass)?;
+            return norms.output.forward(&pass.at_home(&y)?);
+        }
         let read = match self.spec.router_reads_input {
             true => input,
             false => x,

@@ -42,16 +42,16 @@ impl Ffn {
         self.bare.is_none() && self.dense.is_none() && self.experts.is_none()
     }
 
-    /// `x` `[t, width]` to `[t, width]`; `input` is the layer's own input.
+    /// `x` `[t, width]` to `[t, width]`; `unnormed` is `x` before its norm, `input` the layer's own input.
     pub(crate) fn forward(
         &self,
         x: &Tensor,
-        input: &Tensor,
+        [unnormed, input]: [&Tensor; 2],
         pass: &Pass,
     ) -> RusTorchResult<Tensor> {
         let bare = self.bare.map(|activation| activation.of(x));
         let dense = self.dense.as_ref().map(|dense| dense.forward(x, pass));
-        let experts = self.experts.as_ref().map(|e| e.forward(x, input, pass));
+        let experts = (self.experts.as_ref()).map(|e| e.forward(x, [unnormed, input], pass));
         let parts = [experts, dense, bare].into_iter().flatten();
         let parts = parts.map(|part| pass.at_home(&part?));
         let sum = parts.reduce(|sum, part| sum?.add(&part?));
@@ -70,6 +70,7 @@ struct Dense {
     inner_norm: Option<Norm>,
     down: Linear,
     token_gate: Option<TokenGate>,
+    out_norm: Option<Norm>,
 }
 
 /// A product with one row, which gives a number for each token.
@@ -125,6 +126,7 @@ impl Dense {
                 }
                 false => None,
             },
+            out_norm: Norm::opt(w, prefix, spec.out_norm.as_ref(), width)?,
             spec: spec.clone(),
         })
     }
@@ -149,9 +151,10 @@ impl Dense {
         };
         let y = Norm::apply(self.inner_norm.as_ref(), y)?;
         let y = self.down.forward(&y, pass)?;
-        match &self.token_gate {
-            Some(gate) => y.mul(&gate.forward(x, pass)?.sigmoid()?),
-            None => Ok(y),
-        }
+        let y = match &self.token_gate {
+            Some(gate) => y.mul(&gate.forward(x, pass)?.sigmoid()?)?,
+            None => y,
+        };
+        Norm::apply(self.out_norm.as_ref(), y)
     }
 }

@@ -17,7 +17,10 @@ use rustorch_tensor::{RusTorchResult, Tensor};
 use crate::LlmError;
 use crate::kv_cache::LayerCache;
 use crate::placement::Placement;
-use crate::spec::{HeadSpec, LayerSpec, Mixer, ModelSpec, Need, Residual, TensorSpec};
+use crate::spec::{
+    Activation, HeadSpec, LayerInputsSpec, LayerSpec, Mixer, ModelSpec, Need, OwnInputSpec,
+    Residual, TensorSpec,
+};
 use crate::weights::Loader;
 use attention::Attention;
 use experts::Experts;
@@ -36,6 +39,7 @@ pub(crate) struct Decoder {
     positions: Option<Table>,
     /// A row for each token type.
     types: Option<Table>,
+    layer_inputs: Option<LayerInputs>,
     layers: Vec<Layer>,
     norm: Option<Norm>,
     /// `None` for an encoder.
@@ -71,6 +75,9 @@ impl Decoder {
                 width,
                 spec.embedding.positions,
             )?,
+            layer_inputs: (spec.embedding.layer_inputs.as_ref())
+                .map(|inputs| LayerInputs::load(&w, inputs, &spec))
+                .transpose()?,
             layers: (spec.layers.iter())
                 .map(|layer| Layer::load(&w, layer, width))
                 .collect::<Result<_, _>>()?,
@@ -95,6 +102,12 @@ impl Decoder {
         &self.tensors
     }
 
+    /// The table of tokens, if the head's product is with it, too.
+    pub(crate) fn shared_table(&self) -> Option<&str> {
+        let head = self.head.as_ref().map(|head| head.output.name());
+        head.filter(|name| *name == self.embedding.name)
+    }
+
     /// The device of the logits, if it is not for the runtime to choose.
     pub(crate) fn head_device(&self, placement: &Placement) -> Option<DeviceType> {
         let last = placement.layer(self.layers.len().saturating_sub(1));
@@ -102,23 +115,21 @@ impl Decoder {
         head.and_then(|name| placement.elsewhere(name)).or(last)
     }
 
-    /// Logits `[rows, vocab]`, `f32`, of the last `rows` of the tokens: `i64` `[t]`, at
-    /// `positions`, `i32` `[t]`, which are consecutive. Writes to the cache.
+    /// Logits `[rows, vocab]`, `f32`, of the last `rows` of the tokens, `i64` `[t]`. Writes to the
+    /// layers' caches.
     ///
     /// # Errors
     /// Fails if the operands' shapes do not fit.
     pub(crate) fn forward(
         &self,
         tokens: &Tensor,
-        positions: &Tensor,
-        cache: &[LayerCache],
+        pass: &Pass,
+        layers: &[LayerCache],
         rows: usize,
-        placement: &Placement,
     ) -> RusTorchResult<Tensor> {
         let t = tokens.shape()[0];
-        let pass = Pass::new(positions, placement)?;
-        let x = self.hidden(tokens, &pass, cache)?;
-        self.logits(x.narrow(0, t - rows, rows)?, &pass)
+        let x = self.hidden(tokens, pass, layers)?;
+        self.logits(x.narrow(0, t - rows, rows)?, pass)
     }
 
     /// Logits `[b · t, vocab]` of whole sequences `[b, t]`, without a cache.
@@ -151,10 +162,21 @@ impl Decoder {
     /// The last layer's result for tokens `[t]`; `cache` is empty, or has an element for each layer.
     fn hidden(&self, tokens: &Tensor, pass: &Pass, cache: &[LayerCache]) -> RusTorchResult<Tensor> {
         let embedded = pass.at_home(&self.embed(tokens, pass)?)?;
+        let inputs = self.layer_inputs.as_ref();
+        let inputs = inputs.map(|inputs| inputs.forward(tokens, &embedded, pass));
+        let inputs = inputs.transpose()?;
         let mut x = embedded.clone();
         for (index, layer) in self.layers.iter().enumerate() {
             pass.enter(index);
-            x = layer.forward(&pass.at_home(&x)?, &embedded, pass, cache.get(index))?;
+            let own = inputs.as_ref().map(|inputs| {
+                let own = inputs.narrow(1, index, 1)?;
+                pass.at_home(&own.squeeze(1)?)
+            });
+            let given = Given {
+                embedded: &embedded,
+                own: own.transpose()?,
+            };
+            x = layer.forward(&pass.at_home(&x)?, &given, pass, cache.get(index))?;
         }
         Ok(x)
     }
@@ -180,6 +202,87 @@ impl Decoder {
             x = x.add(&pass.of_each_sequence(&rows)?)?;
         }
         Norm::apply(self.embedding_norm.as_ref(), x)
+    }
+}
+
+/// Operands of a layer besides the result of the one before.
+struct Given<'a> {
+    /// The first layer's input.
+    embedded: &'a Tensor,
+    /// The layer's own input `[b · t, features]`.
+    own: Option<Tensor>,
+}
+
+/// Inputs that each layer has of its own.
+struct LayerInputs {
+    spec: LayerInputsSpec,
+    layers: usize,
+    /// A row of all layers' inputs for each token.
+    table: Table,
+    product: Linear,
+    norm: Norm,
+}
+
+impl LayerInputs {
+    fn load(w: &Loader, spec: &LayerInputsSpec, model: &ModelSpec) -> Result<Self, LlmError> {
+        let layers = model.layers.len();
+        let all = layers * spec.width;
+        let product = "per_layer_model_proj";
+        Ok(Self {
+            spec: *spec,
+            layers,
+            table: Table::load(w, "per_layer_token_embd", model.vocab, all)?,
+            product: Linear::load(w, product, all, model.width, Scaled::Never)?,
+            norm: Norm::load(w, "", &spec.norm, spec.width)?,
+        })
+    }
+
+    /// `[b · t, layers, features]`, for tokens and their embedding.
+    fn forward(&self, tokens: &Tensor, x: &Tensor, pass: &Pass) -> RusTorchResult<Tensor> {
+        let shape = [tokens.size(0)?, self.layers, self.spec.width];
+        let root = |n: usize| (n as f64).sqrt();
+        let rows = pass.at_home(&self.table.forward(tokens, pass)?)?;
+        let rows = rows.mul(root(self.spec.width))?.reshape(shape)?;
+        let product = pass.at_home(&self.product.forward(x, pass)?)?;
+        let product = product.mul(1.0 / root(x.size(-1)?))?.reshape(shape)?;
+        self.norm.forward(&product)?.add(&rows)?.mul(0.5_f64.sqrt())
+    }
+}
+
+/// The part of a layer that reads the layer's own input.
+struct OwnInput {
+    activation: Activation,
+    gate: Linear,
+    product: Linear,
+    norm: Norm,
+}
+
+impl OwnInput {
+    fn load(w: &Loader, prefix: &str, spec: &OwnInputSpec, width: usize) -> Result<Self, LlmError> {
+        let load = |name, outputs, inputs| {
+            Linear::load(
+                w,
+                &format!("{prefix}{name}"),
+                outputs,
+                inputs,
+                Scaled::Never,
+            )
+        };
+        Ok(Self {
+            activation: spec.activation,
+            gate: load("inp_gate", spec.width, width)?,
+            product: load("proj", width, spec.width)?,
+            norm: Norm::load(w, prefix, &spec.norm, width)?,
+        })
+    }
+
+    /// `x` `[b · t, width]` with `input` `[b · t, features]`, to the shape of `x`.
+    fn forward(&self, x: &Tensor, input: &Tensor, pass: &Pass) -> RusTorchResult<Tensor> {
+        let gate = self
+            .activation
+            .of(&pass.at_home(&self.gate.forward(x, pass)?)?)?;
+        let y = self.product.forward(&gate.mul(input)?, pass)?;
+        x.add(&self.norm.forward(&pass.at_home(&y)?)?)
     }
 }
 
@@ -267,6 +370,9 @@ struct Layer {
     result_norm: Option<Norm>,
     /// Multiplier of the embedding that is added, `[1]`.
     skip_scale: Option<Tensor>,
+    own_input: Option<OwnInput>,
+    /// Multiplier of the result, `[1]`.
+    factor: Option<Tensor>,
     direction: Option<Tensor>,
     last_norm: Option<Norm>,
 }
@@ -307,16 +413,23 @@ impl Layer {
                 true => Some(w.f32(&format!("{prefix}layer_output_scale.weight"), &[1])?),
                 false => None,
             },
+            own_input: (spec.own_input.as_ref())
+                .map(|own| OwnInput::load(w, prefix, own, width))
+                .transpose()?,
+            factor: match spec.factor {
+                Need::Absent => None,
+                _ => w.opt_f32(&format!("{prefix}layer_output_scale.weight"), &[1])?,
+            },
             direction: w.direction(spec.index),
             last_norm: Norm::opt(w, "", spec.last_norm.as_ref(), width)?,
         })
     }
 
-    /// `x` `[b · t, width]` to the same shape; `embedded` is the first layer's input.
+    /// `x` `[b · t, width]` to the same shape.
     fn forward(
         &self,
         x: &Tensor,
-        embedded: &Tensor,
+        given: &Given,
         pass: &Pass,
         cache: Option<&LayerCache>,
     ) -> RusTorchResult<Tensor> {
@@ -350,16 +463,22 @@ impl Layer {
                 (Residual::Parallel, Some(norm)) => norm.forward(x)?,
                 (Residual::Parallel, None) => normed,
             };
-            let fed = self.ffn.forward(&read, x, pass)?;
+            let fed = self.ffn.forward(&read, [&y, x], pass)?;
             let fed = Norm::apply(self.ffn_out_norm.as_ref(), fed)?;
             y = y.add(&times(fed, self.residual_scale)?)?;
         }
         if let Some((norm, experts)) = &self.input_experts {
-            y = y.add(&experts.forward(&norm.forward(x)?, x, pass)?)?;
+            y = y.add(&experts.forward(&norm.forward(x)?, [x, x], pass)?)?;
         }
         y = Norm::apply(self.result_norm.as_ref(), y)?;
         if let Some(scale) = &self.skip_scale {
-            y = y.add(&pass.at_home(embedded)?.mul(scale)?)?;
+            y = y.add(&pass.at_home(given.embedded)?.mul(scale)?)?;
+        }
+        if let (Some(part), Some(input)) = (&self.own_input, &given.own) {
+            y = part.forward(&y, input, pass)?;
+        }
+        if let Some(factor) = &self.factor {
+            y = y.mul(factor)?;
         }
         if let Some(direction) = &self.direction {
             y = y.add(direction)?;

@@ -1,12 +1,14 @@
 //! Values that the layers of one forward pass share.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 
 use rustorch_ir::DType;
 use rustorch_runtime::DeviceType;
 use rustorch_tensor::distributed::{CommunicationGroup, ReduceOp};
 use rustorch_tensor::{RusTorchResult, Tensor, with_device};
 
+use crate::kv_cache::{Cache, LayerCache};
 use crate::placement::Placement;
 use crate::spec::{AttentionSpec, Temperature, Window};
 
@@ -57,18 +59,61 @@ pub(crate) struct Pass<'a> {
     pub(crate) positions: &'a Tensor,
     /// The position of the first one, `i32` `[1]`.
     pub(crate) past: Tensor,
+    /// Tokens of the cache's context.
+    context: Option<usize>,
+    /// Positions of windows' first rows, `i32`; `None` where a row of a cache is a position.
+    bases: Option<&'a Tensor>,
+    /// Rows of windows that the first token is written to, with where they are computed.
+    rows: RefCell<Vec<(RowKey, Tensor)>>,
     masks: RefCell<Vec<(MaskKey, Tensor)>>,
+    /// The place of the layer that is being computed.
+    layer: Cell<usize>,
+    /// Keys and values that later layers read, by the place of their layer.
+    lent: RefCell<BTreeMap<usize, Attended>>,
 }
 
+/// Keys and values `[…, kv heads, s, width]` of a layer.
+#[derive(Clone)]
+pub(crate) struct Attended {
+    pub(crate) keys: Tensor,
+    pub(crate) values: Tensor,
+    /// The row of the first query's own key, if they are in a cache.
+    pub(crate) row: Option<Tensor>,
+    /// The place of the layer's window among those of the cache.
+    pub(crate) window: Option<usize>,
+}
+
+/// A window, by its place, and a device.
+type RowKey = (usize, Option<DeviceType>);
+
 impl<'a> Pass<'a> {
-    pub(crate) fn new(positions: &'a Tensor, placement: &'a Placement) -> RusTorchResult<Self> {
+    fn new(positions: &'a Tensor, placement: &'a Placement) -> RusTorchResult<Self> {
         Ok(Self {
             placement,
             sequences: None,
             home: Cell::new(placement.layer(0)),
             positions,
             past: positions.narrow(0, 0, 1)?,
+            context: None,
+            bases: None,
+            rows: RefCell::default(),
             masks: RefCell::default(),
+            layer: Cell::new(0),
+            lent: RefCell::default(),
+        })
+    }
+
+    /// A pass over tokens of one sequence with a cache. `bases` stands for its [`Cache::bases`].
+    pub(crate) fn with_cache(
+        positions: &'a Tensor,
+        cache: &Cache,
+        bases: Option<&'a Tensor>,
+        placement: &'a Placement,
+    ) -> RusTorchResult<Self> {
+        Ok(Self {
+            context: Some(cache.context()),
+            bases,
+            ..Self::new(positions, placement)?
         })
     }
 
@@ -93,6 +138,29 @@ impl<'a> Pass<'a> {
     /// Tokens of a sequence.
     pub(crate) fn length(&self) -> RusTorchResult<usize> {
         self.positions.size(0)
+    }
+
+    /// Tokens that fit in the context.
+    pub(crate) fn context(&self) -> RusTorchResult<usize> {
+        self.context.map_or_else(|| self.length(), Ok)
+    }
+
+    /// The row of a layer's cache that the first token is written to, `i32` `[1]`.
+    pub(crate) fn row(&self, cache: &LayerCache) -> RusTorchResult<Tensor> {
+        let (Some(window), Some(bases)) = (cache.window, self.bases) else {
+            return Ok(self.past.clone());
+        };
+        let key = (window, self.home.get());
+        if let Some((_, row)) = self.rows.borrow().iter().find(|(known, _)| *known == key) {
+            return Ok(row.clone());
+        }
+        let row = || self.past.sub(&bases.narrow(0, window, 1)?);
+        let row = match key.1 {
+            Some(device) => with_device(device, row)??,
+            None => row()?,
+        };
+        self.rows.borrow_mut().push((key, row.clone()));
+        Ok(row)
     }
 
     /// Rows of heads `[t, heads · width]` as `[t, heads, width]`, with the sequences first, if there are several.
@@ -120,6 +188,18 @@ impl<'a> Pass<'a> {
     /// Goes on to layer `index`.
     pub(crate) fn enter(&self, index: usize) {
         self.home.set(self.placement.layer(index));
+        self.layer.set(index);
+    }
+
+    /// Keeps the keys and values of the layer that is being computed, for later layers.
+    pub(crate) fn lend(&self, attended: &Attended) {
+        let mut lent = self.lent.borrow_mut();
+        lent.insert(self.layer.get(), attended.clone());
+    }
+
+    /// The keys and values that the layer at this place has lent.
+    pub(crate) fn lent(&self, layer: usize) -> Attended {
+        self.lent.borrow()[&layer].clone()
     }
 
     /// The device of the tensor `name`, if it is not for the runtime to choose.
@@ -138,8 +218,14 @@ impl<'a> Pass<'a> {
     }
 
     /// The addend to scores of `keys` keys: `f32` `[t, keys]`, with ALiBi `[heads, t, keys]`. With shorter sequences
-    /// that are not causal, it has a dimension of sequences before these. `None` where causality is all.
-    pub(crate) fn mask(&self, spec: &AttentionSpec, keys: usize) -> RusTorchResult<Option<Tensor>> {
+    /// that are not causal, it has a dimension of sequences before these. `None` where causality is all. `window` is
+    /// the place of the layer's window among those of the cache.
+    pub(crate) fn mask(
+        &self,
+        spec: &AttentionSpec,
+        keys: usize,
+        window: Option<usize>,
+    ) -> RusTorchResult<Option<Tensor>> {
         let padding = self.sequences.as_ref().and_then(|all| all.padding);
         let padding = padding.filter(|_| !spec.causal);
         let key = MaskKey {
@@ -157,8 +243,8 @@ impl<'a> Pass<'a> {
             return Ok(Some(mask.clone()));
         }
         let mask = match key.device {
-            Some(device) => with_device(device, || self.new_mask(&key))??,
-            None => self.new_mask(&key)?,
+            Some(device) => with_device(device, || self.new_mask(&key, window))??,
+            None => self.new_mask(&key, window)?,
         };
         let mask = match padding {
             Some(padding) => mask.add(&self.at_home(padding)?)?,
@@ -168,8 +254,11 @@ impl<'a> Pass<'a> {
         Ok(Some(mask))
     }
 
-    fn new_mask(&self, key: &MaskKey) -> RusTorchResult<Tensor> {
-        let keys = Tensor::arange_with(0, key.keys as i64, 1, DType::I32)?;
+    fn new_mask(&self, key: &MaskKey, window: Option<usize>) -> RusTorchResult<Tensor> {
+        let mut keys = Tensor::arange_with(0, key.keys as i64, 1, DType::I32)?;
+        if let Some((window, bases)) = window.zip(self.bases) {
+            keys = keys.add(&bases.narrow(0, window, 1)?)?;
+        }
         let queries = self.positions.unsqueeze(1)?;
         let seen = match key.window {
             None | Some(Window::Sliding(_)) => None,

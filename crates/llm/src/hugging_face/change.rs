@@ -272,7 +272,7 @@ pub(super) fn type_of(dtype: DType) -> Option<GgmlType> {
 }
 
 /// Floats in single precision, with an addend.
-fn single(bytes: &[u8], from: DType, add: f32) -> Vec<u8> {
+pub(super) fn single(bytes: &[u8], from: DType, add: f32) -> Vec<u8> {
     fn each<const N: usize>(bytes: &[u8], add: f32, value: impl Fn([u8; N]) -> f32) -> Vec<u8> {
         let values = bytes.as_chunks().0.iter();
         values

@@ -67,6 +67,15 @@ impl Config {
                 text.into_iter().filter(|(key, _)| !is_whole(key)).collect();
             values.extend(own);
         }
+        // Some types have parts of their keys in objects.
+        for part in ["attn_config", "ffn_config"] {
+            if let Some(Value::Object(part)) = values.remove(part) {
+                let own = part.into_iter().filter(|(key, _)| key != "hidden_size");
+                for (key, value) in own {
+                    values.entry(key).or_insert(value);
+                }
+            }
+        }
         Ok(Self { path, values })
     }
 

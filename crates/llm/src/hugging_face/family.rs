@@ -84,6 +84,12 @@ pub(super) enum Op {
     ExpertsPart(usize, usize),
     /// Experts' last matrices, either way round.
     ExpertsLast,
+    /// Experts' matrices, which the file has one below the other.
+    Stacked,
+    /// The same, rows and columns of each being exchanged.
+    StackedTransposed,
+    /// A number of each layer, which is a key.
+    Number,
     /// Each n-th row of MXFP4 blocks.
     Blocks(usize, usize),
     /// The scales of [`Op::Blocks`].
@@ -92,7 +98,7 @@ pub(super) enum Op {
 
 use Op::{
     AddOne, Behind, Blocks, ByKind, ColumnPart, Every, EveryColumn, ExpertsLast, ExpertsPart, Keys,
-    Part, Queries, Same, Scales, Transposed,
+    Number, Part, Queries, Same, Scales, Stacked, StackedTransposed, Transposed,
 };
 
 const fn row(from: &'static str, to: &'static [(&'static str, Op)]) -> Row {
@@ -150,6 +156,7 @@ pub(super) const KEYS: &[Key] = &[
             "n_positions",
             "n_ctx",
             "seq_length",
+            "max_seq_len",
         ],
     ),
     size("embedding_length", WIDTH),
@@ -166,7 +173,13 @@ pub(super) const KEYS: &[Key] = &[
     size("expert_count", EXPERTS),
     size(
         "expert_used_count",
-        &["num_experts_per_tok", "num_experts_per_token", "moe_k"],
+        &[
+            "num_experts_per_tok",
+            "num_experts_per_token",
+            "moe_k",
+            "moe_top_k",
+            "top_k_experts",
+        ],
     ),
     size("expert_group_count", &["n_group"]),
     size("expert_group_used_count", &["topk_group"]),
@@ -174,9 +187,9 @@ pub(super) const KEYS: &[Key] = &[
 ];
 
 pub(super) const LAYERS: &[&str] = &["num_hidden_layers", "n_layer", "n_layers", "num_layers"];
-pub(super) const WIDTH: &[&str] = &["hidden_size", "n_embd"];
-pub(super) const HEADS: &[&str] = &["num_attention_heads", "n_head"];
-pub(super) const KV_HEADS: &[&str] = &["num_key_value_heads", "num_kv_heads"];
+pub(super) const WIDTH: &[&str] = &["hidden_size", "n_embd", "d_model"];
+pub(super) const HEADS: &[&str] = &["num_attention_heads", "n_head", "n_heads"];
+pub(super) const KV_HEADS: &[&str] = &["num_key_value_heads", "num_kv_heads", "kv_n_heads"];
 pub(super) const EXPERTS: &[&str] = &[
     "num_local_experts",
     "num_experts",
@@ -193,6 +206,15 @@ pub(super) const FEED_FORWARD: &[&str] = &[
 /// Names of tensors that belong to no layer.
 const GLOBALS: &[Row] = &[
     row("embed_tokens", &[("token_embd", Same)]),
+    row("embed_tokens_per_layer", &[("per_layer_token_embd", Same)]),
+    row(
+        "per_layer_model_projection",
+        &[("per_layer_model_proj", Same)],
+    ),
+    row(
+        "per_layer_projection_norm",
+        &[("per_layer_proj_norm", Same)],
+    ),
     row("wte", &[("token_embd", Same)]),
     row("word_embeddings", &[("token_embd", Same)]),
     row("embed_in", &[("token_embd", Same)]),
@@ -202,6 +224,7 @@ const GLOBALS: &[Row] = &[
     row("final_layernorm", &[("output_norm", Same)]),
     row("final_layer_norm", &[("output_norm", Same)]),
     row("ln_f", &[("output_norm", Same)]),
+    row("norm_f", &[("output_norm", Same)]),
     row("lm_head", &[("output", Same)]),
     row("embed_out", &[("output", Same)]),
 ];
@@ -285,6 +308,22 @@ const GEMMA_SANDWICH: &[Row] = &[
     ),
     row("pre_feedforward_layernorm", &[("ffn_norm", AddOne)]),
     row("post_feedforward_layernorm", &[("post_ffw_norm", AddOne)]),
+];
+
+/// Gemma 4's experts, inputs of layers' own, and factors.
+const GEMMA4: &[Row] = &[
+    row("post_feedforward_layernorm_1", &[("post_ffw_norm_1", Same)]),
+    row("post_feedforward_layernorm_2", &[("post_ffw_norm_2", Same)]),
+    row("pre_feedforward_layernorm_2", &[("pre_ffw_norm_2", Same)]),
+    row("layer_scalar", &[("layer_output_scale", Same)]),
+    row("per_layer_input_gate", &[("inp_gate", Same)]),
+    row("per_layer_projection", &[("proj", Same)]),
+    row("post_per_layer_input_norm", &[("post_norm", Same)]),
+    row("router.proj", &[("ffn_gate_inp", Same)]),
+    row("router.scale", &[("ffn_gate_inp.scale", Same)]),
+    row("router.per_expert_scale", &[("ffn_down_exps.scale", Same)]),
+    row("experts.gate_up_proj", &[("ffn_gate_up_exps", Same)]),
+    row("experts.down_proj", &[("ffn_down_exps", Same)]),
 ];
 
 /// GLM 4's norms behind both parts.
@@ -375,6 +414,50 @@ const BY_KIND: &[Row] = &[
     row("mlp.dense_4h_to_h", &[("ffn_down", Same)]),
     row("ln_mlp", &[("attn_norm", Same)]),
     row("ln_attn", &[("attn_norm_2", Same)]),
+];
+
+/// MPT.
+const MPT: &[Row] = &[
+    row("norm_1", &[("attn_norm", Same)]),
+    row("attn.Wqkv", &[("attn_qkv", Same)]),
+    row("attn.out_proj", &[("attn_output", Same)]),
+    row("norm_2", &[("ffn_norm", Same)]),
+    row("ffn.up_proj", &[("ffn_up", Same)]),
+    row("ffn.down_proj", &[("ffn_down", Same)]),
+];
+
+/// DBRX.
+const DBRX: &[Row] = &[
+    row("norm_attn_norm.norm_1", &[("attn_norm", Same)]),
+    row("norm_attn_norm.norm_2", &[("attn_output_norm", Same)]),
+    row("norm_attn_norm.attn.Wqkv", &[("attn_qkv", Same)]),
+    row("norm_attn_norm.attn.out_proj", &[("attn_output", Same)]),
+    row("ffn.router.layer", &[("ffn_gate_inp", Same)]),
+    row("ffn.experts.mlp.w1", &[("ffn_gate_exps", Stacked)]),
+    row("ffn.experts.mlp.v1", &[("ffn_up_exps", Stacked)]),
+    row(
+        "ffn.experts.mlp.w2",
+        &[("ffn_down_exps", StackedTransposed)],
+    ),
+];
+
+/// Apertus's norms and activation.
+const APERTUS: &[Row] = &[
+    row("attention_layernorm", &[("attn_norm", Same)]),
+    row("feedforward_layernorm", &[("ffn_norm", Same)]),
+    row("mlp.act_fn.alpha_n", &[("xielu.alpha_n", Number)]),
+    row("mlp.act_fn.alpha_p", &[("xielu.alpha_p", Number)]),
+    // The rest of the name, `beta`, is the end of biases elsewhere.
+    row("mlp.act_fn", &[("xielu.beta", Number)]),
+    row("mlp.act_fn.eps", &[("xielu.eps", Number)]),
+];
+
+/// Hunyuan's router, and the expert that all tokens share.
+const HUNYUAN_EXPERTS: &[Row] = &[
+    row("mlp.gate.wg", &[("ffn_gate_inp", Same)]),
+    row("mlp.shared_mlp.gate_proj", &[("ffn_gate_shexp", Same)]),
+    row("mlp.shared_mlp.up_proj", &[("ffn_up_shexp", Same)]),
+    row("mlp.shared_mlp.down_proj", &[("ffn_down_shexp", Same)]),
 ];
 
 /// Experts of Qwen3-VL.
@@ -721,6 +804,27 @@ pub(super) const FAMILIES: &[Family] = &[
         ..Family::new(&["gemma3", "gemma3_text"], "gemma3")
     },
     Family {
+        names: &[GEMMA4, SANDWICH, DECODER],
+        keys: &[
+            WINDOW,
+            EXPERT_WIDTH,
+            number("final_logit_softcapping", &["final_logit_softcapping"]),
+            size(
+                "embedding_length_per_layer_input",
+                &["hidden_size_per_layer_input"],
+            ),
+            size("attention.shared_kv_layers", &["num_kv_shared_layers"]),
+        ],
+        defaults: &[("tie_word_embeddings", 1.0)],
+        fixed: &[
+            ("hidden_activation", GELU),
+            ("attention_bias", &["false"]),
+            ("use_bidirectional_attention", &["\"vision\"", "null"]),
+        ],
+        also: rope::gemma4,
+        ..Family::new(&["gemma4", "gemma4_text"], "gemma4")
+    },
+    Family {
         also: rope::phi3,
         ..Family::new(&["phi3"], "phi3")
     },
@@ -840,7 +944,56 @@ pub(super) const FAMILIES: &[Family] = &[
         fixed: &[("hidden_act", &["\"silu\""]), ("use_bias", &["false"])],
         ..Family::new(&["ernie4_5"], "ernie4_5")
     },
-    Family::new(&["hunyuan_v1_dense"], "hunyuan-dense"),
+    Family {
+        also: rope::hunyuan,
+        ..Family::new(&["hunyuan_v1_dense"], "hunyuan-dense")
+    },
+    Family {
+        names: &[HUNYUAN_EXPERTS, DECODER],
+        also: rope::hunyuan_moe,
+        ..Family::new(&["hunyuan_v1_moe"], "hunyuan-moe")
+    },
+    Family {
+        names: &[APERTUS, DECODER],
+        fixed: &[("hidden_act", &["\"xielu\""]), ("mlp_bias", &["false"])],
+        ..Family::new(&["apertus"], "apertus")
+    },
+    Family {
+        layer: "blocks.",
+        prefix: "transformer.",
+        names: &[MPT],
+        keys: &[
+            number("attention.clamp_kqv", &["clip_qkv"]),
+            number("attention.max_alibi_bias", &["alibi_bias_max"]),
+        ],
+        defaults: &[
+            ("layer_norm_epsilon", 1e-5),
+            ("tie_word_embeddings", 1.0),
+            ("alibi_bias_max", 8.0),
+        ],
+        fixed: &[
+            ("alibi", &["true"]),
+            ("attn_type", &["\"multihead_attention\""]),
+            ("expansion_ratio", &["4"]),
+            ("no_bias", &["true"]),
+            ("prefix_lm", &["false"]),
+            ("qk_ln", &["false"]),
+            ("softmax_scale", &["null"]),
+        ],
+        ..Family::new(&["mpt"], "mpt")
+    },
+    Family {
+        layer: "blocks.",
+        prefix: "transformer.",
+        names: &[DBRX],
+        keys: &[number("attention.clamp_kqv", &["clip_qkv"])],
+        defaults: &[("layer_norm_eps", 1e-5)],
+        fixed: &[
+            ("ffn_act_fn", &["{\"name\":\"silu\"}", "null"]),
+            ("moe_normalize_expert_weights", &["1", "1.0"]),
+        ],
+        ..Family::new(&["dbrx"], "dbrx")
+    },
     Family {
         names: &[LLAMA4, DECODER],
         keys: &[

@@ -133,6 +133,7 @@ fn translate(folder: &Path) -> Result<(GgufWriter, Vec<Changed>), LlmError> {
             groups.add(&name, part)?;
         }
     }
+    let numbers = groups.numbers()?;
     let mut tensors = groups.finish()?;
     let table = tensors.iter().find(|t| t.name == "token_embd.weight");
     let Some(&[rows, _]) = table.map(|table| &table.shape[..]) else {
@@ -153,6 +154,9 @@ fn translate(folder: &Path) -> Result<(GgufWriter, Vec<Changed>), LlmError> {
         tensors.push(factors_tensor(name, &factors));
     }
     let mut metadata = draft.metadata;
+    for (key, numbers) in numbers {
+        metadata.insert(key, numbers);
+    }
     metadata.insert("general.file_type", file_type(&tensors).id());
     metadata.insert("general.quantization_version", FORMATS);
     vocabulary::vocabulary(folder, &config, rows, &mut metadata)?;
@@ -391,7 +395,8 @@ impl<'a> Groups<'a> {
             return Ok(());
         };
         for &(to, op) in row.to {
-            let is_whole = to.ends_with(".weight") || to.ends_with(".bias");
+            let ends = [".weight", ".bias", ".scale"];
+            let is_whole = ends.iter().any(|end| to.ends_with(end));
             let end = match (is_whole, end) {
                 (true, _) => "",
                 (false, "") => ".weight",
@@ -421,6 +426,40 @@ impl<'a> Groups<'a> {
         Ok(())
     }
 
+    /// Takes out the numbers that are keys, by layer.
+    ///
+    /// # Errors
+    /// Fails if a layer lacks one, or if a tensor is not one number.
+    fn numbers(&mut self) -> Result<BTreeMap<String, Vec<f32>>, LlmError> {
+        let is_number = |group: &Group| matches!(group.op, Op::Number);
+        let mut numbers: BTreeMap<String, Vec<f32>> = BTreeMap::new();
+        let taken: Vec<_> = self
+            .groups
+            .extract_if(.., |_, group| is_number(group))
+            .collect();
+        for ((layer, name), group) in taken {
+            let key = name.splitn(3, '.').last().unwrap_or(&name);
+            let key = key.trim_end_matches(".weight").trim_end_matches(".bias");
+            let key = key.to_owned();
+            let list = numbers.entry(key).or_default();
+            for (full, part) in group.parts.into_values() {
+                let number = one_number(&part).filter(|_| layer == list.len() + 1);
+                let problem = "expected one number in each layer";
+                list.push(number.ok_or_else(|| LlmError::weight(&full, problem))?);
+            }
+        }
+        match numbers
+            .iter()
+            .find(|(_, list)| list.len() != self.draft.layers)
+        {
+            Some((key, list)) => {
+                let problem = format!("{} of {} layers", list.len(), self.draft.layers);
+                Err(LlmError::weight(key, problem))
+            }
+            None => Ok(numbers),
+        }
+    }
+
     /// All tensors.
     ///
     /// # Errors
@@ -438,6 +477,24 @@ impl<'a> Groups<'a> {
         Ok(tensors)
     }
 
+    /// A tensor that has elements. Experts' matrices that are one below the other have a dimension of experts then.
+    fn stacked(&self, mut part: Part, op: Op) -> Result<Part, String> {
+        if part.shape.contains(&0) {
+            return Err(format!("no elements: {:?}", part.shape));
+        }
+        if let Op::Stacked | Op::StackedTransposed = op {
+            let &[rows, columns] = &part.shape[..] else {
+                return Err(format!("expected 2 dimensions, got {:?}", part.shape));
+            };
+            let experts = self.experts;
+            if experts == 0 || !rows.is_multiple_of(experts) {
+                return Err(format!("{rows} rows are not of {experts} experts"));
+            }
+            part.shape = vec![experts, rows / experts, columns];
+        }
+        Ok(part)
+    }
+
     /// One tensor.
     fn change(&self, name: String, group: Group) -> Result<Changed, String> {
         if let Op::Blocks(first, of) | Op::Scales(first, of) = group.op {
@@ -451,7 +508,10 @@ impl<'a> Groups<'a> {
         let is_bias = name.ends_with(".bias");
         let shape = group.parts.values().next().map(|(_, part)| &part.shape[..]);
         let is_transposed = match (group.op, shape) {
-            (Op::Transposed | Op::EveryColumn(..) | Op::ColumnPart(..), _) => true,
+            (
+                Op::Transposed | Op::StackedTransposed | Op::EveryColumn(..) | Op::ColumnPart(..),
+                _,
+            ) => true,
             // The width of the model is on the side of the input, or of the result.
             (Op::ExpertsPart(..), Some([.., rows, _])) => *rows == self.draft.width,
             (Op::ExpertsLast, Some([.., columns])) => *columns == self.draft.width,
@@ -472,13 +532,10 @@ impl<'a> Groups<'a> {
             Op::Every(first, of) | Op::EveryColumn(first, of) => Rows::Every(first, of),
             _ => Rows::All,
         };
-        let mut tensors = Vec::with_capacity(count);
-        for (_, part) in group.parts.into_values() {
-            if part.shape.contains(&0) {
-                return Err(format!("no elements: {:?}", part.shape));
-            }
-            tensors.push(Matrices::new(part, is_bias, is_transposed));
-        }
+        let parts = group.parts.into_values();
+        let parts = parts.map(|(_, part)| self.stacked(part, group.op));
+        let tensors = parts.map(|part| Ok(Matrices::new(part?, is_bias, is_transposed)));
+        let tensors = tensors.collect::<Result<Vec<_>, String>>()?;
         let first = &tensors[0];
         let (dtype, shape) = (first.part.dtype, first.part.shape.clone());
         if tensors
@@ -519,6 +576,14 @@ impl<'a> Groups<'a> {
             },
         })
     }
+}
+
+/// The number of a tensor with one element.
+fn one_number(part: &Part) -> Option<f32> {
+    let count: usize = part.shape.iter().product();
+    let bytes = (count == 1).then(|| change::single(&part.data, part.dtype, 0.0))?;
+    type_of(part.dtype)?;
+    bytes.try_into().ok().map(f32::from_le_bytes)
 }
 
 /// Blocks of 4 bits, from blocks and their scales.

@@ -154,6 +154,7 @@ fn scaling(rope: &Rope, draft: &mut Draft, dims: usize, base: f64) -> Result<(),
     match rope.kind() {
         // Nothing is scaled in the context that the model was trained with.
         "default" | "dynamic" | "mrope" => Ok(()),
+        "proportional" if draft.architecture == "gemma4" => Ok(()),
         "linear" => {
             draft.set("rope.scaling.type", "linear");
             draft.number("rope.scaling.factor", rope.positive("factor", None)?);
@@ -301,6 +302,96 @@ fn windows(config: &Config) -> Option<Vec<bool>> {
             .map(|kind| kind.as_str() == Some("sliding_attention"))
             .collect(),
     )
+}
+
+/// Gemma 4: layers without a window have heads of their own width and number. Some of their frequencies are 0, by huge
+/// divisors.
+pub(super) fn gemma4(config: &Config, draft: &mut Draft) -> Result<(), LlmError> {
+    const HUGE: f32 = 1e30;
+    let windows =
+        windows(config).unwrap_or_else(|| (1..=draft.layers).map(|l| l % 6 != 0).collect());
+    let without = windows.iter().position(|is_windowed| !is_windowed);
+    let other = |whole: &str, own: &str| -> Result<Option<u32>, LlmError> {
+        let by_layer = config.object("per_layer_config");
+        let by_layer = by_layer.and_then(|all| all.get(&without?.to_string())?.get(own)?.as_u64());
+        let own = by_layer.and_then(|number| u32::try_from(number).ok());
+        Ok(config.opt_size(&[whole])?.or(own))
+    };
+    let (narrow, kv_heads) = (draft.head_width as u32, draft.kv_heads as u32);
+    let wide = other("global_head_dim", "head_dim")?.unwrap_or(512);
+    let fewer = other("num_global_key_value_heads", "num_key_value_heads")?;
+    let fewer = fewer.filter(|_| config.flag("attention_k_eq_v") != Some(false));
+    for (part, width) in [("length", wide), ("length_swa", narrow)] {
+        draft.size(&format!("attention.key_{part}"), width);
+        draft.size(&format!("attention.value_{part}"), width);
+    }
+    draft.size("rope.dimension_count", wide);
+    draft.size("rope.dimension_count_swa", narrow);
+    let heads = windows.iter().map(|is_windowed| match is_windowed {
+        true => kv_heads as i32,
+        false => fewer.unwrap_or(kv_heads) as i32,
+    });
+    draft.set("attention.head_count_kv", heads.collect::<Vec<i32>>());
+    let shared = config.opt_size(&["num_kv_shared_layers"])?.unwrap_or(0) as usize;
+    if config.flag("use_double_wide_mlp") == Some(true) {
+        let width = config.size(&["intermediate_size"])? as i32;
+        let own = draft.layers.saturating_sub(shared);
+        let widths = (0..draft.layers).map(|l| if l < own { width } else { 2 * width });
+        draft.set("feed_forward_length", widths.collect::<Vec<i32>>());
+    }
+    draft.set("attention.sliding_window_pattern", windows);
+    let rope = Rope::new(config, "full_attention");
+    let share = rope.number("partial_rotary_factor")?.unwrap_or(1.0);
+    let all = wide as usize / 2;
+    let turned = ((f64::from(wide) * share / 2.0) as usize).min(all);
+    let mut factors = vec![1.0; turned];
+    factors.resize(all, HUGE);
+    draft.factors.push(("rope_freqs.weight", factors));
+    Ok(())
+}
+
+/// Hunyuan: a larger base in the place of scaled angles.
+pub(super) fn hunyuan(config: &Config, draft: &mut Draft) -> Result<(), LlmError> {
+    let rope = Rope::new(config, "full_attention");
+    let alpha = rope.number("alpha")?.filter(|alpha| *alpha > 0.0);
+    if let Some(alpha) = alpha.filter(|_| rope.kind() == "dynamic") {
+        let base = rope.positive("rope_theta", Some(10_000.0))?;
+        let dims = draft.head_width as f64;
+        let base = base * alpha.powf(dims / (dims - 2.0));
+        draft.number("rope.freq_base", base);
+    }
+    Ok(())
+}
+
+/// The same with experts: the numbers of layers, which are the same for all.
+pub(super) fn hunyuan_moe(config: &Config, draft: &mut Draft) -> Result<(), LlmError> {
+    let width = config.size(&["intermediate_size"])?;
+    let same = |key: &'static str| -> Result<Option<u32>, LlmError> {
+        let Some((_, Json::Array(all))) = config.get(&[key]) else {
+            return config.opt_size(&[key]);
+        };
+        let first = all.first().and_then(Json::as_u64);
+        let is_same = all.iter().all(|number| number.as_u64() == first);
+        let first = first.and_then(|number| u32::try_from(number).ok());
+        match first.filter(|_| is_same) {
+            None => Err(config.wrong(key, "expected the same number for all layers")),
+            first => Ok(first),
+        }
+    };
+    if same("moe_intermediate_size")?.is_some_and(|own| own != width) {
+        let problem = format!("expected {width}, as intermediate_size");
+        return Err(config.wrong("moe_intermediate_size", problem));
+    }
+    if let Some(used) = same("moe_topk")? {
+        draft.size("expert_used_count", used);
+    }
+    let shared = same("num_shared_expert")?.unwrap_or(1);
+    draft.size("expert_feed_forward_length", width);
+    draft.size(
+        "expert_shared_feed_forward_length",
+        width.saturating_mul(shared),
+    );
+    hunyuan(config, draft)
 }
 
 /// The layers with a window: those that `config.json` lists, or else all but every fourth.

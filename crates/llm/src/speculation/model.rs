@@ -1,7 +1,7 @@
 //! Drafts of a smaller model.
 
 use super::Draft;
-use crate::session::FEW;
+use crate::step::FEW;
 use crate::{LlmError, Model, Scores, Selection, Session};
 
 /// Number of tokens at the end by which vocabularies of one family may differ. They fill a table up

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::session::FEW;
+use crate::step::FEW;
 
 /// Possible numbers of drafted tokens: with the token before them they are a batch whose program
 /// sessions keep.

@@ -1,7 +1,6 @@
 //! Adapters and control vectors of the bundled model: against models whose weights are changed
 //! themselves, on every device, and when they do not fit.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use half::{bf16, f16};
@@ -14,6 +13,7 @@ use rustorch_llm::{
 };
 use rustorch_runtime::{Backend, DeviceType, Runtime};
 use rustorch_tensor::host;
+use rustorch_testing::adapters::{self, Tensors};
 use rustorch_testing::random::Random;
 
 use crate::common::{Devices, models};
@@ -69,9 +69,7 @@ fn decode(gguf: &Gguf, name: &str) -> Vec<f32> {
     }
 }
 
-/// A file in memory: its tensors with their shapes, slowest dimension first, and numbers.
-type Tensors = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
-
+/// A file in memory.
 fn file(metadata: Metadata, tensors: &Tensors, ty: GgmlType) -> Gguf {
     Gguf::from_bytes(bytes(metadata, tensors, ty)).unwrap()
 }
@@ -147,30 +145,11 @@ fn numbers(gguf: &Gguf) -> Tensors {
     all.map(|info| tensor(&info.name, info.shape())).collect()
 }
 
-/// Adds `scale` times the product that an adapter has for each of its weights, in double precision.
+/// Adds an adapter to its weights.
 fn merge(tensors: &mut Tensors, adapter: &AdapterFile) {
     let alpha = adapter.gguf.metadata.f32("adapter.lora.alpha").unwrap();
-    for (weight, (shape, values)) in tensors {
-        let side = |side: &str| format!("{weight}.lora_{side}");
-        let Some(info) = adapter.gguf.tensor(&side("a")) else {
-            continue;
-        };
-        let (rank, columns) = (info.shape()[0], shape[1]);
-        let scale = f64::from(adapter.scale * alpha) / rank as f64;
-        let [a, b] = ["a", "b"].map(|s| decode(&adapter.gguf, &side(s)));
-        for (row, b) in values.chunks_exact_mut(columns).zip(b.chunks_exact(rank)) {
-            let mut sums: Vec<f64> = row.iter().map(|&w| f64::from(w)).collect();
-            for (b, a) in b.iter().zip(a.chunks_exact(columns)) {
-                let factor = scale * f64::from(*b);
-                for (sum, a) in sums.iter_mut().zip(a) {
-                    *sum += factor * f64::from(*a);
-                }
-            }
-            for (w, sum) in row.iter_mut().zip(sums) {
-                *w = sum as f32;
-            }
-        }
-    }
+    let scale = f64::from(adapter.scale * alpha);
+    adapters::merge(tensors, &numbers(&adapter.gguf), scale, |_, _| 1.0);
 }
 
 fn shipped(name: &str) -> Gguf {

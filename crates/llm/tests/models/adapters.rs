@@ -2,6 +2,7 @@
 
 use rustorch_gguf::{GgmlType, Gguf, GgufWriter, Metadata};
 use rustorch_llm::{AdapterFile, Model, ModelOptions};
+use rustorch_testing::adapters::{Tensors, merge};
 use rustorch_testing::models::Header;
 use rustorch_testing::random::Random;
 
@@ -11,18 +12,15 @@ const RANK: usize = 3;
 const ALPHA: f32 = 4.5;
 const SCALE: f32 = 0.5;
 
-/// Tensors by name, each with its dimensions, the fastest first, and its numbers.
-type Tensors = Vec<(String, Vec<u64>, Vec<f32>)>;
-
 fn file(metadata: Metadata, tensors: &Tensors) -> Gguf {
     let mut writer = GgufWriter::new(metadata);
-    for (name, dims, _) in tensors {
-        let added = writer.add_tensor(name, dims.clone(), GgmlType::F32);
+    for (name, (shape, _)) in tensors {
+        let dims: Vec<u64> = shape.iter().rev().map(|&size| size as u64).collect();
+        let added = writer.add_tensor(name, dims, GgmlType::F32);
         added.unwrap();
     }
-    let numbers = |name: &str| &tensors.iter().find(|(own, ..)| own == name).unwrap().2;
     let bytes = |name: &str| -> Vec<u8> {
-        let numbers = numbers(name).iter();
+        let numbers = tensors[name].1.iter();
         numbers.flat_map(|x| x.to_le_bytes()).collect()
     };
     let written = writer.to_memory(|_, info, out| out.copy_from_slice(&bytes(&info.name)));
@@ -35,31 +33,30 @@ fn tensors(gguf: &Gguf) -> Tensors {
         assert_eq!(info.ty, GgmlType::F32, "{}", info.name);
         let data = gguf.data(info).chunks_exact(4);
         let numbers = data.map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-        (info.name.clone(), info.dims.clone(), numbers.collect())
+        (info.name.clone(), (info.shape(), numbers.collect()))
     });
     all.collect()
 }
 
 /// An adapter of all experts of a model, with this many experts more than that.
-fn adapter(model: &Gguf, more: u64) -> Tensors {
+fn adapter(model: &Gguf, more: usize) -> Tensors {
     let mut random = Random::new(7);
-    let mut draw = |dims: &[u64]| -> Vec<f32> {
-        let count = dims.iter().product::<u64>();
+    let mut draw = |shape: &[usize]| -> Vec<f32> {
         let number = |_| ((random.bits() >> 40) as f32 / (1 << 23) as f32 - 1.0) * 0.1;
-        (0..count).map(number).collect()
+        (0..shape.iter().product()).map(number).collect()
     };
     let mut all = Tensors::new();
     for info in model.tensors() {
-        let [inputs, outputs, experts] = info.dims[..] else {
+        let [experts, outputs, inputs] = info.shape()[..] else {
             continue;
         };
-        let (rank, experts) = (RANK as u64, experts + more);
-        for (side, dims) in [
-            ("a", [inputs, rank, experts]),
-            ("b", [rank, outputs, experts]),
+        let experts = experts + more;
+        for (side, shape) in [
+            ("a", [experts, RANK, inputs]),
+            ("b", [experts, outputs, RANK]),
         ] {
-            let numbers = draw(&dims);
-            all.push((format!("{}.lora_{side}", info.name), dims.to_vec(), numbers));
+            let name = format!("{}.lora_{side}", info.name);
+            all.insert(name, (shape.to_vec(), draw(&shape)));
         }
     }
     all
@@ -83,45 +80,17 @@ fn with_adapter(model: &Gguf, tensors: &Tensors) -> ModelOptions {
     }
 }
 
-/// The model with the adapter's products added to its weights, in double precision. A weight's own factor of each
-/// expert does not scale the adapter, as in llama.cpp's `build_lora_mm_id`.
+/// The model with the adapter added to its weights. A weight's own factor of each expert does not scale the adapter,
+/// as in llama.cpp's `build_lora_mm_id`.
 fn merged(model: &Gguf, adapter: &Tensors, has_factors: bool) -> Gguf {
     let mut all = tensors(model);
     let factors = all.clone();
     let factor = |weight: &str, expert: usize| {
-        let name = weight.replace(".weight", ".scale");
-        let found = factors.iter().find(|(own, ..)| *own == name);
-        found
-            .filter(|_| has_factors)
-            .map_or(1.0, |(.., factors)| f64::from(factors[expert]))
+        let found = factors.get(&weight.replace(".weight", ".scale"));
+        let found = found.filter(|_| has_factors);
+        found.map_or(1.0, |(_, factors)| f64::from(factors[expert]))
     };
-    let mut changed = 0;
-    for (name, dims, numbers) in &mut all {
-        let side = |side: &str| {
-            let name = format!("{name}.lora_{side}");
-            adapter
-                .iter()
-                .find(|(own, ..)| *own == name)
-                .map(|found| &found.2)
-        };
-        let (Some(a), Some(b)) = (side("a"), side("b")) else {
-            continue;
-        };
-        changed += 1;
-        let (inputs, outputs) = (dims[0] as usize, dims[1] as usize);
-        for (at, number) in numbers.iter_mut().enumerate() {
-            let (expert, row, column) =
-                (at / (inputs * outputs), at / inputs % outputs, at % inputs);
-            let product = (0..RANK).map(|r| {
-                let a = a[(expert * RANK + r) * inputs + column];
-                let b = b[(expert * outputs + row) * RANK + r];
-                f64::from(a) * f64::from(b)
-            });
-            let scale = f64::from(SCALE * ALPHA) / RANK as f64;
-            let added = scale * product.sum::<f64>() / factor(name, expert);
-            *number = (f64::from(*number) + added) as f32;
-        }
-    }
+    let changed = merge(&mut all, adapter, f64::from(SCALE * ALPHA), factor);
     assert!(changed > 0, "no experts");
     file(model.metadata.clone(), &all)
 }

@@ -1,7 +1,7 @@
 //! Damaged models: a change of a key or a tensor changes the logits, or is an error.
 
 use rustorch_conformance::Extent;
-use rustorch_gguf::{Array, Gguf, TensorInfo, Value};
+use rustorch_gguf::{Array, GgmlType, Gguf, GgufWriter, TensorInfo, Value};
 use rustorch_llm::{LlmError, Model};
 use rustorch_testing::models::{Header, weights};
 
@@ -42,28 +42,12 @@ const NOT_SEEN: &[(&str, &str)] = &[
         "experts are as wide as the other key says",
     ),
     (
-        "cohere2moe.expert_feed_forward_length",
-        "without it experts are as wide as the dense part",
-    ),
-    (
         "cohere2moe.expert_shared_count",
         "the shared expert has a width of its own",
     ),
     (
-        "exaone-moe.expert_gating_func",
-        "the model has the architecture's own gating",
-    ),
-    (
-        "minimax-m2.expert_gating_func",
-        "the model has the architecture's own gating",
-    ),
-    (
         "smallthinker.attention.sliding_window",
         "windows have 4,096 tokens, whatever it says",
-    ),
-    (
-        "minicpm.rope.scaling.type",
-        "LongRoPE's divisors count without it, too",
     ),
     ("xielu.eps", "it bounds negative numbers from above"),
     (
@@ -78,6 +62,26 @@ const NOT_SEEN: &[(&str, &str)] = &[
         "minimax-m2.expert_feed_forward_length",
         "experts are as wide as the other key says",
     ),
+];
+
+/// Keys whose absence changes no logits here, with the reasons. Other values do.
+const SAME_WITHOUT: &[(&str, &str)] = &[
+    (
+        "cohere2moe.expert_feed_forward_length",
+        "without it experts are as wide as the dense part",
+    ),
+    (
+        "exaone-moe.expert_gating_func",
+        "the model has the architecture's own gating",
+    ),
+    (
+        "minimax-m2.expert_gating_func",
+        "the model has the architecture's own gating",
+    ),
+    (
+        "minicpm.rope.scaling.type",
+        "LongRoPE's divisors count without it, too",
+    ),
     (
         "ernie4_5-moe.leading_dense_block_count",
         "experts are in every second layer, so that the first one is dense anyway",
@@ -90,8 +94,9 @@ fn keys(header: &Header) -> Vec<String> {
     keys.collect()
 }
 
-fn may_be_unseen(key: &str) -> bool {
-    NOT_SEEN.iter().any(|(end, _)| key.ends_with(end))
+/// Is the key among these?
+fn is_among(keys: &[(&str, &str)], key: &str) -> bool {
+    keys.iter().any(|(end, _)| key.ends_with(end))
 }
 
 /// Does a model give other logits, or is it refused?
@@ -119,10 +124,11 @@ pub(crate) fn absent_and_other_keys_are_seen() {
     let mut problems = Vec::new();
     for header in Extent::of_tests().choose(headers(), CHOSEN) {
         let expected = logits_of(header.model().unwrap()).unwrap();
-        for key in keys(&header).iter().filter(|key| !may_be_unseen(key)) {
+        for key in keys(&header).iter().filter(|key| !is_among(NOT_SEEN, key)) {
             let mut changed = header.clone();
             let value = changed.keys.remove(key).unwrap();
-            if !is_seen(changed.model().unwrap(), &expected) {
+            let is_same = is_among(SAME_WITHOUT, key);
+            if !is_same && !is_seen(changed.model().unwrap(), &expected) {
                 problems.push(format!("{}: without {key}", header.name));
             }
             changed.keys.insert(key, other(&value));
@@ -131,6 +137,30 @@ pub(crate) fn absent_and_other_keys_are_seen() {
             }
         }
     }
+    none_of(&problems);
+}
+
+/// Another value of a key that tests leave out has no effect on some model. Else tests need not leave it out.
+pub(crate) fn keys_that_are_left_out_are_not_seen() {
+    let headers = headers();
+    let is_unseen = |(header, key): (&Header, String)| {
+        let expected = logits_of(header.model().unwrap()).unwrap();
+        let mut changed = header.clone();
+        let value = changed.keys.remove(&key).unwrap();
+        changed.keys.insert(&key, other(&value));
+        !is_seen(changed.model().unwrap(), &expected)
+    };
+    let is_needed = |end: &str| {
+        let mut with = headers.iter().filter_map(|header| {
+            let key = keys(header).into_iter().find(|key| key.ends_with(end))?;
+            Some((header, key))
+        });
+        with.any(is_unseen)
+    };
+    let problems: Vec<_> = (NOT_SEEN.iter())
+        .filter(|(end, _)| !is_needed(end))
+        .map(|(end, _)| format!("{end} is seen"))
+        .collect();
     none_of(&problems);
 }
 
@@ -192,6 +222,50 @@ pub(crate) fn all_that_is_wrong_with_tensors_is_one_error() {
     none_of(&problems);
 }
 
+/// Types of whole numbers, of blocks in norms, and of no kernels.
+pub(crate) fn types_that_weights_may_not_have_are_one_error() {
+    let wrong = [
+        (
+            "blk.0.attn_norm.weight",
+            GgmlType::Q8_0,
+            "expected floats, got ",
+        ),
+        (
+            "blk.0.attn_q.weight",
+            GgmlType::I32,
+            "expected floats or blocks, got I32",
+        ),
+        ("blk.1.attn_output.weight", GgmlType::I8, "got I8"),
+        (
+            "blk.1.ffn_down.weight",
+            GgmlType::Iq4Nl,
+            "IQ4_NL is not supported",
+        ),
+        (
+            "output_norm.weight",
+            GgmlType::Q4_0,
+            "expected floats, got ",
+        ),
+    ];
+    let sound = header("llama-dense");
+    let mut writer = GgufWriter::new(sound.keys.clone());
+    for (name, dims) in &sound.tensors {
+        let ty = wrong.iter().find(|(own, ..)| own == name);
+        let ty = ty.map_or(GgmlType::F32, |(_, ty, _)| *ty);
+        writer.add_tensor(name, dims.clone(), ty).unwrap();
+    }
+    let file = writer.to_memory(|_, _, _| ()).unwrap();
+    let error = Model::load(file).err().unwrap().to_string();
+    assert!(error.starts_with("5 problems: "), "{error}");
+    for (name, _, problem) in wrong {
+        let named = error.split("; ").find(|part| part.contains(name));
+        assert!(
+            named.is_some_and(|part| part.contains(problem)),
+            "{name}: {error}"
+        );
+    }
+}
+
 /// Values that are of no use where the same key has a number, a flag or a list.
 fn impossible(value: &Value) -> Vec<Value> {
     let numbers: Vec<Value> = vec![
@@ -222,7 +296,7 @@ pub(crate) fn impossible_keys_are_refused() {
                 let _ = refusal(&changed);
             }
             changed.keys.insert(&key, vec!["text".to_owned()]);
-            if refusal(&changed).is_none() && !may_be_unseen(&key) {
+            if refusal(&changed).is_none() && !is_among(NOT_SEEN, &key) {
                 problems.push(format!("{}: {key} of texts", header.name));
             }
         }

@@ -7,8 +7,8 @@ use rustorch_cpu::Cpu;
 use rustorch_faulty::{Fault, FaultKind, Faulty, When};
 use rustorch_llm::spec::TensorSpec;
 use rustorch_llm::{
-    BackendConfig, LlmError, Model, Placement, PlacementOptions, Session, SessionOptions,
-    TensorRule,
+    BackendConfig, LlmError, MemoryNeeds, Model, Placement, PlacementOptions, Session,
+    SessionOptions, TensorRule,
 };
 use rustorch_runtime::{Backend, DeviceType, Routing, Runtime};
 use rustorch_testing::models::{Header, TOKENS};
@@ -16,7 +16,7 @@ use rustorch_testing::models::{Header, TOKENS};
 use crate::common::{Devices, cpu, difference, feed, headers, load, logits, none_of, options};
 
 /// Sums in another order round elsewhere, and no more than that.
-const NEAR: f32 = 1e-5;
+pub(crate) const NEAR: f32 = 1e-5;
 
 /// Compares with the logits of one batch on the CPU.
 fn same(headers: &[Header], way: impl Fn(&Model) -> Result<Vec<f32>, LlmError>) {
@@ -204,5 +204,60 @@ pub(crate) fn tensors_on_two_devices(devices: &Devices) {
                 Ok(ruled(device, model, vec![rule]))
             });
         }
+    }
+}
+
+/// A table that is the head, too, counts once on a device with all layers. A rule for it is one for both of its uses.
+pub(crate) fn a_shared_table_is_one_tensor(devices: &Devices) {
+    const TABLE: &str = "token_embd.weight";
+    let is_shared = |header: &Header| {
+        let has = |name: &str| header.tensors.iter().any(|(own, _)| own == name);
+        has(TABLE) && !has("output.weight")
+    };
+    let mut headers = headers();
+    headers.retain(is_shared);
+    assert!(!headers.is_empty());
+    for device in devices {
+        let gpu = device.info().device;
+        same(&Extent::of_tests().choose(headers.clone(), 3), |model| {
+            let runtime = Runtime::new([device.clone(), Arc::new(Cpu::new(1))]);
+            let routing = Routing {
+                device: gpu,
+                ..Routing::AUTO
+            };
+            let asked = SessionOptions {
+                routing,
+                ..options()
+            };
+            let config = BackendConfig::new(model, &runtime, &asked)?;
+            let needs = MemoryNeeds::new(model, &asked)?;
+            let table = model.gguf().tensor(TABLE).unwrap().bytes() as u64;
+            assert_eq!(config.shared, table);
+            let sum: u64 = config.layers.iter().sum();
+            assert_eq!(sum - table, needs.weights + needs.cache);
+            // Room for one table, and not for two.
+            let room = sum - table / 2 + config.working;
+            runtime.memory().set_limit(gpu, room * 10 / 9 + 8);
+            let (_, chosen) =
+                asked
+                    .clone()
+                    .placed(model, &runtime, &PlacementOptions::default())?;
+            assert!(chosen.iter().all(|layer| layer.device == gpu), "{chosen:?}");
+            let wishes = PlacementOptions {
+                rules: vec![TensorRule::matching("-ot", "^token_embd", DeviceType::Cpu)?],
+                ..PlacementOptions::default()
+            };
+            // Room for no table at all.
+            runtime.memory().set_limit(gpu, (room - table) * 10 / 9 + 8);
+            let (options, chosen) = asked.placed(model, &runtime, &wishes)?;
+            let ends = [&chosen[0], &chosen[chosen.len() - 1]];
+            for end in ends {
+                assert_eq!(
+                    (end.device, &*end.elsewhere[0].tensors),
+                    (gpu, &[TABLE.to_owned()][..])
+                );
+            }
+            logits(model, &runtime, options)
+        });
     }
 }

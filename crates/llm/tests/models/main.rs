@@ -1,5 +1,6 @@
 //! A small model of every architecture: llama.cpp's logits, on every device, however its tokens are fed, and what a
-//! damaged one does. `scripts/architecture-goldens.py` made the headers.
+//! damaged one does. `scripts/architecture-goldens.py` made the headers, and `scripts/gemma4-goldens.py` that of
+//! Gemma 4, with logits of `transformers`.
 
 mod adapters;
 mod common;
@@ -8,6 +9,7 @@ mod faults;
 mod feeding;
 mod folders;
 mod goldens;
+mod windows;
 
 use std::process::ExitCode;
 
@@ -20,10 +22,12 @@ fn main() -> ExitCode {
     let devices = tests![
         encoders::on_a_device,
         goldens::on_a_device,
+        feeding::a_shared_table_is_one_tensor,
         feeding::experts_leave_a_small_device,
         feeding::experts_on_the_processor,
         feeding::layers_on_two_devices,
         feeding::tensors_on_two_devices,
+        windows::on_two_devices,
     ];
     Suite::new()
         .always(always![
@@ -40,7 +44,9 @@ fn main() -> ExitCode {
             faults::all_that_is_wrong_with_tensors_is_one_error,
             faults::contradictions_are_named,
             faults::impossible_keys_are_refused,
+            faults::keys_that_are_left_out_are_not_seen,
             faults::other_weights_are_seen,
+            faults::types_that_weights_may_not_have_are_one_error,
             folders::a_list_of_words_is_a_vocabulary,
             folders::long_texts_are_cut,
             folders::modules_that_are_unknown_are_refused,
@@ -52,6 +58,17 @@ fn main() -> ExitCode {
             feeding::token_by_token,
             goldens::every_architecture_has_a_model,
             goldens::on_the_cpu,
+            windows::a_full_context_is_shifted,
+            windows::a_pass_has_no_more_tokens_than_fit,
+            windows::after_a_failure,
+            windows::after_a_loss,
+            windows::after_truncation,
+            windows::chunks_are_windows,
+            windows::files_hold_the_window,
+            windows::keys_of_every_type_move,
+            windows::logits_are_those_of_all_rows,
+            windows::memory_is_that_of_a_window_and_a_batch,
+            windows::texts_are_those_of_all_rows,
         ])
         .on(
             minilm(),

@@ -163,7 +163,7 @@ impl Run<'_> {
         let (avg_ns, stddev_ns) = mean_and_deviation(&nanoseconds);
         let (avg_ts, stddev_ts) = mean_and_deviation(&speeds);
         let generates = test.generate > 0;
-        let past = test.depth as f64 + test.generate as f64 / 2.0;
+        let past = test.depth + test.generate / 2;
         let bytes = self.bytes_by_device(past);
         let bytes_per_token = generates.then(|| bytes.iter().map(|(_, bytes)| bytes).sum());
         let operations = (!generates).then(|| self.operations(test));
@@ -243,21 +243,28 @@ impl Run<'_> {
 
     /// Bytes of the weights that a token reads.
     fn weight_bytes(&self) -> usize {
-        let bytes = self.bytes_by_device(0.0);
+        let bytes = self.bytes_by_device(0);
         bytes.iter().map(|(_, bytes)| bytes).sum::<f64>() as usize
     }
 
     /// Bytes that a token reads, with their devices, where these are fixed: weights, and the keys and values of
     /// `past` tokens.
-    fn bytes_by_device(&self, past: f64) -> Vec<(Option<DeviceType>, f64)> {
+    fn bytes_by_device(&self, past: usize) -> Vec<(Option<DeviceType>, f64)> {
         let placement = &self.settings.session.placement;
         let only = match self.limits {
             [only] if placement.is_empty() => Some(only.device),
             _ => None,
         };
-        let layers = self.model.spec().layers.len();
-        let cached = past * self.cache_bytes_per_token() as f64 / layers.max(1) as f64;
-        let caches = (0..layers).map(|layer| (placement.layer(layer).or(only), cached));
+        let (specs, dtype) = (&self.model.spec().layers, self.settings.session.cache_dtype);
+        let layers = specs.len();
+        let caches = specs.iter().enumerate().map(|(layer, spec)| {
+            let state = spec.state();
+            let each = state.token_bytes(dtype).unwrap_or(0) as f64;
+            (
+                placement.layer(layer).or(only),
+                state.seen(past) as f64 * each,
+            )
+        });
         let gguf = self.model.gguf();
         let tied = gguf.tensor("output.weight").is_none();
         let tensors = gguf.tensors().iter();
@@ -287,21 +294,17 @@ impl Run<'_> {
             .map(|t| t.elements() as f64 * self.part_read(t))
             .sum();
         let batches = test.prompt.div_ceil(self.settings.session.batch);
-        // Token i sees itself and all before it.
-        let pairs = test.prompt * test.depth + test.prompt * (test.prompt + 1) / 2;
-        let widths = |layer: &LayerSpec| match &layer.mixer {
-            Mixer::Attention(a) => a.heads * (a.key_width + a.value_width),
+        // A token sees itself and all before it, or a window of them.
+        let seen = |layer: &LayerSpec| -> usize {
+            let pasts = test.depth + 1..=test.depth + test.prompt;
+            pasts.map(|past| layer.state().seen(past)).sum()
+        };
+        let attention = |layer: &LayerSpec| match &layer.mixer {
+            Mixer::Attention(a) => seen(layer) * a.heads * (a.key_width + a.value_width),
             Mixer::Linear | Mixer::None => 0,
         };
-        let widths: usize = spec.layers.iter().map(widths).sum();
-        let others = batches * spec.vocab * spec.width + pairs * widths;
+        let attention: usize = spec.layers.iter().map(attention).sum();
+        let others = batches * spec.vocab * spec.width + attention;
         2.0 * (test.prompt as f64 * weights + others as f64)
-    }
-
-    /// Bytes of keys and values for each token of the context.
-    fn cache_bytes_per_token(&self) -> usize {
-        let spec = self.model.spec();
-        let bytes = spec.cache_bytes(1, self.settings.session.cache_dtype);
-        bytes.map_or(0, |bytes| bytes.iter().sum::<u64>() as usize)
     }
 }
