@@ -389,8 +389,8 @@ impl<D: Driver> GpuProgram<D> {
         Ok(recorded.find())
     }
 
-    /// Queues the launches of a part at once. Where they are not recorded yet, they are queued one by one, and the host
-    /// records them while the device is at work.
+    /// Queues the launches of a part at once. The first time, they are queued one by one. The host records them while the
+    /// device is at work.
     fn replay(
         &self,
         part: usize,
@@ -403,12 +403,10 @@ impl<D: Driver> GpuProgram<D> {
         let recordings = &mut recorded.known[0].1;
         let Some(recording) = recordings.get(part) else {
             self.queue(steps.clone(), buffers, probe)?;
-            // A driver that cannot record now may do so next time. Parts are recorded in their order.
-            if recordings.len() == part
-                && let Ok(recording) =
-                    driver.record(&mut || self.queue(steps.clone(), buffers, &NoProbe))
-            {
-                recordings.push(recording);
+            // Parts are recorded in their order. What cannot be recorded now may be next time.
+            if recordings.len() == part {
+                let queue = &mut || self.queue(steps.clone(), buffers, &NoProbe);
+                recordings.extend(driver.record(queue).ok());
             }
             return Ok(());
         };
