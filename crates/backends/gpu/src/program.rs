@@ -16,8 +16,7 @@ use crate::kernel::{Buffer, Dispatch};
 use crate::poison::{Status, Suspicion};
 use crate::pool::{GpuBuffer, Pool};
 
-/// Launches that are made sooner as a recording, at least: fewer take the host and the device longer
-/// so than one by one.
+/// Fewest launches that are recorded. Fewer take the host and the device longer so than one by one.
 const WORTH_RECORDING: usize = 4;
 
 /// Sets of buffers that a program has recordings for: runs whose operands or results alternate between
@@ -417,8 +416,7 @@ impl<D: Driver> GpuProgram<D> {
         unsafe { driver.replay(recording) }
     }
 
-    /// Waits for a run of these inputs. Fails if a kernel has found a mistake in it, which is then
-    /// forgotten.
+    /// Waits for a run of these inputs. Fails if a kernel has found a mistake in it, which is then forgotten.
     fn finish(
         &self,
         status: Option<&Arc<Status<D>>>,
