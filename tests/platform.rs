@@ -54,6 +54,7 @@ fn one_module_reaches_the_system() {
     let mut found = Vec::new();
     for path in FOLDERS.iter().flat_map(|folder| files(&root.join(folder))) {
         let name = path.strip_prefix(root).unwrap().display().to_string();
+        let name = name.replace(std::path::MAIN_SEPARATOR, "/");
         let is_module = PLATFORM.iter().any(|module| name.contains(module));
         let is_test = name.contains("/tests");
         if path.extension() != Some("rs".as_ref()) || is_module || is_test {

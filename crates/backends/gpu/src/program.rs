@@ -9,6 +9,7 @@ use rustorch_runtime::{
     Scratch, Step,
 };
 use smallvec::SmallVec;
+use tracing::warn;
 
 use crate::driver::{Driver, Launch};
 use crate::emit::{Emitted, Mistake, Work};
@@ -19,8 +20,7 @@ use crate::pool::{GpuBuffer, Pool};
 /// Fewest launches that are recorded. Fewer take the host and the device longer so than one by one.
 const WORTH_RECORDING: usize = 4;
 
-/// Sets of buffers that a program has recordings for: runs whose operands or results alternate between
-/// some, as batches and losses do in training, find theirs again.
+/// Most sets of buffers with recordings. Runs of training, whose batches and losses alternate, find theirs again.
 const RECORDINGS: usize = 4;
 
 /// The launches of a graph.
@@ -344,8 +344,7 @@ impl<D: Driver> GpuProgram<D> {
         Ok(kept)
     }
 
-    /// Queues the launches of all parts: one by one, or those of a part at once if one of the last runs had the same
-    /// buffers.
+    /// Queues the launches of all parts, one by one, or at once if one of the last runs had the same buffers.
     fn start(
         &self,
         buffers: &Buffers<'_, D>,
@@ -402,10 +401,12 @@ impl<D: Driver> GpuProgram<D> {
         let recordings = &mut recorded.known[0].1;
         let Some(recording) = recordings.get(part) else {
             self.queue(steps.clone(), buffers, probe)?;
-            // Parts are recorded in their order. What cannot be recorded now may be next time.
+            // Parts are recorded in their order. A run whose launches are queued goes on without a recording.
             if recordings.len() == part {
-                let queue = &mut || self.queue(steps.clone(), buffers, &NoProbe);
-                recordings.extend(driver.record(queue).ok());
+                match driver.record(&mut || self.queue(steps.clone(), buffers, &NoProbe)) {
+                    Ok(recording) => recordings.push(recording),
+                    Err(e) => warn!("a run is not recorded: {e}"),
+                }
             }
             return Ok(());
         };
@@ -460,8 +461,7 @@ impl<D: Driver> GpuProgram<D> {
         probe: &dyn Probe,
         until: Until,
     ) -> Result<(), DeviceError> {
-        // These go back to the pool, and others may have them, while the device still works: all
-        // that a device does is in one order.
+        // These go back to the pool while the device still works: all that a device does is in one order.
         let arena = self.arena.iter().map(|&bytes| self.pool.alloc(bytes));
         let arena: Vec<GpuBuffer<D>> = arena.collect::<Result<_, _>>()?;
         let scratch = self.pool.alloc(self.scratch)?;

@@ -197,6 +197,8 @@ pub(crate) fn tensors_go_where_options_send_them(_: &OpenCl) {
                 "ffn_down.weight of layer 5 on cpu",
                 "ffn_gate.weight of layer 5 on cpu",
                 "ffn_up.weight of layer 5 on cpu",
+                // The head is the same table.
+                "token_embd.weight of layer 5 on cpu",
             ],
             &[
                 "layer 0 on opencl:0",

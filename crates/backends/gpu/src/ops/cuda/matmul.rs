@@ -768,6 +768,22 @@ mod tests {
     const LOCAL_BYTES: usize = 227 << 10;
 
     #[test]
+    fn tiles_of_experts_fit_into_local_memory() {
+        for format in BlockFormat::ALL {
+            let kind = Kind::Blocks(format);
+            for (rows, columns) in [(1, 48), (38, 48), (39, 80), (66, 80), (67, 128)] {
+                assert_eq!(kind.columns_of_experts(rows), columns);
+                let form = Form::of_experts(kind, columns);
+                assert_eq!(form.resident, if columns < 128 { 2 } else { 1 });
+                let local = Local::new(kind, columns, 1, form, LOCAL_BYTES);
+                let taken = (local.bytes + Local::TAKEN) * form.resident - Local::TAKEN;
+                assert!(taken <= LOCAL_BYTES, "{format:?}, {columns} columns");
+            }
+        }
+        assert_eq!(Kind::Lines.columns_of_experts(30), 64);
+    }
+
+    #[test]
     fn every_format_fits_into_local_memory_with_copies_ahead() {
         let blocks = BlockFormat::ALL.iter().map(|&format| Kind::Blocks(format));
         for kind in blocks.chain([Kind::Lines, Kind::Panels, Kind::Pixels]) {
