@@ -1,5 +1,6 @@
 //! The KV cache.
 
+use std::mem;
 use std::ops::Range;
 
 use rustorch_ir::{BlockFormat, DType};
@@ -61,6 +62,8 @@ pub(crate) struct Cache {
     layers: Vec<LayerCache>,
     context: usize,
     windows: Vec<Held>,
+    /// Is all there that the windows tell of? It is not while rows move or are computed again, nor if that has failed.
+    is_whole: bool,
     /// The windows' bases, `i32`; none where all layers have rows for the whole context.
     bases: Option<Storage>,
 }
@@ -219,6 +222,7 @@ impl Cache {
             layers: new_layers(spec, context, batch, dtype)?,
             context,
             windows,
+            is_whole: true,
             bases,
         })
     }
@@ -242,7 +246,7 @@ impl Cache {
     /// Does it hold all that the token after `past` ones sees?
     pub(crate) fn reaches(&self, past: usize) -> bool {
         let mut windows = self.windows.iter();
-        windows.all(|held| held.first <= past.saturating_sub(held.window))
+        self.is_whole && windows.all(|held| held.first <= past.saturating_sub(held.window))
     }
 
     /// Are there rows for the tokens up to this one?
@@ -252,7 +256,7 @@ impl Cache {
     }
 
     /// Puts others in the place of the layers' keys and values. They hold what the token after `past` ones sees, from
-    /// [`Self::first_row`] on.
+    /// [`Self::first_row`] on. A call of [`Self::complete`] says that they do.
     ///
     /// # Errors
     /// The same errors as [`Runtime::write`].
@@ -271,6 +275,7 @@ impl Cache {
     /// # Errors
     /// The same errors as [`Runtime::write`].
     pub(crate) fn begin_at(&mut self, past: usize, runtime: &Runtime) -> Result<(), LlmError> {
+        self.is_whole = false;
         for held in &mut self.windows {
             held.first = past.saturating_sub(held.window);
             held.base = match held.rows < self.context {
@@ -279,6 +284,11 @@ impl Cache {
             };
         }
         self.write_bases(runtime)
+    }
+
+    /// Says that the layers hold all that the windows tell of.
+    pub(crate) fn complete(&mut self) {
+        self.is_whole = true;
     }
 
     /// The window of a layer.
@@ -326,27 +336,31 @@ impl Cache {
         if self.has_room(end) {
             return Ok(());
         }
-        for (index, held) in self.windows.iter_mut().enumerate() {
-            if end <= held.base + held.rows {
-                continue;
-            }
+        let tokens = end - past;
+        for held in &self.windows {
             let kept = kept(held.window);
-            let tokens = end - past;
-            if tokens + kept > held.rows {
+            if end > held.base + held.rows && tokens + kept > held.rows {
                 let most = held.rows.saturating_sub(kept);
                 return Err(LlmError::Input(format!(
                     "{tokens} tokens in one pass: at most {most} fit beside a window; use a larger -b"
                 )));
             }
-            let first = past - kept;
+        }
+        // Should this fail, some layers have moved, or passes read other bases.
+        let was_whole = mem::take(&mut self.is_whole);
+        for (index, held) in self.windows.iter_mut().enumerate() {
+            if end <= held.base + held.rows {
+                continue;
+            }
+            let first = past - kept(held.window);
             let rows = first - held.base..past - held.base;
-            // Should this fail, some layers have moved.
-            held.first = usize::MAX;
             let own = self.layers.iter().filter(|l| l.window == Some(index));
             with_runtime(runtime, routing, || move_to_begin(own, rows))?;
             (held.base, held.first) = (first, first);
         }
-        self.write_bases(runtime)
+        self.write_bases(runtime)?;
+        self.is_whole = was_whole;
+        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@ use rustorch_ir::DType;
 use rustorch_runtime::{DeviceInfo, DeviceType, Hardware, Runtime};
 
 use crate::kv_cache::check_cache;
-use crate::spec::{FfnSpec, LayerSpec, Mixer, ModelSpec, Role, layer_of};
+use crate::spec::{FfnSpec, LayerSpec, Mixer, ModelSpec, Role, StateSpec, layer_of};
 use crate::{LlmError, Model, SessionOptions};
 
 /// The share of a device's free memory that weights and caches may take.
@@ -28,7 +28,8 @@ pub struct MemoryNeeds {
     pub weights: u64,
     /// The KV cache of the whole context.
     pub cache: u64,
-    /// The part of it for layers with a window, which does not grow with the context.
+    /// The part of it for layers whose window and batch take fewer rows than the context. A larger context leaves it
+    /// as it is. Layers with a window that reaches the whole context grow with it, and are not counted.
     pub windows: u64,
     /// Intermediate results of a batch, on every device in use.
     pub working: u64,
@@ -37,6 +38,53 @@ pub struct MemoryNeeds {
     pub layers: Vec<u64>,
     /// Context size, in tokens.
     pub context: usize,
+    /// The states that the cache consists of.
+    states: States,
+}
+
+/// States of a session's layers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct States {
+    layers: Vec<StateSpec>,
+    /// Tokens of a batch.
+    batch: usize,
+    /// The element type of keys and values.
+    dtype: DType,
+}
+
+impl States {
+    fn new(spec: &ModelSpec, batch: usize, dtype: DType) -> Self {
+        Self {
+            layers: spec.layers.iter().map(LayerSpec::state).collect(),
+            batch,
+            dtype,
+        }
+    }
+
+    /// Bytes of each layer's state for `context` tokens; `None` if it is too large, or if the type is unsupported.
+    fn bytes(&self, context: usize) -> Option<Vec<u64>> {
+        let states = self.layers.iter();
+        let bytes = states.map(|state| state.bytes(context, self.batch, self.dtype));
+        bytes.map(|bytes| bytes.map(|bytes| bytes as u64)).collect()
+    }
+
+    /// Bytes of the layers with fewer rows than `context`, for which all layers have `caches`.
+    fn windows(&self, context: usize, caches: &[u64]) -> u64 {
+        let rows = context as u64;
+        let is_shorter = |state: &StateSpec, bytes: u64| {
+            let row = state.token_bytes(self.dtype).unwrap_or(0) as u64;
+            bytes < row.saturating_mul(rows)
+        };
+        let states = self.layers.iter().zip(caches);
+        let shorter = states.filter(|(state, bytes)| is_shorter(state, **bytes));
+        shorter.map(|(_, bytes)| *bytes).sum()
+    }
+}
+
+/// Bytes of all layers' states; `None` if they are too many.
+fn sum(caches: &[u64]) -> Option<u64> {
+    let mut caches = caches.iter();
+    caches.try_fold(0_u64, |sum, bytes| sum.checked_add(*bytes))
 }
 
 impl MemoryNeeds {
@@ -51,21 +99,15 @@ impl MemoryNeeds {
             context => context,
         };
         check_cache(spec, options.cache_dtype)?;
-        let caches = spec.cache_bytes(context, options.batch, options.cache_dtype);
-        let cache = (caches.as_ref()).and_then(|caches| {
-            caches
-                .iter()
-                .try_fold(0_u64, |sum, bytes| sum.checked_add(*bytes))
-        });
+        let states = States::new(spec, options.batch, options.cache_dtype);
+        let caches = states.bytes(context);
+        let cache = caches.as_deref().and_then(sum);
         let (caches, cache) = caches.zip(cache).ok_or_else(|| {
             LlmError::Input(format!(
                 "a KV cache of {context} tokens is too large; choose a smaller context with -c"
             ))
         })?;
-        let grows = |layer: &LayerSpec| layer.state().seen(usize::MAX) == usize::MAX;
-        let windows = spec.layers.iter().zip(&caches);
-        let windows = windows.filter(|(layer, _)| !grows(layer));
-        let windows = windows.map(|(_, bytes)| bytes).sum();
+        let windows = states.windows(context, &caches);
         let own = model.gguf().tensors().iter();
         let tensors = own.chain(model.adapters().tensors());
         Ok(Self {
@@ -75,6 +117,7 @@ impl MemoryNeeds {
             working: working(spec, options.batch),
             layers: layers(model, caches),
             context,
+            states,
         })
     }
 
@@ -104,14 +147,23 @@ impl MemoryNeeds {
 
     /// Tokens of the largest context for which the whole model fits in this much free memory.
     pub fn context_within(&self, free: u64) -> usize {
-        let fixed = self
-            .weights
-            .saturating_add(self.working)
-            .saturating_add(self.windows);
+        let fixed = self.weights.saturating_add(self.working);
         let left = usable(free).checked_sub(fixed);
-        let growing = u128::from(self.cache.saturating_sub(self.windows).max(1));
-        let tokens = left.map(|left| u128::from(left) * self.context as u128 / growing);
-        tokens.map_or(0, |tokens| usize::try_from(tokens).unwrap_or(usize::MAX))
+        let fits = |context: usize| {
+            let cache = self.states.bytes(context);
+            let cache = cache.as_deref().and_then(sum);
+            cache.zip(left).is_some_and(|(cache, left)| cache <= left)
+        };
+        // A larger context never takes fewer bytes.
+        let (mut fitting, mut beyond) = (0, usize::MAX);
+        while beyond - fitting > 1 {
+            let middle = fitting + (beyond - fitting) / 2;
+            match fits(middle) {
+                true => fitting = middle,
+                false => beyond = middle,
+            }
+        }
+        fitting
     }
 
     /// Bytes of the largest weights that fit, with this context, in this much free memory.
@@ -163,9 +215,7 @@ impl ModelSpec {
     /// Bytes of each layer's state for `context` tokens in `dtype`, which are fed in batches of `batch`. `None` if it
     /// is too large, or if the type is unsupported.
     pub fn cache_bytes(&self, context: usize, batch: usize, dtype: DType) -> Option<Vec<u64>> {
-        let states = self.layers.iter().map(LayerSpec::state);
-        let bytes = states.map(|state| state.bytes(context, batch, dtype));
-        bytes.map(|bytes| bytes.map(|bytes| bytes as u64)).collect()
+        States::new(self, batch, dtype).bytes(context)
     }
 }
 
@@ -195,8 +245,8 @@ fn query_features(mixer: &Mixer) -> usize {
     }
 }
 
-/// The layers that a tensor is with: tables with the first one, the head with the last one. The table `shared` is
-/// the head, too.
+/// The layers that a tensor is with: tables, and the weights of inputs that each layer has of its own, with the first
+/// one, the head with the last one. The table `shared` is the head, too.
 pub(crate) fn layers_with(
     name: &str,
     shared: Option<&str>,
@@ -209,6 +259,8 @@ pub(crate) fn layers_with(
         (Some(layer), _) => (layer, None),
         _ if shared == Some(weight) => (0, Some(last)),
         (None, Some(TokenEmbedding | PositionEmbedding | TypeEmbedding)) => (0, None),
+        // All layers' inputs are computed before the first layer.
+        _ if weight.starts_with("per_layer_") => (0, None),
         (None, _) => (last, None),
     };
     let second = second.filter(|second| *second != first);
@@ -256,16 +308,39 @@ pub(crate) fn fitting(layers: &[u64], room: Option<u64>) -> (usize, u64) {
 mod tests {
     use super::*;
 
-    /// A model of 4 layers with a context of 100 tokens.
-    fn needs() -> MemoryNeeds {
+    /// Layers with these windows, each with 10 bytes a token and head.
+    fn states(kv_heads: usize, windows: &[Option<usize>]) -> States {
+        let state = |window: &Option<usize>| StateSpec::KeyValue {
+            kv_heads,
+            key_width: 2,
+            value_width: 3,
+            window: *window,
+        };
+        States {
+            layers: windows.iter().map(state).collect(),
+            batch: 16,
+            dtype: DType::F16,
+        }
+    }
+
+    /// A model with a context of 100 tokens, and keys and values of these windows.
+    fn with_windows(windows: &[Option<usize>]) -> MemoryNeeds {
+        let states = states(1, windows);
+        let caches = states.bytes(100).unwrap();
         MemoryNeeds {
             weights: 4000,
-            cache: 1000,
-            windows: 0,
+            cache: sum(&caches).unwrap(),
+            windows: states.windows(100, &caches),
             working: 400,
             layers: vec![1250; 4],
             context: 100,
+            states,
         }
+    }
+
+    /// A model of 4 layers with a context of 100 tokens.
+    fn needs() -> MemoryNeeds {
+        with_windows(&[None])
     }
 
     #[test]
@@ -288,15 +363,49 @@ mod tests {
     }
 
     #[test]
-    fn windows_take_the_same_memory_for_every_context() {
-        let windowed = MemoryNeeds {
-            windows: 500,
-            ..needs()
-        };
+    fn windows_take_the_same_memory_for_every_larger_context() {
+        // 18 tokens, 16 drafted ones and a batch of 16 are 50 rows.
+        let windowed = with_windows(&[None, Some(18)]);
+        assert_eq!((windowed.cache, windowed.windows), (1500, 500));
+        assert_eq!(windowed.context_within(6556), 100);
+        // 50 bytes less are 5 tokens of the layer without a window.
+        assert_eq!(windowed.context_within(6500), 95);
+        assert_eq!(windowed.context_within(6000), 50);
+        // Below 50 tokens both layers grow.
+        assert_eq!(windowed.context_within(5445), 25);
+        assert_eq!(windowed.context_within(4888), 0);
+    }
+
+    #[test]
+    fn windows_beyond_the_context_grow_with_it() {
+        let windowed = with_windows(&[Some(4096)]);
+        assert_eq!((windowed.cache, windowed.windows), (1000, 0));
         assert_eq!(windowed.context_within(6000), 100);
-        // 50 bytes less are 5 tokens of the layers without a window, which have 5 bytes a token.
-        assert_eq!(windowed.context_within(5945), 90);
-        assert_eq!(windowed.context_within(5445), 0);
+        assert_eq!(windowed.context_within(5445), 50);
+        let both = with_windows(&[None, Some(4096)]);
+        assert_eq!((both.cache, both.windows), (2000, 0));
+        assert_eq!(both.context_within(6000), 50);
+        // Rows of exactly the context: 68 tokens, 16 and 16.
+        assert_eq!(with_windows(&[Some(68)]).windows, 0);
+        assert_eq!(with_windows(&[Some(67)]).windows, 990);
+        // 4128 rows are 41 280 bytes; beyond them one layer grows.
+        assert_eq!(both.context_within(100_000), 4432);
+    }
+
+    #[test]
+    fn inputs_of_all_layers_are_with_the_first() {
+        let with = |name| layers_with(name, Some("token_embd.weight"), 3).collect::<Vec<_>>();
+        for name in [
+            "per_layer_token_embd.weight",
+            "per_layer_model_proj.weight",
+            "per_layer_model_proj.weight.lora_a",
+            "per_layer_proj_norm.weight",
+        ] {
+            assert_eq!(with(name), [0], "{name}");
+        }
+        assert_eq!(with("token_embd.weight"), [0, 3]);
+        assert_eq!(with("blk.2.attn_q.weight"), [2]);
+        assert_eq!(with("output_norm.weight"), [3]);
     }
 
     #[test]
@@ -304,6 +413,7 @@ mod tests {
         let huge = MemoryNeeds {
             cache: u64::MAX,
             layers: vec![u64::MAX / 4; 8],
+            states: states(usize::MAX, &[None]),
             ..needs()
         };
         assert_eq!(huge.total(), u64::MAX);

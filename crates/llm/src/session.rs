@@ -180,6 +180,7 @@ impl<'m> Session<'m> {
         self.truncate(0);
         self.rebind(&layers)?;
         self.cache.replace(layers, tokens.len(), &self.runtime)?;
+        self.cache.complete();
         (self.tokens, self.batches) = (tokens, batches);
         Ok(())
     }
@@ -251,7 +252,8 @@ impl<'m> Session<'m> {
     /// scores that `selection` requests.
     ///
     /// # Errors
-    /// The same errors as [`Self::feed`].
+    /// The same errors as [`Self::feed`]. A model with windows also refuses more tokens than [`Self::batch`] and more
+    /// than 16, once the keys and values of a window have to move.
     pub fn feed_and_select_each(
         &mut self,
         tokens: &[u32],
@@ -451,20 +453,20 @@ impl<'m> Session<'m> {
         self.feed_again(wanted)
     }
 
-    /// Makes the windows hold what the next token sees.
+    /// Makes the cache hold what the next token sees.
     pub(crate) fn reach_back(&mut self, wanted: &Wanted) -> Result<(), LlmError> {
         let past = self.tokens.len();
         if self.cache.reaches(past) {
             return Ok(());
         }
         tracing::debug!(
-            "windows of the KV cache do not reach back to token {past}; recomputing it from {past} tokens"
+            "the KV cache does not hold all that token {past} sees; recomputing it from {past} tokens"
         );
         self.cache.begin_at(0, &self.runtime)?;
         self.feed_again(wanted)
     }
 
-    /// Computes keys and values of the tokens so far.
+    /// Computes keys and values of the tokens so far. Should it fail, the next call does it again.
     fn feed_again(&mut self, wanted: &Wanted) -> Result<(), LlmError> {
         let wanted = &wanted.of_last();
         let most = self.options.batch.max(DRAFTS);
@@ -479,6 +481,7 @@ impl<'m> Session<'m> {
             }
             rest = behind;
         }
+        self.cache.complete();
         Ok(())
     }
 

@@ -40,7 +40,8 @@ struct Part<'c> {
     tokens: usize,
 }
 
-/// Keys and values of all layers with a state, keys before values. `rows` gives the number of a layer's tokens and the first row.
+/// Keys and values of all layers with a state, keys before values. `rows` gives the number of a layer's tokens and the
+/// first row.
 fn parts(layers: &[LayerCache], rows: impl Fn(&LayerCache) -> (usize, usize)) -> Vec<Part<'_>> {
     let layers = layers.iter().enumerate();
     let parts = layers
@@ -194,7 +195,7 @@ impl Saved {
             VERSION => {}
             other => {
                 return Err(format!(
-                    "version {other} is not supported, only {VERSION} is; save the session again"
+                    "version {other} is not supported, only {VERSION} is; delete the file: it is written again"
                 ));
             }
         }

@@ -18,8 +18,8 @@ use crate::LlmError;
 use crate::kv_cache::LayerCache;
 use crate::placement::Placement;
 use crate::spec::{
-    Activation, HeadSpec, LayerInputsSpec, LayerSpec, Mixer, ModelSpec, Need, OwnInputSpec,
-    Residual, TensorSpec,
+    Activation, HeadSpec, KeysValues, LayerInputsSpec, LayerSpec, Mixer, ModelSpec, Need,
+    OwnInputSpec, Residual, TensorSpec,
 };
 use crate::weights::Loader;
 use attention::Attention;
@@ -52,7 +52,7 @@ impl Decoder {
     ///
     /// # Errors
     /// Fails if tensors are missing, or have another shape or an unsupported type. One error names
-    /// all.
+    /// all. Also fails if a layer reads keys and values that no earlier layer lends.
     pub(crate) fn load(w: Loader, spec: ModelSpec) -> Result<Self, LlmError> {
         let (vocab, width) = (spec.vocab, spec.width);
         let embedding = match w.has("token_embd.weight") || !w.has("output.weight") {
@@ -89,6 +89,7 @@ impl Decoder {
         };
         let own = decoder.spec.layers.iter().map(|layer| layer.index + 1);
         decoder.tensors = w.finish(own.max().unwrap_or(0), decoder.spec.unread)?;
+        check_lenders(&decoder.spec.layers)?;
         Ok(decoder)
     }
 
@@ -203,6 +204,26 @@ impl Decoder {
         }
         Norm::apply(self.embedding_norm.as_ref(), x)
     }
+}
+
+/// Fails if a layer reads keys and values that no earlier layer lends.
+fn check_lenders(layers: &[LayerSpec]) -> Result<(), LlmError> {
+    let source = |layer: &LayerSpec| match &layer.mixer {
+        Mixer::Attention(attention) => Some(attention.source),
+        Mixer::Linear | Mixer::None => None,
+    };
+    for (place, layer) in layers.iter().enumerate() {
+        let Some(KeysValues::Of(other)) = source(layer) else {
+            continue;
+        };
+        let lender = layers[..place].get(other);
+        if lender.and_then(source) != Some(KeysValues::Lent) {
+            let name = format!("blk.{}.attn_k.weight", layer.index);
+            let problem = format!("layer {place} reads keys of layer {other}, which lends it none");
+            return Err(LlmError::weight(name, problem));
+        }
+    }
+    Ok(())
 }
 
 /// Operands of a layer besides the result of the one before.

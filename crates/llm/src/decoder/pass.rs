@@ -197,7 +197,7 @@ impl<'a> Pass<'a> {
         lent.insert(self.layer.get(), attended.clone());
     }
 
-    /// The keys and values that the layer at this place has lent.
+    /// The keys and values that the layer at this place has lent. Loading has checked that it lends them.
     pub(crate) fn lent(&self, layer: usize) -> Attended {
         self.lent.borrow()[&layer].clone()
     }

@@ -212,8 +212,13 @@ pub(crate) fn after_a_loss() {
     }
 }
 
-/// Memory is refused while rows move: the session computes them again.
+/// Memory is refused while rows move, or while they are computed again: the session computes them again.
 pub(crate) fn after_a_failure() {
+    while_rows_move();
+    while_rows_are_computed_again();
+}
+
+fn while_rows_move() {
     let headers = Extent::of_tests().choose(windowed(), 4);
     same(&headers, |model| {
         // It is tried once more.
@@ -240,6 +245,54 @@ pub(crate) fn after_a_failure() {
         assert_eq!(failures, 1);
         Ok(rows)
     });
+}
+
+fn while_rows_are_computed_again() {
+    const KEPT: usize = 140;
+    let headers = Extent::of_tests().choose(windowed(), 4);
+    same(&headers, |model| {
+        let calm = faulty(Vec::new());
+        truncated(model, &calm, KEPT)?;
+        // These are the next launches. A failed one is tried once more.
+        let launches = calm.launches();
+        let faults = (1..=4).map(|n| Fault {
+            device: DeviceType::Cpu,
+            op: None,
+            when: When::Nth(launches + n),
+            kind: FaultKind::OutOfMemory,
+        });
+        let mut session = truncated(model, &faulty(faults.collect()), KEPT)?;
+        let (text, mut rows) = (text(CONTEXT), Vec::new());
+        let mut failures = 0;
+        while session.tokens().len() < CONTEXT {
+            let rest = &text[session.tokens().len()..];
+            match feed(&mut session, rest, &mut rows) {
+                Ok(()) => {}
+                Err(_) if failures < 4 => failures += 1,
+                Err(error) => return Err(error),
+            }
+        }
+        assert!(failures > 0);
+        Ok(rows)
+    });
+}
+
+fn faulty(faults: Vec<Fault>) -> Arc<Faulty> {
+    Arc::new(Faulty::new(Arc::new(Cpu::new(1)), faults))
+}
+
+/// A session of so many tokens, whose windows have dropped what the next one sees.
+fn truncated<'m>(
+    model: &'m Model,
+    device: &Arc<Faulty>,
+    tokens: usize,
+) -> Result<Session<'m>, LlmError> {
+    let runtime = Runtime::new([device.clone() as Arc<dyn Backend>]);
+    let mut session = Session::new(model, &runtime, options(7, DType::F32))?;
+    feed(&mut session, &text(tokens), &mut Vec::new())?;
+    feed(&mut session, &[5; 60], &mut Vec::new())?;
+    session.truncate(tokens);
+    Ok(session)
 }
 
 /// The same options with another device first.

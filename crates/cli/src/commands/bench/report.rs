@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use rustorch_gguf::TensorInfo;
 use rustorch_llm::Model;
 use rustorch_llm::quantize::FileType;
-use rustorch_llm::spec::{LayerSpec, Mixer, layer_of};
+use rustorch_llm::spec::{KeysValues, LayerSpec, Mixer, Role, Window, layer_of};
 use rustorch_runtime::DeviceType;
 use serde::Serialize;
 
@@ -258,19 +258,24 @@ impl Run<'_> {
         let (specs, dtype) = (&self.model.spec().layers, self.settings.session.cache_dtype);
         let layers = specs.len();
         let caches = specs.iter().enumerate().map(|(layer, spec)| {
-            let state = spec.state();
+            let state = lender(specs, spec).state();
             let each = state.token_bytes(dtype).unwrap_or(0) as f64;
             (
                 placement.layer(layer).or(only),
-                state.seen(past) as f64 * each,
+                seen(spec, past) as f64 * each,
             )
         });
         let gguf = self.model.gguf();
         let tied = gguf.tensor("output.weight").is_none();
         let tensors = gguf.tensors().iter();
-        let tensors = tensors.filter(|t| tied || t.name != "token_embd.weight");
+        let tensors = tensors.filter(|t| !is_looked_up(&t.name, tied));
         let weights = tensors.map(|tensor| {
-            let layer = layer_of(&tensor.name).unwrap_or(layers.saturating_sub(1));
+            // The inputs of all layers are computed before the first one.
+            let home = match tensor.name.starts_with("per_layer_") {
+                true => 0,
+                false => layers.saturating_sub(1),
+            };
+            let layer = layer_of(&tensor.name).unwrap_or(home);
             let device = placement.elsewhere(&tensor.name).or(placement.layer(layer));
             let bytes = tensor.bytes() as f64 * self.part_read(tensor);
             (device.or(only), bytes)
@@ -295,16 +300,82 @@ impl Run<'_> {
             .sum();
         let batches = test.prompt.div_ceil(self.settings.session.batch);
         // A token sees itself and all before it, or a window of them.
-        let seen = |layer: &LayerSpec| -> usize {
+        let all_seen = |layer: &LayerSpec| -> usize {
             let pasts = test.depth + 1..=test.depth + test.prompt;
-            pasts.map(|past| layer.state().seen(past)).sum()
+            pasts.map(|past| seen(layer, past)).sum()
         };
         let attention = |layer: &LayerSpec| match &layer.mixer {
-            Mixer::Attention(a) => seen(layer) * a.heads * (a.key_width + a.value_width),
+            Mixer::Attention(a) => all_seen(layer) * a.heads * (a.key_width + a.value_width),
             Mixer::Linear | Mixer::None => 0,
         };
         let attention: usize = spec.layers.iter().map(attention).sum();
         let others = batches * spec.vocab * spec.width + attention;
         2.0 * (test.prompt as f64 * weights + others as f64)
+    }
+}
+
+/// Is it a table of which a token reads a row? A head without weights of its own reads the whole embedding table.
+fn is_looked_up(name: &str, tied: bool) -> bool {
+    let is_head = tied && name == "token_embd.weight";
+    Role::of(name) == Some(Role::TokenEmbedding) && !is_head
+}
+
+/// The layer whose keys and values a layer of `layers` reads: itself, or an earlier one.
+fn lender<'l>(layers: &'l [LayerSpec], layer: &'l LayerSpec) -> &'l LayerSpec {
+    let place = match &layer.mixer {
+        Mixer::Attention(attention) => match attention.source {
+            KeysValues::Of(place) => Some(place),
+            KeysValues::Own | KeysValues::Lent => None,
+        },
+        Mixer::Linear | Mixer::None => None,
+    };
+    place.and_then(|place| layers.get(place)).unwrap_or(layer)
+}
+
+/// Tokens of `past` ones that a layer's attention sees.
+fn seen(layer: &LayerSpec, past: usize) -> usize {
+    match &layer.mixer {
+        Mixer::Attention(attention) => match attention.window {
+            Some(Window::Sliding(n) | Window::Chunked(n)) => n.min(past),
+            Some(Window::Symmetric(_)) | None => past,
+        },
+        Mixer::Linear | Mixer::None => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustorch_ir::DType;
+    use rustorch_llm::spec::ModelSpec;
+    use rustorch_testing::models::{Header, headers_folder};
+
+    use super::*;
+
+    #[test]
+    fn another_layers_keys_are_read_through_a_window() {
+        let headers = Header::all(&headers_folder());
+        let mut headers = headers.iter();
+        let header = headers.find(|h| h.name == "gemma4-moe").unwrap();
+        let layers = ModelSpec::of_keys(&header.keys).unwrap().layers;
+        // The last two layers read keys of the first two. Every second layer has a window of 12.
+        let own = |layer: &LayerSpec| layer.state().token_bytes(DType::F16);
+        let owned: Vec<_> = layers.iter().map(own).collect();
+        let read: Vec<_> = layers.iter().map(|l| own(lender(&layers, l))).collect();
+        assert_eq!(owned[2..], [Some(0); 2]);
+        assert!(owned[0] > Some(0) && owned[1] > Some(0));
+        assert_eq!(read, [owned[0], owned[1], owned[0], owned[1]]);
+        let seen: Vec<_> = layers.iter().map(|l| seen(l, 100)).collect();
+        assert_eq!(seen, [12, 100, 12, 100]);
+    }
+
+    #[test]
+    fn tables_are_looked_up_unless_they_are_the_head() {
+        assert!(is_looked_up("token_embd.weight", false));
+        assert!(!is_looked_up("token_embd.weight", true));
+        for tied in [false, true] {
+            assert!(is_looked_up("per_layer_token_embd.weight", tied));
+            assert!(!is_looked_up("per_layer_model_proj.weight", tied));
+            assert!(!is_looked_up("output.weight", tied));
+        }
     }
 }

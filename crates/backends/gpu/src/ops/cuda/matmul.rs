@@ -770,7 +770,7 @@ mod tests {
     #[test]
     fn tiles_of_experts_fit_into_local_memory() {
         for format in BlockFormat::ALL {
-            let kind = Kind::Blocks(format);
+            let kind = Kind::Blocks(*format);
             for (rows, columns) in [(1, 48), (38, 48), (39, 80), (66, 80), (67, 128)] {
                 assert_eq!(kind.columns_of_experts(rows), columns);
                 let form = Form::of_experts(kind, columns);
