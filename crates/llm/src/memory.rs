@@ -245,8 +245,8 @@ fn query_features(mixer: &Mixer) -> usize {
     }
 }
 
-/// The layers that a tensor is with: tables, and the weights of inputs that each layer has of its own, with the first
-/// one, the head with the last one. The table `shared` is the head, too.
+/// The layers that a tensor is with. The first one has tables and the weights of each layer's own inputs. The last one
+/// has the head. The table `shared` is the head, too.
 pub(crate) fn layers_with(
     name: &str,
     shared: Option<&str>,

@@ -252,8 +252,8 @@ impl<'m> Session<'m> {
     /// scores that `selection` requests.
     ///
     /// # Errors
-    /// The same errors as [`Self::feed`]. A model with windows also refuses more tokens than [`Self::batch`] and more
-    /// than 16, once the keys and values of a window have to move.
+    /// The same errors as [`Self::feed`]. A model with windows refuses more tokens than a batch has, if its keys have to
+    /// move. It always takes 16.
     pub fn feed_and_select_each(
         &mut self,
         tokens: &[u32],

@@ -344,7 +344,7 @@ impl<D: Driver> GpuProgram<D> {
         Ok(kept)
     }
 
-    /// Queues the launches of all parts, one by one, or at once if one of the last runs had the same buffers.
+    /// Queues the launches of all parts: at once if one of the last runs had the same buffers.
     fn start(
         &self,
         buffers: &Buffers<'_, D>,
