@@ -1,11 +1,11 @@
 //! Texts of warnings.
 
 use std::fmt::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 
 /// Keeps the texts of warnings.
 #[derive(Clone, Default)]
@@ -46,10 +46,36 @@ impl Subscriber for Warnings {
     fn exit(&self, _: &Id) {}
 }
 
+/// A second subscriber, which is never dropped.
+///
+/// While only one is alive, tracing asks the thread that first reaches a line whether anyone wants its events. A test
+/// beside this one, without a subscriber, would then turn the line off for all.
+static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Warnings::default()));
+
 /// Calls `f`, and returns this thread's warnings during the call.
 pub fn warnings<R>(f: impl FnOnce() -> R) -> (R, Vec<String>) {
+    LazyLock::force(&SECOND);
     let warnings = Warnings::default();
     let result = tracing::subscriber::with_default(warnings.clone(), f);
     let mut all = warnings.0.lock().unwrap_or_else(PoisonError::into_inner);
     (result, std::mem::take(&mut all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::warnings;
+
+    /// A line that warns.
+    fn line() {
+        tracing::warn!("heard");
+    }
+
+    #[test]
+    fn a_line_that_another_thread_reached_first_is_heard() {
+        let ((), all) = warnings(|| {
+            std::thread::spawn(line).join().expect("the line returns");
+            line();
+        });
+        assert_eq!(all, ["heard"]);
+    }
 }
