@@ -17,10 +17,14 @@ const FOLDERS: [&str; 6] = [
 /// The module, which may.
 const PLATFORM: [&str; 2] = ["runtime/src/platform", "runtime/src/platform.rs"];
 
-/// Names of the standard library that reach the system.
-const SYSTEM: [&str; 9] = [
+/// Names that reach the system.
+const SYSTEM: [&str; 13] = [
     "std::fs",
-    "std::env::var",
+    "std::env::",
+    "std::net",
+    "libc::",
+    "num_cpus",
+    "SystemTime",
     "thread::Builder",
     "thread::spawn",
     "thread::scope",

@@ -6,8 +6,7 @@ use rustorch_macros::track_calls;
 use rustorch_tensor::{RusTorchResult, Tensor, eval_all, no_grad};
 
 use crate::error::{require, unexpected};
-use crate::nn::ParameterId;
-use crate::optim::{Optimizer, ParamGroup, Rule};
+use crate::optim::{Optimizer, OptimizerId, Rule};
 
 /// Scales losses so that `f16` can hold small gradients. If gradients overflow, it skips the update
 /// and lowers the scale. `bf16` needs none.
@@ -55,22 +54,10 @@ pub struct GradScaler {
 
 /// An optimiser whose gradients are unscaled.
 struct Unscaled {
-    /// One of its parameters.
-    of: ParameterId,
+    optimizer: OptimizerId,
     /// Whether one of them is infinite or NaN: `bool` of rank 0.
     found_inf: Tensor,
     has_stepped: bool,
-}
-
-/// One of an optimiser's parameters, which no other optimiser has.
-fn first_of<R: Rule>(optimizer: &Optimizer<R>) -> Option<ParameterId> {
-    let mut parameters = optimizer
-        .param_groups()
-        .iter()
-        .flat_map(ParamGroup::named_parameters);
-    parameters
-        .next()
-        .map(|(_, parameter)| ParameterId::of(parameter))
 }
 
 /// Names of a scaler's saved state.
@@ -170,20 +157,19 @@ impl GradScaler {
         }
         let found_inf = non_finite(&gradients)?;
         eval_all(&gradients.iter().chain([&found_inf]).collect::<Vec<_>>())?;
-        self.unscaled.extend(first_of(optimizer).map(|of| Unscaled {
-            of,
+        self.unscaled.push(Unscaled {
+            optimizer: optimizer.id(),
             found_inf,
             has_stepped: false,
-        }));
+        });
         Ok(())
     }
 
     /// The optimiser's place among those whose gradients are unscaled.
     fn place<R: Rule>(&self, optimizer: &Optimizer<R>) -> Option<usize> {
-        let first = first_of(optimizer)?;
         self.unscaled
             .iter()
-            .position(|unscaled| unscaled.of == first)
+            .position(|unscaled| unscaled.optimizer == optimizer.id())
     }
 
     /// Makes the optimiser step, unless gradients are not finite. Returns whether the step was

@@ -221,3 +221,19 @@ fn a_scaler_has_several_optimisers() -> RusTorchResult<()> {
     assert_eq!((scaler.get_scale()?, scaler.skipped()?), (2.0, 1));
     Ok(())
 }
+
+/// Two optimisers, each of which has the parameter `a` first: both step once, and not twice.
+#[test]
+fn a_scaler_knows_optimisers_that_share_a_parameter_apart() -> RusTorchResult<()> {
+    let a = rustorch::nn::parameter(tensor![1.0])?;
+    let of = || SGD::new([a.clone()], SGDOptions::default().lr(0.5));
+    let (mut first, mut second) = (of()?, of()?);
+    let mut scaler = GradScaler::new()?.init_scale(4.0)?;
+    scaler.scale(&a.sum_all()?)?.backward()?;
+    assert!(scaler.step(&mut first)?);
+    // The second divides the shared gradient by the scale again, as PyTorch does.
+    assert!(scaler.step(&mut second)?);
+    assert!(scaler.step(&mut second).is_err());
+    assert_eq!(a.to_vec::<f32>()?, [1.0 - 0.5 - 0.125]);
+    Ok(())
+}

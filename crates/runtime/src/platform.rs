@@ -1,6 +1,6 @@
-//! Services of the system: clock, threads, environment, files.
+//! Services of the system: clock, threads, environment, files, pages of memory.
 //!
-//! The crates below the drivers reach the system through this module alone. So a platform without these services
+//! The crates below the drivers use no other way to the system, but for the processor's own instructions. So a platform without these services
 //! needs no other change. WebAssembly in a browser is one: its standard library finds no file, no variable
 //! and no thread. Callers then compute on the thread that they are on.
 
@@ -11,6 +11,8 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
 #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
@@ -78,6 +80,23 @@ pub fn parallelism() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// The processor's cores, of which each may run several threads.
+pub fn cores() -> usize {
+    num_cpus::get_physical()
+}
+
+/// Asks the system for large pages where memory has none yet. Such pages are made, and filled with zeros, at the first
+/// write. Small ones are made one by one. Without large pages all works as well.
+pub(crate) fn prefer_huge_pages(start: NonNull<u8>, bytes: usize) {
+    #[cfg(target_os = "linux")]
+    // SAFETY: whole pages of an allocation, which begins with a page; advice changes no contents.
+    unsafe {
+        libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (start, bytes);
+}
+
 /// The processor's name, if the system reports it.
 pub fn processor() -> Option<String> {
     let info = fs::read_to_string("/proc/cpuinfo").ok()?;
@@ -111,7 +130,10 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// Fails if the folder cannot be written. No file is left then.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let unfinished = path.with_extension(std::process::id().to_string());
+    // Several threads of a program may write the same file.
+    static WRITTEN: AtomicU64 = AtomicU64::new(0);
+    let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
+    let unfinished = path.with_extension(format!("{}-{number}", std::process::id()));
     let write = || {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;

@@ -85,9 +85,8 @@ impl TrainError {
             Self::Tokenizer(error) | Self::Text { problem: error, .. } => error.kind(),
             Self::Data(error) => error.kind(),
             Self::Io { error, .. } => error.into(),
-            Self::Setting(_) | Self::Checkpoint { .. } | Self::Diverged { .. } => {
-                ErrorKind::Argument
-            }
+            Self::Checkpoint { .. } => ErrorKind::Format,
+            Self::Setting(_) | Self::Diverged { .. } => ErrorKind::Argument,
         }
     }
 

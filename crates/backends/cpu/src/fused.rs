@@ -116,7 +116,7 @@ impl Plan {
                             layout,
                             dtype,
                         } = find(operand)?;
-                        sources.push(Source::new(Data::PartOperand(index), &layout, dtype)?);
+                        sources.push(Source::new(Data::Operand(index), &layout, dtype)?);
                         let value = Value::Source(sources.len() - 1);
                         values.push((operand, value));
                         value

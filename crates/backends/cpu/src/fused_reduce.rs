@@ -26,7 +26,7 @@ pub(crate) struct FusedReduce {
 /// Elements to reduce.
 enum Prologue {
     /// An operand of the step.
-    PartOperand(usize),
+    Operand(usize),
     /// The squares of an operand of singles.
     Squares(usize),
     /// Results of this plan, in the order of the reduction.
@@ -66,7 +66,7 @@ impl FusedReduce {
             }
         }
         let prologue = match part.operands[0] {
-            PartOperand::Input(operand) => Prologue::PartOperand(operand),
+            PartOperand::Input(operand) => Prologue::Operand(operand),
             PartOperand::Part(last) => match squared(step, last).filter(|_| op.op == ReduceOp::Sum)
             {
                 Some(operand) => Prologue::Squares(operand),
@@ -94,7 +94,7 @@ impl FusedReduce {
             ..
         } = args;
         let elements = match &self.prologue {
-            Prologue::PartOperand(operand) => Elements::View(inputs[*operand]),
+            Prologue::Operand(operand) => Elements::View(inputs[*operand]),
             Prologue::Squares(operand) => Elements::Squares(inputs[*operand]),
             Prologue::Plan(plan) => {
                 let most = self.order.elements().min(BLOCK);

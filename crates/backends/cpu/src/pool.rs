@@ -390,7 +390,7 @@ impl Shared {
 /// The physical cores that this process may use: a second thread on a core would share its vector
 /// units and its memory bandwidth.
 pub fn default_threads() -> usize {
-    platform::parallelism().min(num_cpus::get_physical()).max(1)
+    platform::parallelism().min(platform::cores()).max(1)
 }
 
 /// The wait of a thread with nothing to do: first spinning, then giving way.

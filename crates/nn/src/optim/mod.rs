@@ -23,7 +23,7 @@ pub use adam::{
 };
 pub use lbfgs::{LBFGS, LBFGSOptions};
 pub use matrices::{Adafactor, AdafactorOptions, AdjustLr, Muon, MuonOptions};
-pub(crate) use optimizer::RecordedUpdate;
+pub(crate) use optimizer::{OptimizerId, RecordedUpdate};
 pub use optimizer::{IntoParameters, LearningRates, Optimizer, ParamGroup, Rule, Scheduled, State};
 pub use options::{OptionValue, Options};
 pub use sgd::{

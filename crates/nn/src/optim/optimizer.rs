@@ -5,6 +5,7 @@ pub(super) mod pytorch;
 mod recorded;
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use indexmap::IndexMap;
 use rustorch_files::Tensors;
@@ -195,7 +196,19 @@ impl<const N: usize> IntoParameters for [Tensor; N] {
 /// A step is recorded for all parameters and computed at once. Learning rates, numbers of steps and
 /// similar values are data: all steps but the first have the same graph.
 pub struct Optimizer<R: Rule> {
+    id: OptimizerId,
     groups: Vec<ParamGroup<R>>,
+}
+
+/// The identity of an optimiser, which it keeps where it moves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OptimizerId(u64);
+
+impl OptimizerId {
+    fn new() -> Self {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        Self(MADE.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
 /// Version of optimisers' `state_dict`.
@@ -213,12 +226,19 @@ impl<R: Rule> Optimizer<R> {
     /// # Errors
     /// Fails for an empty list of parameters. Also the errors of [`Optimizer::add_param_group`].
     pub fn new(parameters: impl IntoParameters, options: R) -> RusTorchResult<Self> {
-        let mut optimizer = Self { groups: Vec::new() };
+        let mut optimizer = Self {
+            id: OptimizerId::new(),
+            groups: Vec::new(),
+        };
         optimizer.add_param_group(parameters, options)?;
         let has_some = optimizer.parameters().next().is_some();
         let expected = "parameters to train (a lazy module has them after its first call)";
         require(R::NAME, has_some, expected, "none")?;
         Ok(optimizer)
+    }
+
+    pub(crate) fn id(&self) -> OptimizerId {
+        self.id
     }
 
     /// Adds a group with its own options. A parameter that is listed twice counts once.

@@ -27,18 +27,6 @@ const LARGE: usize = 32 * 1024 * 1024;
 /// to one while the processor writes to the other.
 const CACHE_LINE: usize = 128;
 
-/// Asks the system for large pages where there is nothing yet: a page is made, and filled with zeros, when it
-/// is first written to. Small ones are made one by one. Without them it works as well.
-fn prefer_huge_pages(start: NonNull<u8>, bytes: usize) {
-    #[cfg(target_os = "linux")]
-    // SAFETY: whole pages of an allocation, which begins with a page; advice changes no contents.
-    unsafe {
-        libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE);
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = (start, bytes);
-}
-
 /// Memory on a device.
 pub trait DeviceBuffer: Send + Sync + fmt::Debug {
     /// Size in bytes.
@@ -258,7 +246,7 @@ impl HostBuffer {
     pub fn uninit(bytes: usize) -> Option<Self> {
         let buffer = Self::allocate(bytes, alloc)?;
         if bytes >= LARGE {
-            prefer_huge_pages(buffer.start, bytes);
+            platform::prefer_huge_pages(buffer.start, bytes);
         }
         Some(buffer)
     }

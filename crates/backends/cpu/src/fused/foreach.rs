@@ -53,7 +53,7 @@ impl Groups {
                 true => one.broadcast_to(&any),
                 false => Layout::contiguous(&any),
             };
-            sources.push(Source::new(Data::PartOperand(input), &layout, ty.dtype)?);
+            sources.push(Source::new(Data::Operand(input), &layout, ty.dtype)?);
             values.push(Value::Source(input));
         }
         let (mut calls, mut functions) = (Vec::new(), functions.into_iter());

@@ -33,7 +33,7 @@ pub(super) struct Source {
 /// Origin of a source's elements.
 pub(super) enum Data {
     /// The step's operand of this index.
-    PartOperand(usize),
+    Operand(usize),
     /// A single element.
     Constant(Word),
 }
@@ -141,7 +141,7 @@ impl Source {
     /// The bytes that the layout counts from, where `find` knows those of operands.
     pub(super) fn found<'a>(&'a self, find: impl Fn(usize) -> &'a [u8]) -> &'a [u8] {
         match &self.data {
-            Data::PartOperand(i) => find(*i),
+            Data::Operand(i) => find(*i),
             Data::Constant(word) => &bytemuck::bytes_of(word)[..self.size],
         }
     }

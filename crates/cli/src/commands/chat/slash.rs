@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(names.len(), count);
         for known in &COMMANDS {
             assert!(
-                guide.contains(&format!("/{}", known.names[0])),
+                guide.contains(&format!("`/{}", known.names[0])),
                 "{}",
                 known.names[0]
             );
