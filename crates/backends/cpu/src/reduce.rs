@@ -12,6 +12,7 @@ use crate::element::{Element, with_type};
 use crate::fold::{Addend, Ordered, fold, sum};
 use crate::fused::Blocks;
 use crate::kernel::{Misuse, for_rows};
+use crate::math::Real;
 use crate::pool::Pool;
 use crate::reader::Reader;
 use crate::simd::{Kernel, Level, Simd};
@@ -86,6 +87,11 @@ impl Order {
             len,
             count,
         }
+    }
+
+    /// Elements of a result.
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
     /// Elements of all results.
@@ -326,23 +332,109 @@ impl<X: Ordered> Combine<X> for Smallest {
     }
 }
 
+/// A loop over some results and their elements; the number is that of the first result.
+type Loop<'l, X, A> = &'l (dyn Fn(usize, &mut [A], &[X]) + Sync);
+
 /// The loops of a [`Combine`], through which one function serves all that have these types.
-struct Loops<X, A> {
+struct Loops<'l, X, A> {
     start: A,
     join: fn(A, A) -> A,
     /// See [`Rows`].
-    rows: fn(&mut [A], &[X]),
+    rows: Loop<'l, X, A>,
     /// See [`Columns`].
-    columns: fn(&mut [A], &[X]),
+    columns: Loop<'l, X, A>,
 }
 
-impl<X: Copy, A> Loops<X, A> {
+impl<X: Copy, A> Loops<'_, X, A> {
     fn of<C: Combine<X, Total = A>>() -> Self {
         Self {
             start: C::start(),
             join: C::join,
-            rows: |results, x| Level::current().run(Rows::<_, _, C>::new(results, x)),
-            columns: |results, x| Level::current().run(Columns::<_, _, C>::new(results, x)),
+            rows: &|_, results, x| Level::current().run(Rows::<_, _, C>::new(results, x)),
+            columns: &|_, results, x| Level::current().run(Columns::<_, _, C>::new(results, x)),
+        }
+    }
+}
+
+/// The sum of each result's elements in double precision. With `centres`, one for each result, the sum of the
+/// squares of their distances from it.
+pub(crate) fn totals<T: Element<Compute: Real>>(
+    pool: &Pool,
+    x: &View,
+    order: &Order,
+    centres: Option<&[f64]>,
+) -> Vec<f64> {
+    let layout = x.layout.permute(&order.dims());
+    let x = Source::Memory(Reader::<T>::new(x, &layout));
+    let mut sums = vec![0.0; order.count];
+    let terms = |by_columns| {
+        move |first: usize, results: &mut [f64], x: &[T::Compute]| {
+            Level::current().run(Terms {
+                centres: centres.map(|centres| &centres[first..][..results.len()]),
+                results,
+                x,
+                by_columns,
+            })
+        }
+    };
+    let loops = Loops {
+        start: 0.0,
+        join: |a, b| a + b,
+        rows: &terms(false),
+        columns: &terms(true),
+    };
+    reduce::<T, f64, f64>(pool, &x, order, &mut sums, loops, |sum| sum);
+    sums
+}
+
+/// Adds elements, or the squares of their distances from centres, to the results.
+struct Terms<'a, X> {
+    results: &'a mut [f64],
+    x: &'a [X],
+    centres: Option<&'a [f64]>,
+    /// Whether `x` is rows with an element for each result, and not a row for each result.
+    by_columns: bool,
+}
+
+impl<X: Real> Kernel for Terms<'_, X> {
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let Self {
+            results,
+            x,
+            centres,
+            by_columns,
+        } = self;
+        let square = |x: X, centre: f64| {
+            let apart = x.as_() - centre;
+            apart * apart
+        };
+        if by_columns {
+            for row in x.chunks_exact(results.len()) {
+                match centres {
+                    None => {
+                        for (sum, &x) in results.iter_mut().zip(row) {
+                            *sum += x.as_();
+                        }
+                    }
+                    Some(centres) => {
+                        for ((sum, &x), &centre) in results.iter_mut().zip(row).zip(centres) {
+                            *sum += square(x, centre);
+                        }
+                    }
+                }
+            }
+            return;
+        }
+        let len = x.len() / results.len();
+        for (i, (result, row)) in results.iter_mut().zip(x.chunks_exact(len)).enumerate() {
+            *result += match centres {
+                None => fold(row, 0.0, |sum, x| sum + x.as_(), |a, b| a + b),
+                Some(centres) => {
+                    let centre = centres[i];
+                    fold(row, 0.0, |sum, x| sum + square(x, centre), |a, b| a + b)
+                }
+            };
         }
     }
 }
@@ -398,7 +490,8 @@ fn reduce<T: Element, Y: Element, A: Copy + Send + Sync>(
                         let end = len.min((segment + 1) * each);
                         for row in (segment * each..end).step_by(rows) {
                             let some = rows.min(end - row) * results.len();
-                            (combine.columns)(results, x.read(row * count + column, some));
+                            let x = x.read(row * count + column, some);
+                            (combine.columns)(column, results, x);
                         }
                     }
                 }
@@ -419,8 +512,9 @@ fn reduce<T: Element, Y: Element, A: Copy + Send + Sync>(
                 let mut x = x.clone();
                 if rows > 1 && len > 0 {
                     for (i, results) in part.chunks_mut(rows).enumerate() {
-                        let x = x.read((first + i * rows) * len, results.len() * len);
-                        (combine.rows)(results, x);
+                        let row = first + i * rows;
+                        let x = x.read(row * len, results.len() * len);
+                        (combine.rows)(row, results, x);
                     }
                     return;
                 }
@@ -429,7 +523,7 @@ fn reduce<T: Element, Y: Element, A: Copy + Send + Sync>(
                     let end = len.min((segment + 1) * SEGMENT);
                     for at in (segment * SEGMENT..end).step_by(x.block()) {
                         let some = x.block().min(end - at);
-                        (combine.rows)(result, x.read(row * len + at, some));
+                        (combine.rows)(row, result, x.read(row * len + at, some));
                     }
                 }
             },

@@ -106,6 +106,7 @@ fn families() -> Vec<(Option<&'static str>, Vec<KernelEntry<Launch>>)> {
                 triangle::KERNEL,
                 unary::KERNEL,
                 update_slice::KERNEL,
+                var_mean::KERNEL,
                 within::KERNEL,
             ],
         ),

@@ -175,8 +175,16 @@ impl Kernel for Dots<'_> {
         const BLOCK: usize = 16 * 1024;
         for (i, out) in self.out.iter_mut().enumerate() {
             let row = &self.rows.data[i * self.rows.strides[0]..][..self.x.len()];
-            let blocks = row.chunks(BLOCK).zip(self.x.chunks(BLOCK));
-            *out = blocks.fold(0.0, |sum, (row, x)| sum + dot(s, row, x));
+            if row.len() <= BLOCK {
+                *out = dot(s, row, self.x);
+                continue;
+            }
+            // A closure of an iterator might be compiled by itself, and then without the level's instructions.
+            let mut sum = 0.0;
+            for (row, x) in row.chunks(BLOCK).zip(self.x.chunks(BLOCK)) {
+                sum += dot(s, row, x);
+            }
+            *out = sum;
         }
     }
 }

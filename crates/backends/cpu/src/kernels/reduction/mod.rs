@@ -8,3 +8,4 @@ pub(in crate::kernels) mod reduce;
 pub(in crate::kernels) mod scan;
 pub(in crate::kernels) mod scatter;
 pub(in crate::kernels) mod top_k;
+pub(in crate::kernels) mod var_mean;
