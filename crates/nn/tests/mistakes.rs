@@ -439,6 +439,7 @@ fn of_steps() -> Outcome {
         mistakes! {
             step(|n, b| { let y = n.forward(&b[0])?.mean_all()?; y.to_vec::<f32>()?; Ok(y) }) => "eval: expected values: a placeholder has one only in the trace that it was passed to (a step is recorded here: read the loss that TrainStep::step gives, and choose by where_ in place of a branch), got a placeholder f32[2, 3]";
             step(|n, b| n.forward(&b[0])?.mean_all()?.detach().mul(1)) => "TrainStep: expected a loss of one real number that follows from parameters, got f32[]";
+            step(|n, b| { let loss = n.forward(&b[0])?.mean_all()?; loss.backward()?; Ok(loss) }) => "expected the history of the tensors (TrainStep goes backward itself from the loss that its function returns: leave backward out there; grad_with and create_graph keep the history), got one that a backward pass has used up";
             ts()?.step(&[]) => "TrainStep: expected a batch of tensors, got one of none";
             step(|n, b| n.forward(&b[0].t()?)?.mean_all()) => "linear: expected x [.., k] and w [n, k], got f32[3, 2] and f32[1, 3]";
             ts()?.accumulate(0).map(drop) => "accumulate: expected 1 batch or more, got 0";

@@ -22,7 +22,7 @@ use crate::error::{RusTorchResult, require};
 use crate::lazy::eval::eval_all;
 use crate::lazy::recording;
 use crate::lazy::recovery::recover_lost;
-use crate::lazy::value::{Pending, State, Value, View, overwrites};
+use crate::lazy::value::{Pending, State, Value, View, overwrites, written_since};
 use crate::precision::{is_single, lower, with_lower};
 
 /// A multi-dimensional array of one element type.
@@ -44,6 +44,18 @@ pub struct Tensor {
     track: Option<Arc<Track>>,
     /// State shared with its origin, if it is a clone or a view, or with its own clones and views.
     base: OnceLock<Arc<Base>>,
+    limit: WriteLimit,
+}
+
+/// A limit on writes through a view, by PyTorch's rules for views.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum WriteLimit {
+    #[default]
+    None,
+    /// One of several views that a call returned. Gradients cannot go through a write over it.
+    OneOfSeveral,
+    /// Made in `no_grad`, of a tensor that requires a gradient. A write outside would lose that.
+    NoGrad,
 }
 
 impl Clone for Tensor {
@@ -52,6 +64,7 @@ impl Clone for Tensor {
             value: self.value.clone(),
             track: self.track.clone(),
             base: self.shared().clone().into(),
+            limit: self.limit,
         }
     }
 }
@@ -59,8 +72,12 @@ impl Clone for Tensor {
 #[track_calls]
 impl Tensor {
     pub(crate) fn of(value: Value, track: Option<Arc<Track>>) -> Self {
-        let base = OnceLock::new();
-        Self { value, track, base }
+        Self {
+            value,
+            track,
+            base: OnceLock::new(),
+            limit: WriteLimit::None,
+        }
     }
 
     /// A tensor whose elements are in memory.
@@ -123,6 +140,7 @@ impl Tensor {
         }
         let ty = infer(name, &op, inputs)?.swap_remove(0);
         settle(inputs)?;
+        require_followed(name, inputs)?;
         let tracks = tracks(inputs, ty.dtype);
         let role = op.def().role();
         if overwrites(&op) {
@@ -171,7 +189,40 @@ impl Tensor {
             false => base.unrecorded(&self.value),
         }
         .into();
+        self.limit = match !is_grad_enabled() && viewed.is_tracked() {
+            true => WriteLimit::NoGrad,
+            false => viewed.limit,
+        };
         self
+    }
+
+    /// This view as one of several that a call returns.
+    pub(crate) fn one_of_several(mut self) -> Self {
+        if is_grad_enabled() && self.limit == WriteLimit::None {
+            self.limit = WriteLimit::OneOfSeveral;
+        }
+        self
+    }
+
+    pub(crate) fn write_limit(&self) -> WriteLimit {
+        self.limit
+    }
+
+    /// Fails for a part that was written over since it was made, where its gradient is wanted: PyTorch has none.
+    fn require_followed(&self, name: &'static str) -> RusTorchResult<()> {
+        if self.limit != WriteLimit::OneOfSeveral || !is_grad_enabled() {
+            return Ok(());
+        }
+        let Some(now) = self.track() else {
+            return Ok(());
+        };
+        let is_own = self.track.as_ref().is_some_and(|own| own.is(&now));
+        let expected = "a view whose memory was not written over since (narrow, select and slice follow writes)";
+        let got = || written_since(self.value.writer(), "make the parts again");
+        match is_own {
+            true => Ok(()),
+            false => Err(OpError::new(name, expected, got()).into()),
+        }
     }
 
     /// This result, a copy of what PyTorch shows by a view of `of`. A write over it is refused while `of`, or what
@@ -259,7 +310,10 @@ impl Tensor {
     pub(crate) fn with_track(&self, track: Option<Arc<Track>>) -> Self {
         let base = self.shared().beside(&self.value, track.clone()).into();
         let value = self.value.clone();
-        Self { value, track, base }
+        Self {
+            base,
+            ..Self::of(value, track)
+        }
     }
 
     /// [`Tensor::apply`] of an operation of `N` results, which are computed together.
@@ -288,6 +342,7 @@ impl Tensor {
             return Ok(vec![Self::apply_op(name, op, inputs)?]);
         }
         settle(inputs)?;
+        require_followed(name, inputs)?;
         let pending = recorded(name, op, inputs, pin_of(inputs));
         let values = Value::results(types, &pending);
         let result = |value: &Value| {
@@ -525,7 +580,10 @@ impl Tensor {
         let pending = || recorded(NAME, op(), &[self], pin);
         let track = tracks.map(|tracks| Track::result(pending(), tracks, &value, &[]));
         let base = self.shared().beside(&value, track.clone()).into();
-        Ok(Self { value, track, base })
+        Ok(Self {
+            base,
+            ..Self::of(value, track)
+        })
     }
 
     /// The operation that gives this tensor as it is.
@@ -619,6 +677,14 @@ fn singles(name: &str, op: &Op, inputs: &[&Tensor]) -> RusTorchResult<Option<Vec
 #[inline]
 pub(crate) fn settle(inputs: &[&Tensor]) -> RusTorchResult<()> {
     inputs.iter().try_for_each(|input| input.settle())
+}
+
+/// [`Tensor::require_followed`] of each.
+#[inline]
+fn require_followed(name: &'static str, inputs: &[&Tensor]) -> RusTorchResult<()> {
+    inputs
+        .iter()
+        .try_for_each(|input| input.require_followed(name))
 }
 
 /// Is an operation computed when it is recorded? One behind a long history is. So is a call in which other ranks take

@@ -1,19 +1,22 @@
 //! In-place functions, which overwrite their first operand: PyTorch's methods whose names end in
 //! `_`.
 
-use rustorch_ir::DType;
 use rustorch_ir::ops::Contiguous;
+use rustorch_ir::{DType, Scalar};
 
 use crate::Tensor;
 use crate::api::math::elementwise::RoundingMode;
-use crate::api::promote::{AsLimit, AsOperand, Number};
+use crate::api::promote::{AsLimit, AsOperand, Limit, Number, Operand};
+use crate::api::updates::Shared;
 use crate::args::dims::Integer;
 use crate::autograd::{Writes, is_grad_enabled};
 use crate::error::{RusTorchResult, require};
 
-/// One method for each line: its name and arguments, and the method whose result it writes.
+/// One method for each line: its name and arguments, and the method whose result it writes. Operands may show the same
+/// elements as the tensor, unless the line says which memory they may [share](Shared).
 macro_rules! in_place {
-    ($($name:ident($($argument:ident: $type:ty),*) = $method:ident($($given:expr),*);)*) => {
+    ($($name:ident($($argument:ident: $type:ty),*)
+        $(shares $shared:ident [$($operand:expr),*])? = $method:ident($($given:expr),*);)*) => {
         #[rustorch_macros::track_calls]
         impl Tensor {
             $(#[doc = concat!("Writes [`Tensor::", stringify!($method), "`] over the elements, as [`Tensor::copy_`] writes.")]
@@ -25,11 +28,60 @@ macro_rules! in_place {
             #[doc = concat!("The errors of [`Tensor::", stringify!($method), "`] and of [`Tensor::copy_`].")]
             /// Also fails for a result of another shape, or of a higher kind of dtype (bool, integer, float, complex).
             pub fn $name(&mut self, $($argument: $type),*) -> RusTorchResult<&mut Self> {
-                self.change(stringify!($name), |x| x.$method($($given),*))
+                const NAME: &str = stringify!($name);
+                in_place!(@operands self, NAME, [$($given),*] $(, $shared [$($operand),*])?);
+                self.change(NAME, |x| x.$method($($given),*))
             })*
         }
     };
+    (@operands $x:ident, $name:ident, []) => {};
+    (@operands $x:ident, $name:ident, [$($given:expr),+]) => {
+        $x.require_apart($name, Shared::Alike, &[$($given.operand()),+])?;
+    };
+    (@operands $x:ident, $name:ident, [$($given:expr),+], $shared:ident [$($operand:expr),*]) => {
+        $x.require_apart($name, Shared::$shared, &[$($operand.operand()),*])?;
+    };
 }
+
+/// An argument of a method that writes.
+pub(crate) trait Argument<'a> {
+    /// The tensor that it is, if it is one.
+    fn operand(self) -> Option<&'a Tensor>;
+}
+
+impl<'a> Argument<'a> for &'a Tensor {
+    fn operand(self) -> Option<&'a Tensor> {
+        Some(self)
+    }
+}
+
+impl<'a> Argument<'a> for Operand<'a> {
+    fn operand(self) -> Option<&'a Tensor> {
+        match self {
+            Operand::Tensor(tensor) => Some(tensor),
+            Operand::Scalar(_) => None,
+        }
+    }
+}
+
+impl<'a> Argument<'a> for Limit<'a> {
+    fn operand(self) -> Option<&'a Tensor> {
+        self.0.and_then(Operand::operand)
+    }
+}
+
+/// Types of arguments that are no tensors.
+macro_rules! no_tensors {
+    ($($type:ty),*) => {
+        $(impl<'a> Argument<'a> for $type {
+            fn operand(self) -> Option<&'a Tensor> {
+                None
+            }
+        })*
+    };
+}
+
+no_tensors!(Scalar, isize, f64, Option<f64>, RoundingMode);
 
 in_place! {
     abs_() = abs();
@@ -85,9 +137,9 @@ in_place! {
     i0_() = i0();
     igamma_(other: impl AsOperand) = igamma(other.as_operand()?);
     igammac_(other: impl AsOperand) = igammac(other.as_operand()?);
-    index_add_(dim: impl Integer, index: &Self, source: &Self, alpha: impl Number) = index_add(dim.to_isize(), index, source, alpha.to_number());
-    index_copy_(dim: impl Integer, index: &Self, source: &Self) = index_copy(dim.to_isize(), index, source);
-    index_fill_(dim: impl Integer, index: &Self, value: impl AsOperand) = index_fill(dim.to_isize(), index, value.as_operand()?);
+    index_add_(dim: impl Integer, index: &Self, source: &Self, alpha: impl Number) shares Nothing [index, source] = index_add(dim.to_isize(), index, source, alpha.to_number());
+    index_copy_(dim: impl Integer, index: &Self, source: &Self) shares Nothing [index, source] = index_copy(dim.to_isize(), index, source);
+    index_fill_(dim: impl Integer, index: &Self, value: impl AsOperand) shares Nothing [index] = index_fill(dim.to_isize(), index, value.as_operand()?);
     lcm_(other: impl AsOperand) = lcm(other.as_operand()?);
     le_(other: impl AsOperand) = le(other.as_operand()?);
     lerp_(end: &Self, weight: impl AsOperand) = lerp(end, weight.as_operand()?);
@@ -101,8 +153,8 @@ in_place! {
     logical_or_(other: impl AsOperand) = logical_or(other.as_operand()?);
     logical_xor_(other: impl AsOperand) = logical_xor(other.as_operand()?);
     lt_(other: impl AsOperand) = lt(other.as_operand()?);
-    masked_fill_(mask: &Self, value: impl AsOperand) = masked_fill(mask, value.as_operand()?);
-    masked_scatter_(mask: &Self, source: &Self) = masked_scatter(mask, source);
+    masked_fill_(mask: &Self, value: impl AsOperand) shares Alike [mask] = masked_fill(mask, value.as_operand()?);
+    masked_scatter_(mask: &Self, source: &Self) shares Alike [] = masked_scatter(mask, source);
     mish_() = mish();
     mul_(other: impl AsOperand) = mul(other.as_operand()?);
     nan_to_num_(nan: f64, positive: Option<f64>, negative: Option<f64>) = nan_to_num(nan, positive, negative);
@@ -110,7 +162,7 @@ in_place! {
     neg_() = neg();
     nextafter_(other: impl AsOperand) = nextafter(other.as_operand()?);
     pow_(other: impl AsOperand) = pow(other.as_operand()?);
-    put_(index: &Self, source: &Self, accumulate: bool) = put(index, source, accumulate);
+    put_(index: &Self, source: &Self, accumulate: bool) shares Nothing [index, source] = put(index, source, accumulate);
     rad2deg_() = rad2deg();
     reciprocal_() = reciprocal();
     relu6_() = relu6();
@@ -119,8 +171,8 @@ in_place! {
     renorm_(p: f64, dim: impl Integer, max_norm: f64) = renorm(p, dim.to_isize(), max_norm);
     round_() = round();
     rsqrt_() = rsqrt();
-    scatter_(dim: impl Integer, index: &Self, source: impl AsOperand) = scatter(dim.to_isize(), index, source.as_operand()?);
-    scatter_add_(dim: impl Integer, index: &Self, source: impl AsOperand) = scatter_add(dim.to_isize(), index, source.as_operand()?);
+    scatter_(dim: impl Integer, index: &Self, source: impl AsOperand) shares Nothing [index, source.as_operand()?] = scatter(dim.to_isize(), index, source.as_operand()?);
+    scatter_add_(dim: impl Integer, index: &Self, source: impl AsOperand) shares Nothing [index, source.as_operand()?] = scatter_add(dim.to_isize(), index, source.as_operand()?);
     selu_() = selu();
     sgn_() = sgn();
     sigmoid_() = sigmoid();
@@ -153,7 +205,7 @@ impl Tensor {
         let _turn = writes.as_deref().map(Writes::turn);
         let mut result = change(self)?;
         if result.requires_grad() {
-            self.require_writable(name)?;
+            self.require_writable(name, true)?;
         }
         result = self.fitted(name, result)?;
         let is_alone = self.is_alone();

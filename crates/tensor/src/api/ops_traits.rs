@@ -62,7 +62,9 @@ use num_complex::Complex;
 use rustorch_ir::DType;
 use rustorch_macros::track_calls;
 
+use crate::api::in_place::Argument;
 use crate::api::promote::{AsOperand, Number, Operand, result_dtype};
+use crate::api::updates::Shared;
 use crate::args::numbers::is_lost;
 use crate::error::{RusTorchError, RusTorchResult};
 use crate::lazy::value::{State, Value};
@@ -161,7 +163,10 @@ macro_rules! assigning_operators {
         impl<R: AsOperand> $Trait<R> for Tensor {
             fn $function(&mut self, other: R) {
                 const NAME: &str = stringify!($function);
-                let changed = self.change(NAME, |x| x.$method(other.as_operand()?)).map(drop);
+                let changed = other.as_operand().and_then(|other| {
+                    self.require_apart(NAME, Shared::Alike, &[other.operand()])?;
+                    self.change(NAME, |x| x.$method(other)).map(drop)
+                });
                 changed.unwrap_or_else(|error| self.refuse(NAME, error));
             }
         })*

@@ -15,6 +15,7 @@ use crate::autograd::{Track, Writes, is_grad_enabled};
 use crate::device::devices::runtime;
 use crate::error::{RusTorchResult, require};
 use crate::lazy::value::{State, Value, View};
+use crate::tensor::WriteLimit;
 
 #[track_calls]
 impl Tensor {
@@ -49,9 +50,10 @@ impl Tensor {
     pub fn copy_(&mut self, source: &Self) -> RusTorchResult<&mut Self> {
         const NAME: &str = "copy_";
         if source.value().key() == self.value().key() {
-            self.require_writable(NAME)?;
+            self.require_writable(NAME, source.is_tracked())?;
             return Ok(self);
         }
+        self.require_apart(NAME, Shared::Alike, &[Some(source)])?;
         let writes = self.writes();
         let _turn = writes.as_deref().map(Writes::turn);
         let source = source.cast(NAME, self.dtype())?;
@@ -76,7 +78,7 @@ impl Tensor {
         if !self.is_alone() || self.value().pin() != source.value().pin() {
             return self.write(name, &source);
         }
-        self.require_writable(name)?;
+        self.require_writable(name, source.is_tracked())?;
         let shape = &self.ty().shape;
         let source = match source.ty().shape == *shape {
             true => source,
@@ -88,7 +90,7 @@ impl Tensor {
 
     /// Writes a source of this dtype over the elements.
     fn write(&mut self, name: &'static str, source: &Self) -> RusTorchResult<&mut Self> {
-        self.require_writable(name)?;
+        self.require_writable(name, source.is_tracked())?;
         let lost = lost_memory(self.value());
         let part = match lost {
             Some(_) => None,
@@ -118,9 +120,14 @@ impl Tensor {
         Ok(self)
     }
 
-    /// Fails for a copy that another tensor would have to show, were it a view. Fails for a leaf that requires a
-    /// gradient, and a view of one, while gradients are recorded: earlier results would have wrong gradients.
-    pub(crate) fn require_writable(&self, name: &'static str) -> RusTorchResult<()> {
+    /// Fails for a copy that another tensor would have to show, were it a view. While gradients are recorded, it fails
+    /// for a leaf that requires a gradient, and a view of one: earlier results would have wrong gradients. It then also
+    /// fails for views that PyTorch does not write over; `is_tracked` says whether the new elements require a gradient.
+    pub(crate) fn require_writable(
+        &self,
+        name: &'static str,
+        is_tracked: bool,
+    ) -> RusTorchResult<()> {
         let is_copy = self.base().is_some_and(|base| base.is_shown_copy());
         let expected = "a tensor or a view (copy makes a tensor of its own; index_put_ and copy_ write to the whole)";
         let got = "a copy, of a tensor that has other handles, where PyTorch has a view";
@@ -129,15 +136,88 @@ impl Tensor {
         let is_wanted = |track: Arc<Track>| track.is_leaf() || shows_leaf();
         let is_leaf = is_grad_enabled() && self.track().is_some_and(is_wanted);
         let expected = "a tensor that is neither a parameter nor a view of one, outside no_grad";
-        require(name, !is_leaf, expected, "one that wants a gradient")
+        require(name, !is_leaf, expected, "one that wants a gradient")?;
+        let (is_legal, expected, got) = match self.write_limit() {
+            WriteLimit::OneOfSeveral => (
+                !(is_tracked || self.is_tracked()),
+                "a view whose gradients go through a write (copy makes a tensor of its own; narrow, select and \
+                slice make such a view)",
+                "one of several that unbind, split, chunk or a loop over a tensor made",
+            ),
+            WriteLimit::NoGrad => (
+                false,
+                "a view that was made where it is written (make it outside no_grad, or write inside)",
+                "one made in no_grad, of a tensor that requires a gradient",
+            ),
+            WriteLimit::None => return Ok(()),
+        };
+        require(name, is_legal || !is_grad_enabled(), expected, got)
+    }
+
+    /// Fails for an operand that shows a part of the memory that is written, by PyTorch's rules for `shared` memory.
+    /// Those leave alone what is not dense.
+    pub(crate) fn require_apart(
+        &self,
+        name: &'static str,
+        shared: Shared,
+        operands: &[Option<&Self>],
+    ) -> RusTorchResult<()> {
+        let is_legal = |operand: &&Self| match self.overlap(operand) {
+            Overlap::None => true,
+            Overlap::Alike => shared == Shared::Alike,
+            Overlap::Part => false,
+        };
+        let Some(operand) = operands.iter().flatten().find(|operand| !is_legal(operand)) else {
+            return Ok(());
+        };
+        let expected = match shared {
+            Shared::Alike => {
+                "operands that show the written elements in the same order, or none of them"
+            }
+            Shared::Nothing => "operands that show none of the written elements",
+        };
+        let expected = format_args!("{expected} (copy makes a tensor of its own)");
+        let got = format_args!("{}, which shows some", operand.ty());
+        require(name, false, expected, got)
+    }
+
+    /// How much the memory of these elements has in common with that of others, where both are dense.
+    fn overlap(&self, other: &Self) -> Overlap {
+        let (own, others) = (self.value(), other.value());
+        if own.key() == others.key() {
+            return Overlap::Alike;
+        }
+        let (a, b) = (own.layout(), others.layout());
+        if !is_dense(&a) || !is_dense(&b) || !own.shares_memory(others) {
+            return Overlap::None;
+        }
+        let bytes = |layout: &Layout, tensor: &Self| {
+            let size = tensor.dtype().size().unwrap_or(1);
+            let begin = layout.offset * size;
+            begin..begin + layout.shape.elements() * size
+        };
+        let (own, others) = (bytes(&a, self), bytes(&b, other));
+        if own.end.min(others.end) <= own.start.max(others.start) {
+            return Overlap::None;
+        }
+        match own == others && a.strides == b.strides {
+            true => Overlap::Alike,
+            false => Overlap::Part,
+        }
     }
 
     /// Writes one value, a number or a tensor of rank 0, over the elements, as [`Tensor::copy_`]
-    /// writes.
+    /// writes. Elements that [`Tensor::expand`] shows several times get it as well.
     ///
     /// # Errors
     /// The same errors as [`Tensor::fill`] and [`Tensor::copy_`].
     pub fn fill_(&mut self, value: impl AsOperand) -> RusTorchResult<&mut Self> {
+        let Layout { shape, strides, .. } = self.value().layout();
+        let mut repeated = (0..shape.len()).filter(|&dim| strides[dim] == 0 && shape[dim] > 1);
+        if let Some(dim) = repeated.next() {
+            self.narrow(dim, 0, 1)?.fill_(value)?;
+            return Ok(self);
+        }
         let filled = self.fill(value)?;
         self.copy_(&filled)
     }
@@ -276,6 +356,37 @@ impl Tensor {
             State::Scalar(_) | State::Placeholder | State::Failed(_) => false,
         }
     }
+}
+
+/// The memory that an operand may share with the tensor that is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shared {
+    /// The same elements in the same order, each of which is read before it is written.
+    Alike,
+    Nothing,
+}
+
+/// The memory that two tensors have in common.
+enum Overlap {
+    None,
+    Alike,
+    Part,
+}
+
+/// Do the elements fill a range of memory, in whatever order of the dimensions?
+fn is_dense(layout: &Layout) -> bool {
+    if layout.shape.elements() == 0 {
+        return false;
+    }
+    let dims = layout.strides.iter().zip(&*layout.shape);
+    let mut dims: Vec<_> = dims.filter(|(_, size)| **size > 1).collect();
+    sort_by_key(&mut dims, |dim| *dim);
+    let mut filled = 1;
+    dims.into_iter().all(|(stride, size)| {
+        let is_next = *stride == filled;
+        filled *= size;
+        is_next
+    })
 }
 
 /// May elements lie in one place, as those that are broadcast do?

@@ -13,6 +13,7 @@ use smallvec::{SmallVec, smallvec};
 use super::track::{Record, Step, Track, TrackId};
 use super::{enable_grad, no_grad};
 use crate::error::{RusTorchResult, require};
+use crate::lazy::recording::is_recording;
 use crate::lazy::value::{Value, written_since};
 use crate::precision::with_lower;
 use crate::{Tensor, call};
@@ -159,13 +160,16 @@ impl<'a> Walk<'a> {
     }
 
     fn forgotten(&self) -> OpError {
-        let expected = "the history of the tensors (use retain_graph in the first backward pass \
-            to keep it)";
-        OpError::new(
-            self.request.name,
-            expected,
-            "one that a backward pass has used up",
-        )
+        let cure = match is_recording() {
+            true => {
+                "TrainStep goes backward itself from the loss that its function returns: leave backward out there; \
+                 grad_with and create_graph keep the history"
+            }
+            false => "use retain_graph in the first backward pass to keep it",
+        };
+        let expected = format_args!("the history of the tensors ({cure})");
+        let got = "one that a backward pass has used up";
+        OpError::new(self.request.name, expected, got)
     }
 
     fn is_wanted(&self, track: &Track) -> bool {

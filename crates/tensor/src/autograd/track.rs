@@ -173,6 +173,11 @@ impl Track {
         self.id
     }
 
+    /// Is it the track of the same computation?
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+
     pub(crate) fn is_leaf(&self) -> bool {
         self.is_leaf
     }

@@ -620,6 +620,15 @@ impl Value {
         }
     }
 
+    /// Are its elements in the memory of the other's, or will they be?
+    pub(crate) fn shares_memory(&self, other: &Self) -> bool {
+        match (self.memory(), other.memory()) {
+            (Some(own), Some(others)) => own.same_as(&others),
+            (None, None) => self.root().key() == other.root().key(),
+            _ => false,
+        }
+    }
+
     /// The last write that it shows, if that is still to be done.
     pub(crate) fn written(&self) -> Option<Written> {
         match &*self.lock() {

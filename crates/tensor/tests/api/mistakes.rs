@@ -7,7 +7,7 @@ use rustorch_tensor::autograd::jacobian;
 use rustorch_tensor::nn::CrossEntropyOptions;
 use rustorch_tensor::{
     GpuLinearAlgebra, GpuReduction, NewAxis, RusTorchResult, Tensor, checkpoint, eval_all,
-    hybrid_operation, linalg, tensor, with_device,
+    hybrid_operation, linalg, no_grad, tensor, with_device,
 };
 
 use crate::extremes::on_each_device;
@@ -234,6 +234,86 @@ const REFUSED: &[Mistake] = &[
         "expected a tensor that is neither a parameter nor a view of one, outside no_grad, got one that wants a gradient",
     ),
     (
+        |_, v| v.narrow(0, 1, 2)?.copy_(&v.narrow(0, 0, 2)?).cloned(),
+        "expected operands that show the written elements in the same order, or none of them (copy makes a tensor of its own), got f32[2], which shows some",
+    ),
+    (
+        |_, v| {
+            let first = v.i(0)?;
+            v.mul_(&first).cloned()
+        },
+        "expected operands that show the written elements in the same order, or none of them (copy makes a tensor of its own), got f32[], which shows some",
+    ),
+    (
+        |_, _| {
+            let mut square = tensor![[1.0, 2.0], [3.0, 4.0]].tanh()?;
+            let transposed = square.t()?;
+            square.lerp_(&transposed, 0.5).cloned()
+        },
+        "expected operands that show the written elements in the same order, or none of them (copy makes a tensor of its own), got f32[2, 2], which shows some",
+    ),
+    (
+        |_, v| {
+            let tail = v.i(1..)?;
+            v.i(..2)?.index_put_(.., &tail, false).cloned()
+        },
+        "expected operands that show the written elements in the same order, or none of them (copy makes a tensor of its own), got f32[2], which shows some",
+    ),
+    (
+        |_, v| {
+            let own = v.clone();
+            v.scatter_(0, &tensor![2, 1, 0], &own).cloned()
+        },
+        "expected operands that show none of the written elements (copy makes a tensor of its own), got f32[3], which shows some",
+    ),
+    (
+        |_, v| {
+            let own = v.clone();
+            v.index_put_(tensor![2, 1, 0], &own, false).cloned()
+        },
+        "expected operands that show none of the written elements (copy makes a tensor of its own), got f32[3], which shows some",
+    ),
+    (
+        |_, v| {
+            let tail = v.i(1..)?;
+            let mut head = v.i(..2)?;
+            head += &tail;
+            Ok(head)
+        },
+        "got f32[2], which shows some",
+    ),
+    (
+        |x, _| {
+            x.detach().requires_grad_(true)?.mul(2)?.unbind(0)?[0]
+                .mul_(2)
+                .cloned()
+        },
+        "expected a view whose gradients go through a write (copy makes a tensor of its own; narrow, select and slice make such a view), got one of several that unbind, split, chunk or a loop over a tensor made",
+    ),
+    (
+        |x, v| {
+            let w = v.detach().requires_grad_(true)?;
+            x.copy()?.split(1, 0)?[1].i(0)?.copy_(&w).cloned()
+        },
+        "got one of several that unbind, split, chunk or a loop over a tensor made",
+    ),
+    (
+        |x, _| {
+            let y = x.detach().requires_grad_(true)?.mul(2)?;
+            let parts = y.chunk(2, 0)?;
+            y.i(0)?.zero_()?;
+            parts[1].exp()
+        },
+        "(make the parts again)",
+    ),
+    (
+        |x, _| {
+            let y = x.detach().requires_grad_(true)?.mul(2)?;
+            no_grad(|| y.view(6))?.zero_().cloned()
+        },
+        "expected a view that was made where it is written (make it outside no_grad, or write inside), got one made in no_grad, of a tensor that requires a gradient",
+    ),
+    (
         |_, v| v.clamp(None, None),
         "expected at least one bound, got none",
     ),
@@ -254,7 +334,9 @@ fn mistakes_of_views_writes_and_numbers_say_what_was_expected() {
             tensor![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]],
             tensor![1.0, 2.0, 3.0],
         );
-        let text = error(call(&x, &mut v));
+        // An operator's error comes with its tensor.
+        let result = call(&x, &mut v).and_then(|result| result.to_vec::<f32>());
+        let text = error(result);
         assert!(text.ends_with(expected), "{text}");
     }
 }

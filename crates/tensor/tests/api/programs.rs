@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::{env, fs};
 
 use rustorch_ir::DType;
 use rustorch_runtime::DeviceType;
-use rustorch_tensor::{RusTorchResult, Tensor, no_grad, with_device};
+use rustorch_tensor::{RusTorchResult, Tensor, is_grad_enabled, no_grad, with_device};
 
 use crate::extremes::on_each_device;
 
@@ -36,6 +37,8 @@ enum Step {
     Reshape(usize, usize, Vec<usize>),
     Expand(usize, usize, Vec<usize>),
     Select(usize, usize, usize, usize),
+    /// One of the views that `unbind` gives.
+    Part(usize, usize, usize, usize),
     Contiguous(usize, usize),
     Copy(usize, usize),
     Alias(usize, usize),
@@ -76,6 +79,7 @@ impl Line {
             Reshape(v, a, shape) => format!("reshape {v} {a} {}", sizes(shape)),
             Expand(v, a, shape) => format!("expand {v} {a} {}", sizes(shape)),
             Select(v, a, dim, at) => format!("select {v} {a} {dim} {at}"),
+            Part(v, a, dim, at) => format!("part {v} {a} {dim} {at}"),
             Contiguous(v, a) => format!("contiguous {v} {a}"),
             Copy(v, a) => format!("copy {v} {a}"),
             Alias(v, a) => format!("alias {v} {a}"),
@@ -150,6 +154,8 @@ fn program(seed: u64, differentiates: bool) -> Vec<Line> {
     let mut random = Random(seed);
     let mut live: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     let mut lines = Vec::new();
+    // The first tensor of those that may share a memory.
+    let mut firsts: BTreeMap<usize, usize> = BTreeMap::new();
     let mut next = 0;
     for _ in 0..2 {
         let shape = vec![3, 4];
@@ -193,7 +199,7 @@ fn program(seed: u64, differentiates: bool) -> Vec<Line> {
         let v = next;
         let count: usize = shape.iter().product();
         let is_wide = rank > 0 && count > 1;
-        let (step, new) = match random.below(30) {
+        let (step, new) = match random.below(31) {
             0 => (Step::Full(v, vec![3, 4], random.number()), Some(vec![3, 4])),
             1..=4 => (Step::Unary(v, random.pick(&UNARY), a), Some(shape)),
             5..=7 => (Step::Binary(v, random.pick(&BINARY), a, b), Some(shape)),
@@ -228,11 +234,15 @@ fn program(seed: u64, differentiates: bool) -> Vec<Line> {
                 new.insert(0, 2);
                 (Step::Expand(v, a, new.clone()), Some(new))
             }
-            16 if is_wide => {
+            kind @ (16 | 30) if is_wide => {
                 let dim = random.below(rank);
                 let mut new = shape.clone();
-                new.remove(dim);
-                (Step::Select(v, a, dim, random.below(shape[dim])), Some(new))
+                let at = random.below(new.remove(dim));
+                let step = match kind {
+                    16 => Step::Select(v, a, dim, at),
+                    _ => Step::Part(v, a, dim, at),
+                };
+                (step, Some(new))
             }
             17 => (Step::Contiguous(v, a), Some(shape)),
             18 => (Step::Copy(v, a), Some(shape)),
@@ -243,7 +253,10 @@ fn program(seed: u64, differentiates: bool) -> Vec<Line> {
                 None,
             ),
             22..=24 => (Step::WriteBinary(a, random.pick(&WRITES), b), None),
-            25 => (Step::Assign(a, random.pick(&ASSIGNS), b), None),
+            // An operator that is refused would spoil the tensor, and operands that overlap are.
+            25 if firsts.get(&a).unwrap_or(&a) != firsts.get(&b).unwrap_or(&b) => {
+                (Step::Assign(a, random.pick(&ASSIGNS), b), None)
+            }
             26 => (
                 Step::WriteNumber(a, random.pick(&["add_", "mul_"]), random.number()),
                 None,
@@ -258,6 +271,13 @@ fn program(seed: u64, differentiates: bool) -> Vec<Line> {
         if let Some(new) = new {
             live.insert(v, new);
             next += 1;
+        }
+        if !matches!(
+            step,
+            Step::Full(..) | Step::Unary(..) | Step::Binary(..) | Step::Sum(..) | Step::Copy(..)
+        ) {
+            let first = *firsts.get(&a).unwrap_or(&a);
+            firsts.insert(v, first);
         }
         // PyTorch has views that are made so want gradients that lead nowhere.
         use Step::*;
@@ -412,6 +432,7 @@ fn step_of(
         Reshape(v, a, shape) => (v, get!(a).reshape(&shape[..])?),
         Expand(v, a, shape) => (v, get!(a).expand(&shape[..])?),
         Select(v, a, dim, at) => (v, get!(a).select(*dim, *at)?),
+        Part(v, a, dim, at) => (v, get!(a).unbind(*dim)?.swap_remove(*at)),
         Contiguous(v, a) => (v, get!(a).contiguous()?),
         Copy(v, a) => (v, get!(a).copy()?),
         Alias(v, a) => (v, get!(a).clone()),
@@ -442,7 +463,8 @@ fn step_of(
             let b = get!(b).clone();
             let a = get_mut!(a);
             // An operator reports no error itself.
-            let is_taken = a.is_contiguous() && !a.requires_grad();
+            let is_tracked = is_grad_enabled() && (a.requires_grad() || b.requires_grad());
+            let is_taken = a.is_contiguous() && !is_tracked;
             match (*op, is_taken) {
                 ("+=", true) => *a += &b,
                 ("-=", true) => *a -= &b,
@@ -527,6 +549,24 @@ impl Strided {
         places.sort_unstable();
         places.dedup();
         places.len() < count
+    }
+
+    /// The range of memory that its elements fill, if there is no gap and none lies upon another.
+    fn filled(&self) -> Option<Range<usize>> {
+        let mut places = self.places();
+        places.sort_unstable();
+        let range = places[0]..places[0] + places.len();
+        range.clone().eq(places).then_some(range)
+    }
+
+    /// PyTorch's `assert_no_partial_overlap`.
+    fn overlaps_partly(&self, other: &Self) -> bool {
+        let (Some(own), Some(others)) = (self.filled(), other.filled()) else {
+            return false;
+        };
+        let is_alike = own == others && self.strides == other.strides;
+        let meet = own.start < others.end && others.start < own.end;
+        self.memory == other.memory && self.id != other.id && meet && !is_alike
     }
 
     fn is_contiguous(&self) -> bool {
@@ -682,7 +722,7 @@ impl Model {
                 }
             }
             Expand(v, a, shape) => (v, expanded(&get(a)?, shape)),
-            Select(v, a, dim, at) => {
+            Select(v, a, dim, at) | Part(v, a, dim, at) => {
                 let mut a = get(a)?;
                 a.shape.remove(*dim);
                 a.offset += at * a.strides.remove(*dim);
@@ -717,6 +757,9 @@ impl Model {
                 if op == "copy" && a.id == b.id {
                     return Some(Outcome::Done);
                 }
+                if a.overlaps_partly(&b) {
+                    return Some(Outcome::Refused(String::new()));
+                }
                 return Some(self.write(&a, &elements));
             }
             WriteNumber(a, op, number) => {
@@ -733,8 +776,10 @@ impl Model {
             }
             Fill(a, number) => {
                 let a = get(a)?;
-                let elements = vec![*number; a.places().len()];
-                return Some(self.write(&a, &elements));
+                for place in a.places() {
+                    self.memories[a.memory][place] = *number;
+                }
+                return Some(Outcome::Done);
             }
             Drop(a) => return self.tensors.remove(a).map(|_| Outcome::Done),
             Read(a) => return Some(Outcome::Read(self.elements(&get(a)?))),

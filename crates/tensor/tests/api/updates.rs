@@ -103,7 +103,7 @@ fn old_elements_are_read_in_the_same_computation() -> Outcome {
 #[test]
 fn sources_are_broadcast_converted_and_may_be_the_tensor_itself() -> Outcome {
     let mut x = tensor![[1.0, 2.0], [3.0, 4.0]];
-    let transposed = x.t()?;
+    let transposed = x.t()?.copy()?;
     x.copy_(&transposed)?;
     assert_eq!(x.to_vec::<f32>()?, [1.0, 3.0, 2.0, 4.0]);
     let flat = x.reshape([4])?;
@@ -253,7 +253,7 @@ fn what_cannot_be_written_over_says_so() -> Outcome {
     let mut x = tensor![1.0, 2.0];
     assert!(error(x.copy_(&tensor![1.0, 2.0, 3.0]).map(|_| ())).starts_with("copy_: "));
     let mut broadcast = tensor![1.0,].expand([3])?;
-    assert!(error(broadcast.fill_(2).map(|_| ())).contains("do not overlap in memory"));
+    assert!(error(broadcast.add_(2).map(|_| ())).contains("do not overlap in memory"));
     assert!(
         error(x.add_(tensor![[1.0, 2.0], [3.0, 4.0]]).map(|_| ())).contains("broadcasts to [2]")
     );
@@ -833,5 +833,83 @@ fn tensors_may_be_dropped_while_they_are_computed() -> Outcome {
         });
         assert_eq!(sums, [Ok(65.0 * 4096.0), Ok(65.0 * 128.0)]);
     }
+    Ok(())
+}
+
+/// Operands of a write that share its memory: PyTorch refuses those that overlap, and takes these.
+#[test]
+fn operands_that_share_the_written_memory_may_be_alike_or_apart() -> Outcome {
+    let numbers = || Tensor::arange_with(0, 16, 1, DType::F32)?.reshape((4, 4));
+    let sum = |x: &Tensor| x.sum_all()?.item();
+    for reads in [false, true] {
+        let start = || -> RusTorchResult<Tensor> {
+            let x = numbers()?;
+            if reads {
+                x.eval()?;
+            }
+            Ok(x)
+        };
+        // The same elements, rows beside them, and parts with gaps, whose old elements are read.
+        let mut x = start()?;
+        let (same, row) = (x.view((4, 4))?, x.i(1)?);
+        x.add_(&same)?;
+        x.i(0)?.add_(&row)?;
+        assert_eq!(x.i(0)?.to_vec::<f32>()?, [8.0, 12.0, 16.0, 20.0]);
+        let x = start()?;
+        x.i((.., 1..))?.copy_(&x.i((.., ..3))?)?;
+        assert_eq!(x.i(2)?.to_vec::<f32>()?, [8.0, 8.0, 9.0, 10.0]);
+        let mut x = start()?;
+        let column = x.i((.., 0))?;
+        x.sub_(&column)?;
+        assert_eq!(x.i(3)?.to_vec::<f32>()?, [12.0, 9.0, 6.0, 3.0]);
+        // A number may be one of the elements that it is written over.
+        let mut x = start()?;
+        let last = x.i((3, 3))?;
+        x.fill_(&last)?;
+        x.index_put_(0, x.i((0, 0))?, false)?;
+        x.masked_fill_(&x.gt(20)?, x.i((0, 0))?)?;
+        assert_eq!(sum(&x)?, 240.0);
+        // What is shown several times is filled once.
+        let x = start()?;
+        x.i((.., 1..2))?.expand((2, 4, 3))?.fill_(2)?;
+        assert_eq!(x.i(1)?.to_vec::<f32>()?, [4.0, 2.0, 6.0, 7.0]);
+        x.i((.., 1..2))?.expand((4, 3))?.zero_()?;
+        assert_eq!(x.i(1)?.to_vec::<f32>()?, [4.0, 0.0, 6.0, 7.0]);
+    }
+    Ok(())
+}
+
+/// Views of which a call returns several: PyTorch writes over them where no gradient is wanted.
+#[test]
+fn parts_are_written_over_where_no_gradient_is_wanted() -> Outcome {
+    let numbers = || Tensor::arange_with(0, 8, 1, DType::F32)?.reshape((2, 4));
+    let x = numbers()?;
+    for (at, row) in x.iter()?.enumerate() {
+        let mut row = row.clone();
+        row.mul_(2)?;
+        // A write to the whole shows in the part, and in those that come.
+        x.i((.., 0))?.add_(1)?;
+        assert_eq!(row.to_vec::<f32>()?[0], [1.0, 11.0][at]);
+    }
+    assert_eq!(
+        x.to_vec::<f32>()?,
+        [2.0, 2.0, 4.0, 6.0, 11.0, 10.0, 12.0, 14.0]
+    );
+    let w = numbers()?.requires_grad_(true)?;
+    let y = w.mul(1)?;
+    no_grad(|| y.unbind(0)?[0].zero_().map(drop))?;
+    y.unbind(0)?[1].detach().zero_()?;
+    assert_eq!(y.sum_all()?.item()?, 0.0);
+    // Parts that gradients go through, and values after a write.
+    let mut y = w.mul(1)?;
+    y.tensor_split(2, 0)?[0].copy_(&w.i(1)?.unsqueeze(0)?)?;
+    y.unsafe_chunk(2, 0)?[1].copy_(&w.i(1)?.unsqueeze(0)?)?;
+    let part = y.split(1, 0)?.remove(0);
+    y.mul_(3)?;
+    assert_eq!(part.to_vec::<f32>()?, [12.0, 15.0, 18.0, 21.0]);
+    no_grad(|| part.add(1)?.eval().map(drop))?;
+    y.sum_all()?.backward()?;
+    let gradient = w.grad().expect("a gradient").to_vec::<f32>()?;
+    assert_eq!(gradient, [0.0, 0.0, 0.0, 0.0, 6.0, 6.0, 6.0, 6.0]);
     Ok(())
 }

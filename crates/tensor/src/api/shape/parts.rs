@@ -44,6 +44,11 @@ pub(crate) fn clip(index: isize, size: usize) -> usize {
     }
 }
 
+/// Parts that one call returns.
+fn several(parts: Vec<Tensor>) -> Vec<Tensor> {
+    parts.into_iter().map(Tensor::one_of_several).collect()
+}
+
 #[track_calls]
 impl Tensor {
     /// Every `step`-th index of `dim` from `start` to `end`, exclusive, as Python's
@@ -157,27 +162,36 @@ impl Tensor {
         Ok(found.ok_or_else(|| OpError::new(name, expected(), index))?)
     }
 
-    /// Each index of `dim` as a tensor without that dimension.
+    /// Each index of `dim` as a tensor without that dimension. Where gradients are recorded, these views are not
+    /// written over; [`Tensor::select`] makes one that is.
     ///
     /// # Errors
     /// Fails if the dimension does not exist.
     pub fn unbind(&self, dim: impl Integer) -> RusTorchResult<Vec<Self>> {
         let dim = self.dim("unbind", dim)?;
         (0..self.shape()[dim] as isize)
-            .map(|index| self.select(dim as isize, index))
+            .map(|index| Ok(self.select(dim as isize, index)?.one_of_several()))
             .collect()
     }
 
-    /// Parts of `dim`: of one size, the last one may be smaller, or of a size for each.
+    /// Parts of `dim`: of one size, the last one may be smaller, or of a size for each. Where gradients are recorded,
+    /// these views are not written over; [`Tensor::narrow`] makes one that is.
     ///
     /// # Errors
     /// Fails if the dimension does not exist, or if the size is 0 and the dimension is not empty. A list
     /// has the errors of [`Tensor::split_with_sizes`].
     pub fn split(&self, sizes: impl IntoParts, dim: impl Integer) -> RusTorchResult<Vec<Self>> {
-        let size = match sizes.into_parts() {
-            Parts::Equal(size) => size,
-            Parts::Each(sizes) => return self.split_with_sizes(sizes, dim),
-        };
+        match sizes.into_parts() {
+            Parts::Equal(size) => Ok(several(self.unsafe_split(size, dim)?)),
+            Parts::Each(sizes) => self.split_with_sizes(sizes, dim),
+        }
+    }
+
+    /// [`Tensor::split`] into parts that may be written over where gradients are recorded.
+    ///
+    /// # Errors
+    /// The same errors as [`Tensor::split`].
+    pub fn unsafe_split(&self, size: usize, dim: impl Integer) -> RusTorchResult<Vec<Self>> {
         let dim = self.dim("split", dim)?;
         let total = self.shape()[dim];
         if total == 0 {
@@ -195,6 +209,18 @@ impl Tensor {
     /// # Errors
     /// Fails if the dimension does not exist, or if the sizes do not add up to it.
     pub fn split_with_sizes(
+        &self,
+        sizes: impl IntoShape,
+        dim: impl Integer,
+    ) -> RusTorchResult<Vec<Self>> {
+        self.unsafe_split_with_sizes(sizes, dim).map(several)
+    }
+
+    /// [`Tensor::split_with_sizes`] into parts that may be written over where gradients are recorded.
+    ///
+    /// # Errors
+    /// The same errors as [`Tensor::split_with_sizes`].
+    pub fn unsafe_split_with_sizes(
         &self,
         sizes: impl IntoShape,
         dim: impl Integer,
@@ -218,12 +244,20 @@ impl Tensor {
         sizes.iter().map(part).collect()
     }
 
-    /// At most `chunks` parts of equal size along `dim`; the last one may be smaller. An empty
-    /// dimension becomes `chunks` empty parts.
+    /// At most `chunks` parts of equal size along `dim`, as [`Tensor::split`] makes them; the last one may be smaller.
+    /// An empty dimension becomes `chunks` empty parts.
     ///
     /// # Errors
     /// Fails if the dimension does not exist, or if `chunks` is 0.
     pub fn chunk(&self, chunks: usize, dim: impl Integer) -> RusTorchResult<Vec<Self>> {
+        self.unsafe_chunk(chunks, dim).map(several)
+    }
+
+    /// [`Tensor::chunk`] into parts that may be written over where gradients are recorded.
+    ///
+    /// # Errors
+    /// The same errors as [`Tensor::chunk`].
+    pub fn unsafe_chunk(&self, chunks: usize, dim: impl Integer) -> RusTorchResult<Vec<Self>> {
         require("chunk", chunks > 0, "at least one chunk", chunks)?;
         match self.shape()[self.dim("chunk", dim)?] {
             0 => {
@@ -231,36 +265,8 @@ impl Tensor {
                 parts.resize(chunks, self.clone());
                 Ok(parts)
             }
-            total => self.split(total.div_ceil(chunks), dim),
+            total => self.unsafe_split(total.div_ceil(chunks), dim),
         }
-    }
-
-    /// The same as [`Tensor::split`]. PyTorch's parts may be overwritten; these are not.
-    ///
-    /// # Errors
-    /// The same errors as [`Tensor::split`].
-    pub fn unsafe_split(&self, size: usize, dim: impl Integer) -> RusTorchResult<Vec<Self>> {
-        self.split(size, dim)
-    }
-
-    /// The same as [`Tensor::split_with_sizes`]; see [`Tensor::unsafe_split`].
-    ///
-    /// # Errors
-    /// The same errors as [`Tensor::split_with_sizes`].
-    pub fn unsafe_split_with_sizes(
-        &self,
-        sizes: impl IntoShape,
-        dim: impl Integer,
-    ) -> RusTorchResult<Vec<Self>> {
-        self.split_with_sizes(sizes, dim)
-    }
-
-    /// The same as [`Tensor::chunk`]; see [`Tensor::unsafe_split`].
-    ///
-    /// # Errors
-    /// The same errors as [`Tensor::chunk`].
-    pub fn unsafe_chunk(&self, chunks: usize, dim: impl Integer) -> RusTorchResult<Vec<Self>> {
-        self.chunk(chunks, dim)
     }
 
     /// A number of parts of `dim`, or the parts between given indices, clamped to the dimension. If

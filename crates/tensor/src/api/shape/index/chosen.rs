@@ -6,7 +6,8 @@ use rustorch_macros::track_calls;
 
 use super::list::{Index, Indices};
 use crate::Tensor;
-use crate::api::promote::AsOperand;
+use crate::api::promote::{AsOperand, Operand};
+use crate::api::updates::Shared;
 use crate::error::{RusTorchResult, require};
 
 /// One step on the way to the part of a tensor that has no more than index tensors before it.
@@ -440,8 +441,27 @@ impl Tensor {
         value: impl AsOperand,
         accumulate: bool,
     ) -> RusTorchResult<&mut Self> {
+        let (indices, value) = (indices.list(), value.as_operand()?);
+        if let Operand::Tensor(source) = value {
+            self.require_apart_from(&indices, source)?;
+        }
         let new = self.index_put(indices, value, accumulate)?;
         self.copy_(&new)
+    }
+
+    /// [`Tensor::require_apart`] of a value at these indices.
+    fn require_apart_from(&self, indices: &[Index], source: &Self) -> RusTorchResult<()> {
+        if !self.value().shares_memory(source.value()) {
+            return Ok(());
+        }
+        let Located { part, choices, .. } = Located::new("index_put_", self, indices.to_vec())?;
+        let shared = match choices.is_empty() {
+            // A value that is broadcast is not dense.
+            true if part.shape() != source.shape() => return Ok(()),
+            true => Shared::Alike,
+            false => Shared::Nothing,
+        };
+        part.require_apart("index_put_", shared, &[Some(source)])
     }
 }
 
