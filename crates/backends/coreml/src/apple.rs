@@ -484,7 +484,7 @@ impl Api for System {
             let files = NSFileManager::defaultManager();
             let moved = files.moveItemAtURL_toURL_error(&compiled, &*url(to)?);
             moved.map_err(|e| {
-                // What was not moved is not left either; the first error tells more than a second.
+                // A compiled model that was not moved is removed. The first error says more than a second one.
                 let _ = files.removeItemAtURL_error(&compiled);
                 error(&e)
             })

@@ -208,7 +208,7 @@ impl Cache {
         if let Some(entry) = self.find(key) {
             return Ok(entry);
         }
-        // What is there is damaged.
+        // An entry that was not found is damaged, if it is there at all.
         self.remove(key);
         let unfinished = self.unfinished(key);
         let content = unfinished.join("content");
@@ -244,7 +244,8 @@ impl Cache {
             if fs::hard_link(&path, &shared).is_ok() {
                 continue;
             }
-            // The same ends make it likely, all bytes certain. What is damaged loses its name.
+            // Files with the same ends are likely equal; a comparison of all bytes makes it certain. A damaged
+            // shared file is replaced.
             if are_equal(&path, &shared).unwrap_or_default() {
                 let link = path.with_extension(unique());
                 let _ = fs::hard_link(&shared, &link).and_then(|()| fs::rename(&link, &path));
@@ -260,7 +261,7 @@ impl Cache {
         let shared = fs::read_dir(self.folder.join("files"));
         for file in shared.into_iter().flatten().flatten() {
             if file.metadata().is_ok_and(|metadata| links(&metadata) == 1) {
-                // What cannot be removed now is found again.
+                // A later clean-up finds it again if this fails.
                 let _ = fs::remove_file(file.path());
             }
         }
@@ -336,7 +337,7 @@ impl Cache {
                 .and_then(|name| Key::of_name(&name))
                 .is_some_and(|key| is_there(&key))
             {
-                // What cannot be removed now is found again.
+                // A later clean-up finds it again if this fails.
                 let _ = fs::remove_file(outline);
             }
         }
@@ -354,7 +355,7 @@ impl Cache {
             return;
         };
         if making.try_lock().is_ok() {
-            // What cannot be removed now is found again.
+            // A later clean-up finds it again if this fails.
             let _ = fs::remove_dir_all(self.folder.join(name));
         }
     }

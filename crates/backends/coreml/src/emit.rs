@@ -422,7 +422,7 @@ fn indexed(op: &Op, x: &[Var]) -> Option<(usize, usize)> {
 /// The operand that is read in single precision, whatever the program computes in.
 fn single(op: &Op) -> Option<usize> {
     match op {
-        // What divides frequencies: of a large angle halves have no digits.
+        // The factors of frequencies: in half precision, a large angle keeps no digits.
         Op::Rope(_) => Some(2),
         _ => None,
     }

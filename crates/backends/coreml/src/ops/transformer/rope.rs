@@ -87,7 +87,7 @@ fn angles(b: &mut Builder, op: &Rope, positions: &Var, factors: Option<&Var>) ->
     let position = b.reshape(&position, &[positions.shape.elements(), 1]);
     let (frequencies, _) = op.frequencies(None);
     if let Some(factors) = factors {
-        // What they divide is known when the program runs.
+        // Factors are an operand, so the program itself divides the frequencies.
         let constant = Constant::floats(frequencies, &[pairs], single);
         let frequency = b.constant(&constant);
         let frequency = b.binary("real_div", &frequency, factors);
