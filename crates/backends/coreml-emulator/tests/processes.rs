@@ -28,7 +28,7 @@ fn main() -> ExitCode {
                 true => api(fault, struck.as_ref()),
                 false => Emulated::new(15),
             };
-            // As Apple's compiler, which writes more than a pipe holds, and some of it at the very end.
+            // Apple's compiler writes more than a pipe holds, and some of it at the very end.
             println!("{}compiling", "compiling\n".repeat(100_000));
             eprintln!("{}the last words\n", "compiling\n".repeat(100_000));
             let status = help_with(&api, rest);
@@ -170,7 +170,7 @@ fn a_helper_compiles_and_loads() {
         assert_eq!(calls, [0, 1]);
         assert_eq!(runtime.fallbacks(), []);
     }
-    // What was loaded once is loaded without a helper.
+    // A program that was loaded once is loaded without a helper.
     let coreml = device_with(Emulated::new(15), helped(folder.path(), "load-abort"));
     run(&runtime(&coreml), COREML);
     assert_eq!(coreml.api().calls(Call::Predict), 1);
@@ -200,7 +200,7 @@ fn a_crash_ends_the_helper_alone() {
             "{fault}: {told}"
         );
         let calls = [Call::Compile, Call::Load].map(|call| coreml.api().calls(call));
-        // What is left of the graph goes on.
+        // The rest of the graph still runs on the device.
         assert_eq!(calls, [0, 1], "{fault}");
         assert!(
             unfinished(&folder.path().join("cache")).is_empty(),

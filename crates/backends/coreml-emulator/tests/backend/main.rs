@@ -43,7 +43,7 @@ fn nothing_is_copied_where_types_are_the_same() {
     let runtime = Runtime::new([gaps.clone() as Arc<dyn Backend>]);
     assert_eq!(run(&runtime, COREML), expected);
     assert_eq!(gaps.copied(), expected.len() as u64);
-    // What the first device compiled was in the cache.
+    // The cache held the program that the first device compiled.
     assert_eq!(gaps.api().calls(Call::Compile), 0);
 }
 
@@ -114,7 +114,7 @@ fn every_failure_goes_to_the_next_device() {
             let told = fallbacks[0].to_string();
             assert_eq!(fallbacks[0].error.class, FailureClass::Unsupported);
             assert!(told.contains("injected"), "{told}");
-            // What failed while it was made is not kept.
+            // No unfinished entry stays in the cache.
             let left = std::fs::read_dir(folder.path()).unwrap();
             let names = left.map(|entry| entry.unwrap().file_name());
             let unfinished = names.filter(|name| name.to_string_lossy().contains('.'));

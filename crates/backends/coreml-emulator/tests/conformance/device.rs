@@ -307,7 +307,7 @@ impl Writer {
             let state = states.entry(update.state);
             let state = state.or_insert_with(|| operands[update.state].clone());
             write_rows(update, &numbers(rows), operands, state);
-            // What the program keeps is the same.
+            // The state that the program keeps has the same bytes.
             if let Some(kept) = update.kept.as_ref().and_then(|name| kept.get(name)) {
                 let kept = encode(update.ty.dtype, &numbers(kept));
                 if kept != *state {

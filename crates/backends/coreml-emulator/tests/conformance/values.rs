@@ -14,7 +14,7 @@ pub(crate) fn encode(dtype: DType, x: &[f64]) -> Vec<u8> {
         DType::I64 => each(x, |x| (x as i64).to_ne_bytes()),
         DType::I32 => each(x, |x| (x as i32).to_ne_bytes()),
         DType::Bool => each(x, |x| [u8::from(x != 0.0)]),
-        // Of types that no program has, only that there are so many bytes is of interest.
+        // No program has these types: only the number of bytes counts.
         other => vec![0; x.len() * other.size().unwrap_or_default()],
     }
 }
