@@ -29,7 +29,7 @@ fn main() {
     let floats = [WeightType::F32, WeightType::F16, WeightType::BF16];
     let blocks = BlockFormat::ALL.iter().map(|f| WeightType::Block(*f));
 
-    // Of this byte all types make small normal numbers.
+    // All types read this byte as part of small normal numbers.
     let words = vec![0x1111_1111_1111_1111_u64; STREAMED / 8];
     let bytes: &[u8] = bytemuck::cast_slice(&words);
     let read = best(|| {

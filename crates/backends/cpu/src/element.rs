@@ -57,7 +57,7 @@ macro_rules! with_type {
             Some(1) => { type $T = u8; $body }
             Some(2) => { type $T = u16; $body }
             Some(4) => { type $T = u32; $body }
-            // Of the alignment that complex numbers have.
+            // Arrays of words have the alignment of complex numbers.
             Some(8) => { type $T = [u32; 2]; $body }
             Some(16) => { type $T = [u32; 4]; $body }
             _ => Err($crate::element::unknown($dtype)),

@@ -163,7 +163,7 @@ fn prologue(
     let chain = Chain {
         shape: &shape,
         dtype: step.parts[last].dtype,
-        // What others read would else be the last.
+        // Later parts are left out, since the last part of a chain is its result.
         parts: parts
             .into_iter()
             .filter(|(index, ..)| *index <= last)

@@ -48,7 +48,7 @@ pub(crate) fn nearest_bf16(x: f32) -> bf16 {
     let bits = x.to_bits();
     let even = (bits >> 16) & 1;
     let nearest = bits.wrapping_add(0x7FFF + even) >> 16;
-    // Of a NaN the upper bits may all be zero.
+    // The upper bits of a NaN's mantissa may all be zero, like those of an infinity.
     let quiet = bits >> 16 | 0x40;
     bf16::from_bits(if x.is_nan() { quiet } else { nearest } as u16)
 }

@@ -83,7 +83,7 @@ impl Prepared {
         let mut functions = Vec::with_capacity(step.parts.len());
         let mut needed = None;
         let several: SmallVec<[TensorType; 4]>;
-        // Of several parts each has one result; an operation by itself may have more.
+        // Each of several parts has one result. A single operation may have more.
         let outputs = match step.parts.len() {
             1 => {
                 several = step.outputs.iter().map(|place| place.ty.clone()).collect();

@@ -409,7 +409,7 @@ fn gelu(m: Arithmetic, x: f32) -> f32 {
             0.000_153_533_62,
         ],
     ) * power(shifted.to_bits());
-    // Of -∞ it is NaN, as is half of it times 0.
+    // The result for -∞ is NaN, as half of -∞ times 0 is.
     m.mul_add(-least.abs(), tail, if x > 0.0 { x } else { 0.0 })
 }
 

@@ -40,7 +40,7 @@ impl Run {
             strides,
             offset,
         } = layout;
-        // Of two dimensions, which is the most frequent case, without the preparations of `Runs`.
+        // Two dimensions are the most frequent case. They do without the preparations of `Runs`.
         let (&[_, width], &[far, near]) = (&shape[..], &strides[..]) else {
             let mut runs = Runs::new(layout, start..start + len);
             return runs.next().filter(|run| run.len == len);
@@ -216,7 +216,7 @@ impl Kernel for Copied<'_> {
     fn run<S: Simd>(self, s: S) {
         let (from, rest) = self.0.as_chunks::<64>();
         let (to, last) = self.1.as_chunks_mut::<64>();
-        // Of two a step, or the compiler would make `memcpy` of it.
+        // Two vectors a step: the compiler would turn a simpler loop into `memcpy`.
         let (from, odd) = from.as_chunks::<2>();
         let (to, odd_to) = to.as_chunks_mut::<2>();
         for (from, to) in from.iter().zip(to) {
@@ -265,7 +265,7 @@ pub(crate) fn transpose<T: Pod>(
     for (row, column) in tiles {
         let size = [TILE.min(height - row), TILE.min(width - column)];
         let start = |column| at + row * strides[0] + column * strides[1];
-        // Of known sizes it is a matter of vectors.
+        // The compiler vectorizes a tile of known size.
         if size == [TILE; 2] && strides[0] == 1 {
             let tile: [[T; TILE]; TILE] = from_fn(|i| {
                 let first = &data[start(column + i)..][..TILE];
@@ -449,7 +449,7 @@ impl<'a, T: Element> Reader<'a, T> {
         let to = Layout::contiguous(&from.shape);
         let last = from.rank() - 1;
         let (height, width) = (from.shape[dim], from.shape[last]);
-        // What is left are planes of `dim` and the last dimension.
+        // Positions of the planes of `dim` and the last dimension.
         let planes = |layout: &Layout| -> Vec<usize> {
             let plane = layout.slice(dim, 0, 1, 1).slice(last, 0, 1, 1);
             plane.positions().collect()

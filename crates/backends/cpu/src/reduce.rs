@@ -194,7 +194,7 @@ impl<T: Element> Source<'_, T> {
         }
     }
 
-    // What is read is much, and inlined this would be compiled for each loop that reads.
+    // A call reads much at once. Inlined, it would be compiled for each loop that reads.
     #[inline(never)]
     fn read(&mut self, start: usize, len: usize) -> &[T::Compute] {
         match self {

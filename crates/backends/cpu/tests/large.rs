@@ -338,7 +338,7 @@ fn products_at_the_ends_of_the_range() {
         let decoded = |bytes| numbers(Values::decode(bytes, DType::F32));
         let expected = decoded(run(Reference::new(), &graph).remove(0));
         let result = decoded(run(Cpu::new(2), &graph).remove(0));
-        // What each of 80 sums may lose where numbers are denormal.
+        // Each of 80 sums may lose one step of the subnormal numbers.
         let least = 80.0 * f64::from(f32::from_bits(1));
         for (i, (x, y)) in result.iter().zip(&expected).enumerate() {
             let near = (x - y).abs() <= 1e-6 * y.abs() + least;

@@ -245,7 +245,7 @@ impl Convolution<'_> {
         let (count, width) = (images.len(), self.width());
         let plane = down.reach(down.count) * width;
         let size = down.planes() * across.planes() * plane;
-        // Where in the copies of a channel of the images windows begin.
+        // Places at which windows begin, in the copies of a channel of the images.
         let begins: Vec<usize> = (0..count)
             .flat_map(|i| (0..down.count).map(move |y| i * size + y * width))
             .flat_map(|row| row..row + across.count)
@@ -355,7 +355,7 @@ impl Convolution<'_> {
                 let (group, first) = (block / blocks, block % blocks * together);
                 // SAFETY: a block is one thread's.
                 let to = unsafe { to.range(block * inner * together, inner * together) };
-                // What is past the last channel is computed, too, and left out.
+                // Rows past the last channel repeat it. Their results are computed and dropped.
                 let row = |r: usize| group * groups + (first + r).min(self.outputs - 1) * outputs;
                 let from = |channel| &weight[channel * channels..];
                 match together {

@@ -93,7 +93,7 @@ impl WeightGradient<'_> {
         }
         let together = (ORDERED / (lanes * rows * images * width).max(1)).max(1);
 
-        // Those of a single block are written at once.
+        // A single block needs no sums: its gradients are written at once.
         let is_single = blocks.len() == 1;
         let mut sums = vec![0.0; if is_single { 0 } else { inner * lanes }];
         let mut ordered = vec![0.0; together.min(blocks.len()) * rows * images * width * lanes];
@@ -392,7 +392,7 @@ impl Products<'_> {
         first: usize,
         lane: usize,
     ) -> usize {
-        // What is past the last element is computed, too, and left out.
+        // Offsets past the last one repeat it. Their sums are computed and dropped.
         let last = self.offsets.len() - 1;
         let offsets: [usize; R] = from_fn(|r| self.offsets[last.min(first + r)]);
         let mut sums = [[s.splat_f32(0.0); T]; R];

@@ -184,7 +184,7 @@ impl Groups {
                     .collect();
                 let worker = self.program.as_ref().map(|program| {
                     let mut worker = Worker::over(program, &self.sources, data.clone(), len, false);
-                    // What the next block of the group reads comes while this one is computed.
+                    // The states of the group's next block are prefetched while this block is computed.
                     let next = self.block.min(elements(group) - start - len);
                     for (result, output) in self.results.iter().enumerate() {
                         if output.state.is_some() {

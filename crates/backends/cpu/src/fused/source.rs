@@ -207,7 +207,7 @@ impl Panel {
         let dim = nearest(layout)?;
         let distance: usize = layout.shape[dim + 1..].iter().product();
         let apart = layout.strides.last()? * size >= LINE;
-        // As many as a line has elements, at least.
+        // The limit is at least the number of elements in a cache line.
         let rows = (PANEL_BYTES / size / distance.max(1)).min(TILE.max(LINE / size));
         (apart && rows > 1).then_some(Self {
             dim,

@@ -48,7 +48,7 @@ pub(super) fn run(
         false => BLOCK_BYTES,
     };
     let count = out.len() / size;
-    // What is broadcast along rows is read in place by blocks that are within one.
+    // Blocks within one row read operands in place that are broadcast along rows.
     let row = match sources.iter().filter_map(Source::row).min() {
         Some(row) if row >= ROW => row,
         _ => count,

@@ -66,7 +66,7 @@ fn exp_is_exact_within_its_error() {
         y if y < f32::MIN_POSITIVE.into() => 0.0,
         y => y,
     };
-    // What is not a normal number may be 0.
+    // Subnormal numbers may be flushed to 0.
     let unit = |_, y| {
         ulp(y).max(if y == 0.0 {
             f32::MIN_POSITIVE.into()
@@ -107,7 +107,7 @@ fn gelu_is_exact_within_its_error() {
 #[test]
 fn silu_is_exact_within_its_error() {
     let exact = |x: f64| x / (1.0 + (-x).exp());
-    // Where its sigmoid is not a normal number, in steps of that times `x`.
+    // If the sigmoid is subnormal, the unit is a step of the sigmoid times `x`.
     let unit = |x: f64, y| ulp(y).max(x.abs() * f64::from(f32::from_bits(1)));
     check("silu", [3.0, 3.0], silu, exact, unit);
 }
@@ -121,7 +121,7 @@ fn gelu_tanh_is_exact_within_its_error() {
 
 #[test]
 fn angles_are_exact_within_their_errors() {
-    // What is beyond has other ways.
+    // Other code computes angles beyond `TAME`.
     let tame = |f: fn(Arithmetic, f32) -> f32| {
         move |m: Arithmetic, x: f32| if x.is_tame() { f(m, x) } else { 0.0 }
     };

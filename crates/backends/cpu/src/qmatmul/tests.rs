@@ -244,7 +244,7 @@ fn levels_ways_and_threads_agree() {
             let error = nmse(&few, &exact, &stored.values, &x, k);
             assert!(error < 1e-12, "{weight_type} {level}: {error:e}");
             match &better {
-                // Those round differently: one without fused multiply-add, the other fewer times.
+                // These two round differently: `plain` has no fused multiply-add, and `amx` rounds fewer times.
                 Some((better, name)) if level.name() == "plain" || *name == "amx" => {
                     let error = nmse(better, &exact, &stored.values, &x, k);
                     assert!(error < 1e-12, "{weight_type} {level}: {error:e}");

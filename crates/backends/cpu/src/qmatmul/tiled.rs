@@ -89,13 +89,13 @@ impl<B: Unpack> Kernel for Tiled<'_, B> {
                 let rows = block * TOKENS..rows.min((block + 1) * TOKENS);
                 let two = rows.len() > amx::ROWS;
                 let x = &gemm.x[slab * gemm.tokens + gemm.token + rows.start..];
-                // What comes after these, in equal parts.
+                // The tokens after these are prefetched in equal parts, one with each panel.
                 let (next, part) = (
                     x.as_ptr().wrapping_add(TOKENS).cast::<u8>(),
                     TOKENS * size_of::<Rounded>() / panels.len(),
                 );
                 let padded: [Rounded; TOKENS];
-                // Tiles read past the last row. What they find there is dropped.
+                // Tiles read past the last row. Products of such rows are dropped.
                 let x = match x.first_chunk() {
                     Some(x) => x,
                     None => {

@@ -76,7 +76,7 @@ unnamed! {
 #[target_feature(enable = "neon,i8mm")]
 #[inline]
 fn products<const T: usize>(steps: &[[u8; 64]], x: [&[[[u8; 4]; 2]]; T]) -> [[uint8x16_t; 4]; T] {
-    // Of every second row of activations and the one after it, or an only one twice.
+    // Sums of pairs of rows of activations. A last row without a partner counts twice.
     let mut sums = [[[vdupq_n_s32(0); 4]; 2]; T];
     for (i, steps) in steps.as_chunks::<2>().0.iter().enumerate() {
         let words: [_; T] = from_fn(|token| vcreate_s8(bytemuck::cast(x[token][i])));

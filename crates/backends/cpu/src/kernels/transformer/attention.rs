@@ -97,7 +97,7 @@ fn room<T: bytemuck::Pod>(buffer: &mut Vec<T>, len: usize) -> &mut [T] {
 fn accepts(s: &Signature) -> bool {
     let cache = s.inputs[1].dtype;
     let blocks = DType::Block(BlockFormat::Q8_0);
-    // Where there are no values, there is nothing to put together.
+    // Values of width 0 leave nothing to combine.
     let has_values = s.output().shape.last() != Some(&0);
     (s.outputs.len() == 1 || has_values)
         && s.output().dtype == DType::F32

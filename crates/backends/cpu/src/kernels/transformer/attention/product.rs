@@ -24,7 +24,7 @@ pub(super) fn multiply<S: Simd>(
     (out, width): (&mut [f32], usize),
     add: bool,
 ) {
-    // As many sums as registers hold beside what they grow by.
+    // Registers hold so many sums beside the operands of a step.
     if S::TOKENS > 2 {
         by_panels::<S, 8, 2>(s, a, (panels, depth), (out, width), add);
     } else {
