@@ -31,8 +31,8 @@ struct Heuristic {
     reserved: [c_int; 4],
 }
 
-// Of `cublasLt.h`. The version is not a status, but has a status' type on every system that
-// CUDA is for.
+// Functions of `cublasLt.h`. The version is not a status, but has a status' type on every system
+// that CUDA is for.
 api! { "cublasLt":
     create = "cublasLtCreate": fn(*mut Handle);
     destroy = "cublasLtDestroy": fn(Handle);
@@ -54,7 +54,7 @@ api! { "cublasLt":
     version = "cublasLtGetVersion": fn();
 }
 
-// Of `cublasLt.h` and `cublas_api.h`.
+// Constants of `cublasLt.h` and `cublas_api.h`.
 const TRANSPOSE_A: c_int = 3;
 const TRANSPOSE_B: c_int = 4;
 const TRANSPOSED: c_int = 1;
@@ -212,7 +212,7 @@ impl Opened {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(Plan::new(api, self.handle.0, gemm, alignments)?),
         };
-        // Of two numbers a complex scale's imaginary part is the second.
+        // A complex scale is two numbers. The second one is its imaginary part.
         let (one, zero) = ([1f32, 0.0], [0f32, 0.0]);
         let (one_double, zero_double) = ([1f64, 0.0], [0f64, 0.0]);
         let (one, zero): (*const c_void, *const c_void) = match plan.is_double {

@@ -374,7 +374,7 @@ impl Driver for Cuda {
             queue(step)?;
             events[step + 1].record().map_err(fail)?;
         }
-        // Those of the first steps are read while the last ones still run.
+        // Times of the first steps are read while the last steps still run.
         let moments = events[..=steps].windows(2);
         let times = moments.map(|pair| pair[1].since(&pair[0]));
         let times = times.collect::<Result<_, _>>().map_err(fail)?;

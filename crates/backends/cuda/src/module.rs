@@ -39,13 +39,13 @@ impl Kernel {
         name: &str,
         capability: u32,
     ) -> Result<Self, Failure> {
-        // The driver opens its compiler for the first kernel of a process, which is loaded before
-        // any other: beside that (580.159, CUDA 13.0) another thread's call went to address 0.
+        // The driver opens its compiler for the first kernel of a process, so this kernel is loaded alone.
+        // A call of another thread meanwhile went to address 0 (driver 580.159, CUDA 13.0).
         static HAS_LOADED: AtomicBool = AtomicBool::new(false);
         static FIRST: Mutex<()> = Mutex::new(());
         let has_loaded = || HAS_LOADED.load(Ordering::Acquire);
         let first = (!has_loaded()).then(|| FIRST.lock());
-        // Those that have waited go on together.
+        // Threads that have waited go on together.
         let _alone = first.filter(|_| !has_loaded());
         context.enter()?;
         let waits = compiled_for(image).unwrap_or(capability) >= WAITS;

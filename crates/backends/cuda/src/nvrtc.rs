@@ -10,7 +10,7 @@ use crate::pack::Target;
 type Status = c_int;
 type RawProgram = *mut std::ffi::c_void;
 
-// Of `nvrtc.h`.
+// Functions of `nvrtc.h`.
 api! { "nvrtc":
     version = "nvrtcVersion": fn(*mut c_int, *mut c_int);
     archs = "nvrtcGetSupportedArchs": fn(*mut c_int);

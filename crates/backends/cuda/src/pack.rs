@@ -219,7 +219,7 @@ impl Pack {
             return Err("its index is not what it was".to_owned());
         }
         let mut at = reader.at;
-        // What a file that is never freed has is not copied.
+        // Parts of a static file are borrowed, not copied.
         let part = |range: Range<usize>| -> Cow<'static, [u8]> {
             match &file {
                 Cow::Borrowed(file) => file.get(range).unwrap_or_default().into(),
@@ -414,7 +414,7 @@ mod tests {
         let last = whole.len() - 1;
         for length in 0..whole.len() - FRAME {
             let cut = Pack::open(whole[..length].to_vec());
-            // What is cut off is the end of the frames at most.
+            // A pack that still opens has lost no more than the end of its frames.
             assert!(cut.is_err() || cut.is_ok_and(|pack| pack.best("a", 90).is_none()));
         }
         for at in (0..84).chain([last]) {

@@ -173,7 +173,7 @@ impl Staging {
             Some(slot) => slot,
             None => Slot::new(context, SMALL)?,
         };
-        // What used the slot before may not have been waited for.
+        // Nobody may have waited for the slot's previous copy.
         slot.wait()?;
         let stream = context.main_stream();
         // SAFETY: the device's memory has these bytes, as the caller promises, and the slot has

@@ -133,7 +133,7 @@ fn attention_of_models_equals_that_of_the_cpu(gpus: &Gpus) {
                     let y = Ready::new(gpu.clone(), &graph).run(&inputs);
                     let expected = of_cpu(&graph, &inputs);
                     let error = error(&y, &expected);
-                    // That of weights in the cache's type.
+                    // The limit is the error of weights in the cache's type.
                     let limit = if dtype == DType::BF16 { 2e-5 } else { 1e-6 };
                     assert!(error < limit, "{dtype} {d} {kv_heads} {t}: {error:.1e}");
                 }
@@ -212,13 +212,13 @@ fn attention_of_batches_equals_that_of_the_cpu(gpus: &Gpus) {
                 let y = ready.run(&inputs);
                 let expected = of_cpu(&graph, &inputs);
                 let error = error(&y, &expected);
-                // That of weights and results in this type.
+                // The limit is the error of weights and results in this type.
                 let limit = if dtype == DType::BF16 { 2e-5 } else { 1e-6 };
                 assert!(
                     error < limit,
                     "{dtype} {t} {s} {d} {causal} {order:?}: {error:.1e}"
                 );
-                // No order of chance is in it.
+                // Numbers are added in a fixed order, so a second run gives the same bits.
                 assert_eq!(ready.run(&inputs), y);
             }
         }
@@ -287,10 +287,10 @@ fn gradients_of_attention_equal_those_of_the_cpu(gpus: &Gpus) {
                 let y = ready.run(&inputs);
                 let expected = of_cpu(&graph, &inputs);
                 let error = error(&y, &expected);
-                // That of weights and their gradients in this type.
+                // The limit is the error of weights and their gradients in this type.
                 let limit = if dtype == DType::BF16 { 5e-5 } else { 1e-6 };
                 assert!(error < limit, "{dtype} {t} {s} {d} {causal}: {error:.1e}");
-                // There is nothing that is added in an order of chance.
+                // Numbers are added in a fixed order, so a second run gives the same bits.
                 assert_eq!(ready.run(&inputs), y);
             }
         }
