@@ -47,7 +47,7 @@ impl Limits {
         };
         let memory = check("bytes of memory", self.memory, LARGEST_MEMORY, 512 << 20);
         let max_buffer = self.max_buffer;
-        // What follows of the rest is what OpenCL 1.2 demands of devices at least.
+        // The other safe values are the least that OpenCL 1.2 demands of devices.
         let max_buffer = check("bytes of a buffer", max_buffer, LARGEST_MEMORY, memory / 4);
         let mut count = |what, told: usize, most, safe: u32| {
             let told = check(what, told as u64, most, safe.into());

@@ -172,7 +172,7 @@ fn start(place: &Place) -> Start {
 /// The bytes of its buffer that a place is in.
 fn reach(place: &Place) -> Access {
     let Slot::Arena { at, .. } = place.slot else {
-        // What others reach in it is not known.
+        // Other kernels may reach any byte of an input or output.
         return Access {
             start: 0,
             end: usize::MAX,

@@ -319,7 +319,7 @@ impl<D: Driver> Kernels for Gpu<D> {
 
     fn fuses(&self, signature: &Signature) -> bool {
         match signature.op.kind() {
-            // What they write is only to be in another memory.
+            // These only move a value to another memory.
             OpKind::Offload | OpKind::Reload => false,
             OpKind::Reduce => true,
             OpKind::Random => ops::random::fuses(signature),
@@ -328,7 +328,7 @@ impl<D: Driver> Kernels for Gpu<D> {
     }
 
     fn writes_over(&self, signature: &Signature) -> Option<usize> {
-        // Whole tables of logits.
+        // The gradient takes the memory of the logits, which are whole tables.
         (signature.op.kind() == OpKind::CrossEntropyBackward).then_some(0)
     }
 

@@ -61,7 +61,7 @@ impl<D: Driver> Pool<D> {
 
     /// Uninitialised memory.
     pub(crate) fn alloc(self: &Arc<Self>, bytes: usize) -> Result<GpuBuffer<D>, DeviceError> {
-        // What fits a buffer is not to be rounded up beyond the largest.
+        // A size that fits a buffer is not rounded up beyond the largest buffer.
         let largest = usize::try_from(self.driver.limits().max_buffer).unwrap_or(usize::MAX);
         let size = size_class(bytes).min(largest).max(bytes.max(1));
         let kept = {
@@ -158,7 +158,7 @@ impl<D: Driver> DeviceBuffer for GpuBuffer<D> {
         let look = self.pool.poison.look_behind(self.suspected.get());
         // SAFETY: in bounds, as just asserted.
         unsafe { self.pool.driver.read(self.inner(), offset, to)? };
-        // What comes behind all that was queued has waited for it.
+        // The read was queued last, so all earlier work is over.
         look.map_or(Ok(()), |look| look.end(&self.pool.driver))?;
         match self.is_poisoned() {
             true => Err(DeviceError::new(

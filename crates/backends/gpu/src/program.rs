@@ -162,7 +162,7 @@ impl<D: Driver> GpuProgram<D> {
                 None => &buffers.offloaded[i - buffers.arena.len()],
             },
             Buffer::Scratch => buffers.scratch.inner(),
-            // Where there are none, no kernel touches them.
+            // Without status words or counters, no kernel touches these buffers.
             Buffer::Status => match buffers.status {
                 Some(status) => &status.word,
                 None => buffers.scratch.inner(),

@@ -440,7 +440,7 @@ fn updates_of_many_parameters_are_few_launches() {
         ]
     );
     let (_, opencl) = count(0, true);
-    // As many as there is room for pointers in a launch's parameters.
+    // The room for pointers in a launch's parameters sets the number of launches.
     println!("{cuda} of {alone} launches on CUDA, {opencl} of {alone_opencl} on OpenCL");
     assert!(cuda <= 10 && opencl <= 25, "{cuda} and {opencl}");
     assert!(alone >= 6 * 150, "{alone}");

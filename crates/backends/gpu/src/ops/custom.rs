@@ -190,7 +190,7 @@ mod tests {
             told(&format!("{failed}: <kernel>:5:12: error: unknown type")),
             Some(format!("{failed}: shrink:2:12: error: unknown type"))
         );
-        // What is in front of the text is not in its lines, and who counts these needs no help.
+        // Lines before the user's text stay as they are, as do lines that are counted within it.
         assert_eq!(told("<kernel>:2:1: error: unknown type"), None);
         assert_eq!(told("shrink:2:12: error: unknown type"), None);
         let plain = source.replace(FIRST_LINE, "// ");

@@ -147,7 +147,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let shape: Vec<usize> = lines.shape.iter().copied().chain([n]).collect();
     let inner = Layout::contiguous(&shape[..].into());
     let bytes = inner.elements() * dtype.size().unwrap_or(0);
-    // What passes but the last make, they put into two places in turns.
+    // All passes but the last write to two scratch places in turns.
     let scratch: Vec<Memory> = (1..passes.len().min(3))
         .map(|_| Memory::Scratch(dtype, emitter.scratch(bytes)))
         .collect();
@@ -314,7 +314,7 @@ impl Pass<'_> {
         let from = match (x.dtype().is_complex(), x_along.elements() == self.n) {
             (false, _) if self.of_pairs => "PAIRS",
             (false, _) => "REAL",
-            // Of one or two numbers it is all, and imaginary parts count only in other transforms.
+            // Half a spectrum of one or two numbers is all of it. Its imaginary parts still do not count.
             (true, is_whole) if !is_whole || !y.dtype().is_complex() && self.done == 1 => "HALF",
             _ => "COMPLEX",
         };

@@ -150,7 +150,7 @@ impl Groups<'_> {
         let states: Vec<usize> = (0..self.each.body.outputs().len())
             .filter_map(|output| self.each.state(output))
             .collect();
-        // Of each pointer its name, its type, and those of the groups.
+        // Declares each pointer, and sets it in the case of each group.
         let mut cases = vec![String::new(); self.groups.len()];
         let mut declare = |body: &mut String, name: &str, constant: &str, ty: &str| {
             let _ = writeln!(
@@ -316,7 +316,7 @@ fn emit_updates(step: &Step, emitter: &mut Emitter) {
             groups: start..each.count.min(start + room),
         };
         let mut kernel = Kernel::new("foreach", "", GROUP as u32);
-        // As each operation by itself.
+        // Numbers are rounded as by each operation alone.
         let mut text = String::from("SEPARATE_ROUNDING\nKERNEL_BEGIN\n");
         let count = groups.find(&mut kernel, &mut text, &results, EACH * GROUP);
         let _ = writeln!(

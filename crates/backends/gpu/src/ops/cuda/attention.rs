@@ -191,7 +191,7 @@ fn emit_many(
         heads: batch * heads,
         keys: s,
         tiles: t.div_ceil(rows),
-        // Where the first rows see the fewest keys, these are what the first tile has less.
+        // With a causal mask, the first rows see the fewest keys. The first tile lacks this many rows.
         absent_rows: if op.causal {
             t.next_multiple_of(rows) - t
         } else {
@@ -326,7 +326,7 @@ fn emit_single(op: &Attention, terms: usize, step: &Step, emitter: &mut Emitter)
         operand(&mut kernel, &format!("given_{name}"), place);
         kernel.word(&format!("{name}_term"), place.ty.shape.elements());
     }
-    // What local memory has room for.
+    // Local memory has room for so many keys and stages.
     const KEYS: usize = 64;
     let stages = if d == 64 { 2 } else { 1 };
     kernel.define("KEYS", KEYS);

@@ -591,9 +591,10 @@ impl Form {
 
     /// The form for products of `m` rows along `k` numbers.
     fn new(kind: Kind, [m, k]: [usize; 2], terms: usize) -> Self {
-        /// So few are multiplied sooner than results are written: one group writes while another multiplies.
+        /// Largest depth at which writing results takes longer than multiplying. One group then writes
+        /// while another multiplies.
         const FEW: usize = PANEL;
-        // Of few rows what pixels see is copied more slowly than it is multiplied: two groups copy it.
+        // With few rows, copying the pixels' windows takes longer than multiplying them: two groups copy.
         match kind == Kind::Pixels && terms == 1 && (k <= FEW || m <= COLUMNS[0]) {
             true => Self {
                 rows: OF_WARPGROUP,
@@ -695,8 +696,8 @@ impl Tiling {
         form: Form,
         units: usize,
     ) -> Self {
-        // As measured on an H200: how much slower small tiles are for their size; what it takes,
-        // in the time of a panel, to exchange parts of tiles at all, and to add one.
+        // Figures measured on an H200: how much slower small tiles are for their size; the time to exchange
+        // parts of tiles at all, and the time to add one, both in panels.
         let (slowness, exchange, addition) = match kind {
             Kind::Blocks(_) => ([2.2, 1.45, 1.0], 9.0, 2.1),
             Kind::Lines | Kind::Panels | Kind::Pixels => ([1.6, 1.2, 1.0], 40.0, 5.0),
@@ -712,16 +713,16 @@ impl Tiling {
                 groups: 0,
             },
         );
-        // Two stages of the widest tile have no room in several terms.
+        // Two stages of the widest tile do not fit when there are several terms.
         let columns = COLUMNS.into_iter().zip(slowness);
         let columns = columns
             .filter(|&(columns, _)| terms == 1 || columns < COLUMNS[2])
             .filter(|&(columns, _)| columns <= form.most_columns());
-        // Products of terms.
+        // The number of products of terms.
         let work = (terms * (terms + 1) / 2) as f64;
         for (columns, slowness) in columns {
             let tiles = row_tiles * m.div_ceil(columns);
-            // In the time of a panel and a column.
+            // The unit is the time of one panel and one column.
             let of_tile = (k.div_ceil(PANEL) * columns) as f64 * slowness * work;
             let mut propose = |time: f64, shared_tiles: usize, sharers: usize, groups: usize| {
                 if time < best.0 {

@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn two_launches_fit_on_a_compute_unit() {
-        // Of 228 KiB, of which each group has one for itself.
+        // Half of a unit's 228 KiB, less the one that each group has for itself.
         let most = (228 << 10) / 2 - (1 << 10);
         for weights in [DType::F16, DType::Block(BlockFormat::Q4K)] {
             for k in [256, 2048, 4096, 8192, 14336] {

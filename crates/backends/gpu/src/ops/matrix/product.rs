@@ -226,7 +226,7 @@ impl Product<'_> {
     fn of_library(&self, emitter: &Emitter) -> Option<Gemm> {
         let dtype = self.y.ty.dtype;
         let is_same = [&self.a, &self.b].iter().all(|x| x.place.ty.dtype == dtype);
-        // As the library documents of its biases.
+        // The library documents biases for these types only.
         let has_epilogue = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
         let is_possible = is_same
             && self.experts.is_none()

@@ -131,7 +131,7 @@ fn matvec(
 ) -> Kernel {
     let (lanes_k, lanes_n, lane_n) = match emitter.limits.is_processor {
         true => (1, 1, 16),
-        // As many as there are chunks, if possible.
+        // One lane for each chunk, if possible.
         false => {
             let lanes = (k / CHUNK).clamp(4, 32);
             let lanes = 1 << lanes.ilog2();

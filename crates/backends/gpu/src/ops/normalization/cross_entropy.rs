@@ -99,7 +99,7 @@ impl<'a> Classified<'a> {
     fn losses(&self, kernel: &mut Kernel, emitter: &mut Emitter) {
         let dtype = self.step.outputs[self.step.outputs.len() - 1].ty.dtype;
         kernel.define_dtype("Y", dtype);
-        // Which one is outside is not looked for: the class that does not count may be as well.
+        // The message names no class: an ignored class may lie outside as well.
         let (len, x) = (self.along.elements(), &self.step.inputs[0].ty);
         let classes = format!("the {len} classes of dimension {} of {x}", self.loss.dim);
         let message = format!("a class is outside {classes}");

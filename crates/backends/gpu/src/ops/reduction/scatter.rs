@@ -160,7 +160,7 @@ fn by_tiles(step: &Step, op: &Scatter, sorted: &Sorted, emitter: &mut Emitter) {
     let (count, size) = (y.0.elements(), y.1.elements());
     kernel.word("count", count);
     let groups = count.div_ceil(sorted.lines);
-    // Where there are few groups each makes a part of its lines, though not a small one.
+    // If groups are few, lines are divided into segments, though not into small ones.
     let enough = emitter.limits.compute_units.div_ceil(groups.max(1));
     let segments = enough.min(size / (SEGMENT * sorted.size)).max(1);
     let segment = size.div_ceil(segments);
@@ -239,7 +239,7 @@ fn by_parts(step: &Step, op: &Scatter, emitter: &mut Emitter) {
         dtype if dtype.is_float() && dtype != DType::F64 => DType::F32,
         dtype => dtype,
     };
-    // Of each part what belongs to a place of the part before, and to one of the part behind.
+    // Sums of places that a part shares: one with the part before, one with the part behind.
     let bytes = sums.size().unwrap_or(1) * parts * count;
     let [begins, ends] = [(); 2].map(|()| emitter.scratch(bytes));
     for (name, text) in [

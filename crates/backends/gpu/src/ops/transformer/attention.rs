@@ -39,7 +39,7 @@ const WIDEST: usize = 256;
 
 fn accepts(s: &Signature) -> bool {
     let width = |i: usize| s.inputs[i].shape.last().is_some_and(|&w| w <= WIDEST);
-    // Where there are no values, there is nothing to put together.
+    // Values of width 0 leave nothing to combine.
     let has_values = s.output().shape.last() != Some(&0);
     (s.outputs.len() == 1 || has_values) && width(1) && width(2) && !s.inputs[1].dtype.is_block()
 }
