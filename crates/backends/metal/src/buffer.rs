@@ -42,7 +42,7 @@ impl<A: Api> Buffer<A> {
     /// `host` in place, by way of the pages that it is in; `None` if its first byte is not
     /// aligned, if they are more than `largest` bytes, or if Metal refuses.
     pub(crate) fn over(api: &A, host: &HostBuffer, largest: u64) -> Option<Self> {
-        // No buffer is empty; what kernels are given for one that is, is a placeholder.
+        // No buffer is empty; kernels get one unused element instead.
         let used = match host.bytes() {
             0 => HostBuffer::uninit(1)?,
             _ => host.clone(),

@@ -106,7 +106,7 @@ mod tests {
         let mut hazards = Hazards::default();
         assert!(!hazards.needs_barrier(&[write(0..10)]));
         assert!(hazards.needs_barrier(&[read(0..10), write(10..20)]));
-        // What was written before that barrier is complete, what came after it is not.
+        // Writes before that barrier are complete; a write after it is not.
         assert!(!hazards.needs_barrier(&[read(0..10)]));
         assert!(hazards.needs_barrier(&[read(10..20)]));
     }

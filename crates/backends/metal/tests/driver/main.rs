@@ -115,7 +115,7 @@ fn what_no_launch_uses_is_not_waited_for() {
     assert_eq!(read(&metal, &other).unwrap(), 3);
     metal.host(&other).unwrap();
     assert_eq!(fake.events(), [Dispatch]);
-    // What is only read is waited for as well: the host may write to it then.
+    // A buffer that kernels only read is waited for as well: the host may write to it then.
     metal.host(&a).unwrap();
     assert_eq!(fake.events(), [Commit(1), Wait]);
 }
@@ -175,7 +175,7 @@ fn host_memory_is_used_in_place_from_any_aligned_byte() {
     let kernel = kernel(&metal);
     let file = vec![0; 4 * PAGE];
     let first = file.as_ptr().addr();
-    // As a part of a mapped file: 32 bytes into a page.
+    // The memory is like a part of a mapped file, 32 bytes into a page.
     let at = first.next_multiple_of(PAGE) - first + 32;
     let host = HostBuffer::borrowed(From(file, at));
     let a = metal.share(&host).unwrap().unwrap();
@@ -277,7 +277,7 @@ fn slow_command_buffers_become_shorter() {
 
 #[test]
 fn times_that_cannot_be_leave_command_buffers_as_they_are() {
-    // Of a length at which the time is neither too long nor so short that they could grow.
+    // This time is neither too long nor so short that command buffers could grow.
     let (_, usual) = sizes_at(0.1);
     for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e9] {
         assert_eq!(sizes_at(seconds).1, usual, "{seconds}");
@@ -430,7 +430,7 @@ fn a_failure_is_told_to_whom_it_concerns() {
         without.join().unwrap().unwrap();
     });
     assert_eq!(class_of(metal.wait()), OUT_OF_MEMORY);
-    // Who fetches results of a command buffer that failed is told as well.
+    // A thread that fetches results of a failed command buffer gets the error as well.
     fake.fail_with(8);
     add_one(&metal, &kernel, &a, &b).unwrap();
     assert_eq!(class_of(read(&metal, &b)), OUT_OF_MEMORY);
