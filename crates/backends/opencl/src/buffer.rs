@@ -51,7 +51,7 @@ impl Buffer {
     pub(crate) fn over(context: &Arc<Context>, host: &HostBuffer) -> Result<Self, Failure> {
         let bytes = host.bytes();
         if bytes == 0 {
-            // No buffer is empty; what kernels are given is a placeholder.
+            // No buffer is empty; kernels get one unused element instead.
             let memory = Self::own_memory(context, 1)?;
             return Ok(Self::new(context, memory, 0, Some(host.clone())));
         }
@@ -99,7 +99,7 @@ impl Buffer {
         }
         self.context.wait("clEnqueueMapBuffer", |queue, event| {
             let mut status = CL_SUCCESS;
-            // SAFETY: the whole buffer is mapped. That gives the host memory it was made of.
+            // SAFETY: the whole buffer is mapped, which gives the host memory that it was made of.
             unsafe {
                 (self.context.api.enqueue_map_buffer)(
                     queue,

@@ -109,7 +109,7 @@ fn goes_on_elsewhere(call: &str) {
         runtime.memory().faults().to_string(),
         "opencl:0: timeout × 1"
     );
-    // What comes too late finds everything where it was.
+    // A call that ends too late still finds all its objects.
     control.release();
     drop(runtime);
     assert_eq!(control.releases(), before);

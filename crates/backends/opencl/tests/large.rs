@@ -81,7 +81,7 @@ fn products_with_blocks_are_those_of_the_cpu(devices: &Devices) {
     for device in devices {
         for &format in BlockFormat::ALL {
             for m in [1, 5, 33] {
-                // Of blocks of 32, rows that are not a whole number of 256 too.
+                // Rows of blocks of 32 need not be a multiple of 256.
                 for k in [768, 768 + format.block_len()] {
                     let error = compare(device, format, m, k);
                     assert!(error < 1e-9, "{format}, {m} rows of {k}: {error:.1e}");
