@@ -13,7 +13,7 @@ pub(crate) fn evaluate(_op: &Matmul, call: &Call) -> Result<Values, Misuse> {
     let (batch_a, m, k) = split(a.shape());
     let (batch_b, _, n) = split(b.shape());
     let (batch, ..) = split(&call.output().shape);
-    // Where the matrices of each batch start.
+    // Places at which the matrices of each batch start.
     let starts_a = Layout::contiguous(&batch_a).broadcast_to(&batch);
     let starts_b = Layout::contiguous(&batch_b).broadcast_to(&batch);
     let starts: Vec<_> = starts_a.positions().zip(starts_b.positions()).collect();
