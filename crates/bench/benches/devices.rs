@@ -29,7 +29,7 @@ fn devices(criterion: &mut Criterion) {
                 .flat_map(|d| case.sizes.iter().map(move |s| (*d, *s)));
             for (dtype, size) in all {
                 let what = format!("{} {dtype}", case.name);
-                // What a device cannot do is left out, and told.
+                // A case that a device cannot run is left out and reported.
                 let mut prepared = match bench.prepare(case, size, dtype) {
                     Ok(prepared) => prepared,
                     Err(error) => {
