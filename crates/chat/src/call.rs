@@ -463,7 +463,7 @@ impl Reader<'_> {
             Ok(length) => length,
             Err(status) => return status,
         };
-        // Of a tag with several attributes it is the first.
+        // A tag may have several attributes. The first one is the name.
         let name = rest[..length].split('"').next().unwrap_or_default();
         let name = name.trim().to_owned();
         if name.is_empty() || name.contains(|it: char| it.is_whitespace() || it == '<') {

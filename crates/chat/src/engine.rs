@@ -309,7 +309,7 @@ fn without_generation_tags(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
     while let Some(start) = rest.find("{%") {
-        // Of `{%}` the sign of per cent begins the tag, and ends none.
+        // In `{%}`, the per cent sign begins the tag and does not end it.
         let Some(length) = rest[start + 2..].find("%}") else {
             break;
         };

@@ -82,7 +82,7 @@ pub(crate) fn with_limits(source: &str) -> String {
             _ => start + 1,
         };
     }
-    // Those of inner brackets are found first.
+    // Places of inner brackets were found first, so they are not in order.
     places.sort_unstable();
     let mut out = String::with_capacity(source.len());
     let mut from = 0;
@@ -112,7 +112,7 @@ fn tag(source: &str, at: usize, close: &str, places: &mut Vec<Place>) -> usize {
         names_statement: close == "%}",
         ..Level::default()
     }];
-    // Of `set`: where its value begins. Until then brackets are not values.
+    // The place at which the value of a `set` begins. Brackets before it are not values.
     let sets = close == "%}" && is_set(&source[begin..]);
     let mut value = None;
     while let Some(first) = source[at..].chars().next() {

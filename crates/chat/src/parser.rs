@@ -478,7 +478,7 @@ impl AnswerParser {
         for (index, part) in parts.into_iter().enumerate().skip(progress.parts) {
             let open =
                 matches!(part.what, What::Raw) && index + 1 == count && status == Status::Open;
-            // What is a step already stays pending until the call is complete, to be read again.
+            // Text of earlier steps stays pending until the call is complete, to be read again.
             let source = self.pending[progress.bytes..part.end].to_owned();
             progress.bytes = part.end;
             progress.parts = index + usize::from(!open);

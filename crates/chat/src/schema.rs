@@ -112,7 +112,7 @@ impl Root<'_> {
             let checked = parts.iter().map(|it| self.check(it, value, references));
             let (fitting, wrong): (Vec<_>, Vec<_>) = checked.partition(Result::is_ok);
             match (fitting.len(), wrong.into_iter().find_map(Result::err)) {
-                // What is wrong with the first is as good as any.
+                // The first alternative's mistake is as good as any.
                 (0, Some(wrong)) => return Err(wrong),
                 (count, _) if count > most => {
                     let reason = format!("it fits {count} of the alternatives, not exactly one");

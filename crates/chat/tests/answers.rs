@@ -181,7 +181,7 @@ fn answers_are_those_of_llama_cpp_s_table() {
         compared += 1;
         if let Some(begun) = case.get("begun") {
             whole.content.insert_str(0, text(begun, "content"));
-            // What was thought before is the message's, and not the answer's.
+            // Earlier reasoning belongs to the message, not to the answer.
             if !text(&case["expected"], "reasoning_content").is_empty() {
                 whole
                     .reasoning

@@ -172,7 +172,7 @@ fn compare(folder: &Path) {
                     let case = format!("{name}: {conversation}");
                     wrong.insert(case, format!("\n{golden:?}, but\n{got:?}"));
                 }
-                // What they refuse may be put into a form that the template takes.
+                // A refused conversation may be put into a form that the template takes.
                 None => {}
             }
         }
@@ -192,7 +192,7 @@ fn golden_case(template: &ChatTemplate, case: &Value) -> Result<String, ChatErro
     let list = |key: &str| case[key].as_array().cloned().unwrap_or_default();
     let options = RenderOptions {
         add_generation_prompt: case["add_generation_prompt"].as_bool().unwrap_or(true),
-        // Where a template does not look at them, they would be in the system prompt.
+        // A template that ignores tools would get them in the system prompt.
         tools: match template.takes_tools() {
             true => list("tools"),
             false => Vec::new(),
@@ -310,7 +310,7 @@ fn templates_that_do_not_end_are_ended() {
         let template = ChatTemplate::new(source, "test", Map::new()).unwrap();
         render(&template, &[], &RenderOptions::default())
     };
-    // What makes something twice as large, over and over.
+    // A loop that doubles a value over and over.
     let doubled = |start: &str, twice: &str, end: &str| {
         format!(
             "{{% set n = namespace(v={start}) %}}{{% for a in range(60) %}}{{% set n.v = {twice} %}}\
