@@ -108,7 +108,7 @@ impl ContextArgs {
                            operations; give one of them";
             return Err(Usage(problem.to_owned()).into());
         }
-        // Who routes operations chooses by hand.
+        // A user who routes operations has chosen devices already.
         if devices.is_routed {
             return Ok(Settings {
                 session: options,

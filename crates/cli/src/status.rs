@@ -117,7 +117,7 @@ fn tell(runtime: &Runtime, folder: &Path, stopped: &Receiver<()>) {
             return;
         }
     }
-    // Those of programs that are killed are removed by who reads them.
+    // A killed program leaves its file. Readers remove such files.
     let _ = fs::remove_file(path);
 }
 

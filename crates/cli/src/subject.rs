@@ -57,7 +57,7 @@ impl Subject {
             arg => {
                 let wanted = routing(arg, backends, absent)?.device;
                 let is_wanted = |b: &&Arc<dyn Backend>| match wanted {
-                    // What the others are held to.
+                    // The reference is left out: the other devices are compared with it.
                     DeviceType::Auto => b.info().device != DeviceType::Reference,
                     one => b.info().device == one,
                 };

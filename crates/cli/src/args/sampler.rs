@@ -66,7 +66,7 @@ fn given(option: &SamplerOption, matches: &ArgMatches) -> Option<OptionValue> {
         OptionValue::Integer(_) => matches.get_one(name).copied().map(OptionValue::Integer),
         OptionValue::Texts(_) => {
             let texts: Vec<&String> = matches.get_many(name)?.collect();
-            // As in llama.cpp, texts before `none` do not count.
+            // Texts before `none` do not count, as in llama.cpp.
             let none = texts.iter().rposition(|text| *text == "none");
             let counted = &texts[none.map_or(0, |none| none + 1)..];
             let texts = counted.iter().map(|text| unescape(text));

@@ -84,7 +84,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
             })
             .collect::<Result<Vec<_>>>()
     };
-    // What is shown is where operations go once all is compiled.
+    // The plan shows where operations go once all is compiled.
     devices.runtime.set_background_compilation(false);
     // A device that fails while it is measured changes the plan, which is then shown.
     know_costs(&devices.runtime, &plan(&session)?);

@@ -140,7 +140,7 @@ fn run_rank(
     start: Instant,
 ) -> Result<ExitCode> {
     let (devices, source) = (Devices::open(devices)?, options.source());
-    // What loading converts counts too.
+    // Conversions while loading count too.
     let load = || source.divided(group).load();
     let model = with_runtime(&devices.runtime, devices.routing, load)?;
     let guesses = options.speculation.open(&devices)?;
@@ -281,7 +281,7 @@ impl Options {
             None if source.is_bundled() => bundled::OPENING.to_owned(),
             None => String::new(),
         };
-        // As in llama.cpp, a prompt may contain special tokens.
+        // A prompt may contain special tokens, as in llama.cpp.
         let encode = EncodeOptions {
             add_special: true,
             parse_special: true,

@@ -253,7 +253,7 @@ pub(crate) fn numbers_below_zero() {
     for (args, part) in lines {
         refused(args, 2, &[part]);
     }
-    // As in llama.cpp.
+    // llama.cpp also takes a negative number of threads.
     run(["-p", "x", "-n", "1", "-t", "-1"]).ok();
 }
 

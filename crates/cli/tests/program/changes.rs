@@ -61,7 +61,7 @@ pub(crate) fn of_two_scales_the_later_counts() {
     assert!(scaled != plain);
     assert!(logits("llama", "--rope-freq-scale 3 --rope-scale 4") == scaled);
     assert!(logits("llama", "--rope-scale 3 --rope-freq-scale 0.25") == scaled);
-    // What stands for the model's own.
+    // These values stand for the model's own.
     let own = "--rope-freq-base 0 --rope-freq-scale 0 --yarn-orig-ctx 0 --yarn-ext-factor -1 \
                --yarn-attn-factor -1 --yarn-beta-slow -1 --yarn-beta-fast -1";
     assert!(logits("llama", own) == plain);

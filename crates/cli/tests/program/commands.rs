@@ -45,7 +45,7 @@ pub(crate) fn tokenize() {
     assert_eq!(run(args).json(), json!([0, 3890, 563, 310, 2459, 279]));
     let no_bos = run(args.iter().copied().chain(["--no-bos"])).json();
     assert_eq!(no_bos, json!([3890, 563, 310, 2459, 279]));
-    // Of a file or pipe, every character counts.
+    // Every character of a file or pipe counts, the last line break too.
     let piped = run_with_input(&["tokenize"], b"Alice was beginning to\n").json();
     assert_eq!(piped.as_array().unwrap().len(), 7);
 
@@ -365,7 +365,7 @@ pub(crate) fn explain_places_every_operation() {
     for pass in passes {
         let operations = pass["operations"].as_array().unwrap();
         assert!(!operations.is_empty());
-        // What is measured of operations is part of what the pass took.
+        // Times of operations are part of the pass's time.
         let times = operations
             .iter()
             .map(|row| row["measured_us"].as_f64().unwrap());
@@ -431,7 +431,7 @@ pub(crate) fn bench_measures_operations() {
     let args = "bench --ops elementwise_add,hybrid_matmul,host_to_device -b cpu -t 1 -o json";
     let json = run(args.split(' ')).json();
     let rows = json["measured"].as_array().unwrap();
-    // Of one processor alone, which copies nothing.
+    // All rows are of the processor alone, which copies nothing.
     assert_eq!(rows.len(), 6, "{json}");
     for row in rows {
         assert_eq!(

@@ -92,7 +92,7 @@ pub(crate) fn prompts_come_from_files_and_pipes() {
     std::fs::write(&path, format!("{KING}\n")).unwrap();
     let path = path.display().to_string();
     assert_eq!(run(["-f", &path, "-n", "4", "--temp", "0"]).ok(), expected);
-    // What is given goes before what is piped in.
+    // A prompt option goes before piped input.
     let both = run_with_input(&["-p", KING, "-n", "4", "--temp", "0"], b"something else");
     assert_eq!(both.ok(), expected);
 }

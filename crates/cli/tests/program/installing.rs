@@ -164,7 +164,7 @@ pub(crate) fn bash_completes_commands_and_their_options(bash: &Tool) {
         let [.., before, last] = words[..] else {
             panic!("{words:?}");
         };
-        // As bash calls the function that the script names.
+        // bash calls the function that the script names in the same way.
         let asked = format!(
             "source {script}; COMP_WORDS=({}); COMP_CWORD={}; \
              $(complete -p rustorch-cli | sed 's/.*-F \\([^ ]*\\).*/\\1/') \

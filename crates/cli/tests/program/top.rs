@@ -43,7 +43,7 @@ pub(crate) fn devices_and_programs_are_told() {
     assert!(cpu["gpu_memory_total_bytes"].as_u64().unwrap() > 0);
     let load = cpu["gpu_utilization_percent"].as_f64().unwrap();
     assert!((0.0..=100.0).contains(&load), "{load}");
-    // What nobody tells is nothing.
+    // A figure without a source is null.
     assert_eq!(cpu["gpu_power_watts"], Value::Null);
     assert_eq!(told["running"], Value::Array(Vec::new()));
     let running = Running::new(cache);
@@ -64,7 +64,7 @@ pub(crate) fn devices_and_programs_are_told() {
     assert!(memory > model, "{memory} of a model of {model} bytes");
     assert_eq!(seen[0]["fallback_count"], 0);
     drop(running);
-    // What was killed has left its file.
+    // The killed program left its file, which does not count as a running one.
     assert_eq!(top(cache)["running"], Value::Array(Vec::new()));
     let text = program(["top"])
         .env("RUSTORCH_CACHE_DIR", cache)

@@ -43,7 +43,7 @@ impl Folder {
         ]
         .map(str::to_owned);
         let more: Vec<&str> = more.split_whitespace().collect();
-        // What is asked for goes before what tiny models have.
+        // Given options replace those of tiny models.
         let tiny: Vec<&str> = TINY.split_whitespace().collect();
         let tiny = tiny
             .chunks_exact(2)
@@ -138,7 +138,7 @@ pub(crate) fn a_text_becomes_a_model() {
     let told = folder.train("-o json").ok();
     let lines: Vec<&str> = told.lines().collect();
     assert_eq!(lines.len(), 24);
-    // That of a model that knows nothing, about ln 300, and less and less.
+    // The loss begins near ln 300, that of a model that knows nothing, and falls.
     let first = loss(lines[0], "loss");
     assert!((5.5..5.9).contains(&first), "{first}");
     assert!(loss(lines[23], "loss") < first - 0.2);
@@ -293,7 +293,7 @@ pub(crate) fn less_memory_changes_no_loss() {
         let (folder, again) = (Folder::new(), Folder::new());
         let given = format!("{LAYERS} --memory {}", (part * bytes) as u64);
         let less = folder.train(&given);
-        // What is told is rounded to a tenth of a mebibyte.
+        // The planned size is rounded to a tenth of a mebibyte.
         assert!(
             planned(&less) <= part * bytes + 0.05 * 1024_f64.powi(2),
             "{}",
@@ -425,7 +425,7 @@ fn kill_after(mut child: Child, lines: usize, pause: Duration) -> String {
     thread::sleep(pause);
     child.kill().unwrap();
     child.wait().unwrap();
-    // What it told between is told, too; a line that it did not end is not.
+    // Lines that were written meanwhile count as well. An unfinished line does not.
     let mut line = String::new();
     while reader.read_line(&mut line).is_ok_and(|bytes| bytes > 0) && line.ends_with('\n') {
         told.push_str(&std::mem::take(&mut line));
@@ -478,7 +478,7 @@ pub(crate) fn halves_learn_what_single_precision_learns() {
         for (half, single) in halves.iter().zip(&single) {
             assert!((half - single).abs() < 0.01 * single, "{half} and {single}");
         }
-        // What scales losses is in checkpoints, too.
+        // The scale of losses is in checkpoints, too.
         let folder = Folder::new();
         let command = program(folder.args(&options))
             .stdout(Stdio::piped())

@@ -168,7 +168,7 @@ pub(crate) fn the_report_is_readable() {
     let path = file.to_str().unwrap();
     let args = ["verify", "-b", "cpu", "--only", "copies", "-o", path];
     assert!(run(args).ok().contains(path));
-    // What is kept for the case that the program ends is gone.
+    // The file for runs that end early is gone.
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     let text = fs::read_to_string(&file).unwrap();
     for part in [

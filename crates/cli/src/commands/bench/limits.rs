@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(matrix([Some(CPU), Some(GPU)]), None);
         assert_eq!(matrix([None; 2]), None);
         assert_eq!(matrix([Some(DeviceType::Metal(0)), Some(GPU)]), None);
-        // Of layers that are not told, no more than the fastest device could.
+        // Layers on unknown devices are no faster than the fastest device.
         let rate = together(&limits(), &[(None, 1.0); 2], |l| l.bandwidth);
         assert_eq!(rate, Some(1000.0));
     }

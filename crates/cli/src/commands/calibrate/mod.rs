@@ -76,7 +76,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     let mut calibration = measured?;
     let path = Calibration::path()
         .context("no cache directory for the calibration; set RUSTORCH_CACHE_DIR")?;
-    // What is not valid any more is replaced as a whole.
+    // A calibration that is no longer valid is replaced as a whole.
     if let Ok(Some(older)) = Calibration::load(&path)
         && older.check(runtime.devices()).is_ok()
     {

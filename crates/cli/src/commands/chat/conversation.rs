@@ -396,7 +396,7 @@ impl<'a> Reader<'a> {
             piece.push_str(self.tokenizer.token_text(id).unwrap_or_default());
         }
         self.read.raw.push_str(&piece);
-        // What ends an answer is not part of it.
+        // The token that ends an answer is not part of it.
         let steps = match self.tokenizer.is_end_of_generation(id) {
             true => Vec::new(),
             false => self.parser.push(&piece),

@@ -392,7 +392,7 @@ impl<'a> Chat<'a> {
 
     /// Changes an option of sampling.
     fn set(&mut self, name: &str, value: &str, words: &Words) -> Result<()> {
-        // What is not said stays as it is, rather than to become what it is at first.
+        // Options without a new value keep theirs, instead of becoming the defaults.
         let command = Settable::command().mut_args(|arg| arg.default_values([] as [&str; 0]));
         let option = format!("--{}={value}", name.trim_start_matches('-'));
         let told = |e: clap::Error| {

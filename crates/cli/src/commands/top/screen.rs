@@ -66,7 +66,7 @@ impl Loads {
     fn remember(&mut self, moment: &Moment) {
         for device in &moment.devices {
             let its = self.0.entry(device.device.clone()).or_default();
-            // What nobody tells is not a load.
+            // An unknown load is not recorded.
             if let Some(load) = device.told.gpu_utilization_percent {
                 its.push_front(load.round() as u64);
                 its.truncate(REMEMBERED);

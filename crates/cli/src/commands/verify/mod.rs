@@ -336,7 +336,7 @@ mod tests {
             cpu: None,
         };
         for part in [Part::Faults, Part::Goldens] {
-            // Where time is short, one of them.
+            // Short test runs check one part only.
             if part == Part::Goldens && Extent::of_tests() != Extent::Full {
                 continue;
             }

@@ -41,7 +41,8 @@ pub(super) fn run(
     let stdin = input.as_ref().map_or(Stdio::null(), |_| Stdio::piped());
     command.stdin(stdin);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    // Of its own: Ctrl-C is for this program, which ends the group as a whole.
+    // The command gets its own process group: Ctrl-C is for this program, which ends the group as a
+    // whole.
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let mut child = command.spawn()?;
