@@ -100,7 +100,7 @@ impl Accuracy {
             }
             F::Conj | F::Real | F::Imag => return None,
             F::Abs if !dtype.is_complex() => return None,
-            // Of complex numbers: the hypotenuse, Smith's division, a product of functions.
+            // Complex functions use the hypotenuse, Smith's division and a product of functions.
             F::Abs => [1.0, 4.0, 4.0, 3.0],
             F::Reciprocal if dtype.is_complex() => [4.0; 4],
             F::Exp if dtype.is_complex() => [4.0, 10.0, 10.0, 6.0],
@@ -146,7 +146,7 @@ impl Accuracy {
             }
             F::ShiftLeft | F::ShiftRight | F::Gcd | F::CopySign | F::Fmod => return None,
             F::Remainder | F::FloorDivide => return None,
-            // Of the moduli of the factors, for a product's parts may be sums that cancel.
+            // Errors are in units of the factors' moduli, since a product's parts may be sums that cancel.
             F::Mul if dtype.is_complex() => [2.0; 4],
             F::Div if dtype.is_complex() => [6.0, 12.0, 6.0, 6.0],
             F::Add | F::Sub | F::Mul | F::Ldexp => ROUNDED,
@@ -154,7 +154,8 @@ impl Accuracy {
             F::Pow => [0.6, 16.0, 16.0, 4.0],
             F::Atan2 => [1.0, 6.0, 6.0, 3.0],
             F::Hypot => [1.0, 4.0, 4.0, 3.0],
-            // A factor is `exp(a ln x - x - lgamma(a))`: what its exponent loses counts as often as the exponent is large.
+            // A factor is `exp(a ln x - x - lgamma(a))`. Its relative error grows with the size of the
+            // exponent.
             F::GammaInc | F::GammaIncC => [1.0, 256.0, 256.0, 256.0],
             F::Zeta => [1.0, 64.0, 64.0, 64.0],
             // Recurrences of a dozen steps, whose terms may cancel.

@@ -741,13 +741,13 @@ impl Step<'_> {
             places.positions().zip(x).for_each(|(at, x)| sums[at] += x);
             spread(&sums, &line, to)
         };
-        // Those that are left out are the conjugates.
+        // The operand lacks half of the elements, which are conjugates of the others.
         let (n, twice) = match op.kind {
             FftKind::ComplexToReal { n } => (n, 2.0),
             _ => (shape[op.dim], 1.0),
         };
         let steps = (2.0 + 2.0 * (n.max(1) as f64).log2()) * self.kernels().unit();
-        // In double precision the definition is no more exact: a plain sum.
+        // The reference has an error as well: it is a plain sum in double precision.
         let own = steps + (n as f64).sqrt() * Precision::of(DType::F64).unit();
         let sizes = total(moduli(&self.inputs[0].values));
         let errors = total(self.error_of(0));

@@ -154,7 +154,7 @@ impl Slopes {
     ) -> Result<Option<Self>, OpError> {
         let types: Vec<&TensorType> = case.inputs.iter().map(|x| &x.ty).collect();
         let found = case.op.infer(&types)?;
-        // Which phase vectors of complex matrices have is nothing that a gradient tells.
+        // The phases of a complex matrix's vectors are arbitrary, so these results have no gradient.
         let is_free = |ty: &TensorType| {
             let vectors = [OpKind::Svd, OpKind::Eigh, OpKind::Eig].contains(&case.op.kind());
             vectors && types[0].dtype.is_complex() && ty.rank() == types[0].rank()
@@ -197,7 +197,7 @@ impl Slopes {
         };
         let found = backward(&mut g, nodes, &ends, &x)?[0];
         let gradient = zeros(&mut g, found)?;
-        // What has no second derivative is none of this one's.
+        // The second derivative goes into a copy, since there may be none.
         let mut second = g.clone();
         let nodes = 0..g.nodes().len();
         let curvature = backward(&mut second, nodes, &[(gradient, direction)], &x);

@@ -58,8 +58,9 @@ pub fn check(backend: Arc<dyn Backend>, kinds: impl Fn(OpKind) -> bool) -> Repor
     suite.run(backend, || ControlFlow::Continue(()))
 }
 
-/// [`check`] of the operations of these families; `None` are those that only move data. Of a sample, one operation of
-/// `one_of`: where a processor compiles kernels for itself, all would take minutes.
+/// [`check`] of the operations of these families; `None` are those that only move data. A short run
+/// checks one operation of every `one_of`, since a processor that compiles kernels takes minutes
+/// for all.
 pub fn check_types(backend: Arc<dyn Backend>, types: &[Option<OpType>], one_of: usize) -> Report {
     let is_meant = |kind: &&OpKind| {
         let mut cases = kind.cases().into_iter();
@@ -134,7 +135,7 @@ fn compile(backend: &dyn Backend, entries: &[Entry]) {
         while let Some(Entry { case, .. }) = entries.get(next.fetch_add(1, Ordering::Relaxed)) {
             for graph in Way::of(case).iter().flat_map(|&way| graph(case, way).ok()) {
                 if lacks(backend, &graph).is_none() {
-                    // Who runs it hears what is wrong.
+                    // The run of the graph reports the error again.
                     let _ = backend.compile(&graph);
                 }
             }
@@ -424,7 +425,7 @@ fn run(runtime: &Runtime, graph: &Graph, operands: &[Vec<u8>]) -> Result<Vec<Val
     let inputs: Vec<Storage> = inputs.map(|(ty, bytes)| stored(ty, bytes)).collect();
     let routing = Routing {
         strict: true,
-        // What is decomposed is to stay so.
+        // Fusion would put decomposed operations together again.
         fuses: false,
         ..Routing::default()
     };

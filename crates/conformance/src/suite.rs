@@ -177,7 +177,7 @@ fn cover(
     let mut chosen = Vec::new();
     loop {
         let gain = |&i: &usize| left[i].0.iter().filter(|&&number| is_new[number]).count();
-        // What shows nothing new now never will.
+        // A case that shows nothing new now never will.
         order.retain(|i| gain(i) > 0);
         let Some(best) = order.iter().copied().max_by_key(gain) else {
             return chosen;

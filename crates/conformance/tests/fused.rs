@@ -209,7 +209,7 @@ impl Chain {
 
     fn cast(&mut self, value: ValueId, dtype: DType) -> ValueId {
         let from = self.dtype(value);
-        // Which number a negative one becomes depends on the dtype.
+        // The dtype decides which number a negative one becomes.
         let loses_sign = dtype.is_unsigned() && from != DType::Bool && !from.is_unsigned();
         let value = match self.kind == Kind::Exact && loses_sign {
             true if from.is_complex() => {

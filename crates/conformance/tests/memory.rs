@@ -176,7 +176,7 @@ fn most_alive(lowered: &Lowered) -> usize {
         Slot::Arena { buffer, at } => Some((buffer, at)),
         Slot::Input(_) | Slot::Output(_) => None,
     };
-    // What lies at a place is the last value that was written there.
+    // A place holds the last value that was written there.
     let mut current: HashMap<(usize, usize), usize> = HashMap::new();
     let mut values: Vec<(usize, usize, usize)> = Vec::new();
     for (at, step) in lowered.steps.iter().enumerate() {

@@ -68,7 +68,7 @@ pub(crate) fn operation(golden: &Golden) -> Result<OpReport> {
             verdict(entry, |entry| good(entry, sample, &tensors)),
         );
     }
-    // What Python refuses by an argument's type is the compiler's to refuse.
+    // Arguments of a type that Python refuses are the compiler's to refuse.
     for sample in golden
         .bad_samples()
         .filter(|sample| !sample.is_type_error())

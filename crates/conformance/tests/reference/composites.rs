@@ -85,7 +85,7 @@ fn softmax() {
         &eval(Softmax { dim: 1, log: false }, std::slice::from_ref(&x)),
         &rows,
     );
-    // Of two elements it is the sigmoid of their difference.
+    // The softmax of two elements is the sigmoid of their difference.
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
     let d = [0.5, 1.5, -1003.0];
     let columns: Vec<f64> = d
@@ -348,7 +348,7 @@ fn check_rope(op: &Rope, factors: Option<[f64; 4]>, expected: &[f64; 16]) {
     let expected = [first, untouched(0), second, untouched(1)].concat();
     assert_floats(&eval(op.clone(), &inputs), &expected);
 
-    // What fused kernels are given says the same.
+    // The frequencies that fused kernels get give the same result.
     let factors = factors.map(|f| f.map(|f| f as f32));
     let (frequencies, magnitude) = op.frequencies(factors.as_ref().map(|f| &f[..]));
     let mut turned = floats(&x).to_vec();
@@ -570,7 +570,7 @@ fn maxima_of_images_with_their_channels_last_and_their_gradient() {
         double([1, 1, 1, 2], &[2.0, 3.0]),
     );
     assert_floats(&eval(op, &[index, ct]), &[0.0, 0.0, 0.0, 0.0, 5.0, 0.0]);
-    // Of windows that begin in the padding.
+    // These windows begin in the padding.
     let op = MaxPool2dBackward {
         kernel: [3, 3],
         stride: [2, 2],
