@@ -101,7 +101,7 @@ pub fn parse_image(bytes: &[u8]) -> DataResult<Tensor> {
         let text = error.to_string();
         DataError::Damaged(text.split_whitespace().collect::<Vec<_>>().join(" "))
     };
-    // As three bytes a pixel, whatever the file has.
+    // The size counts three bytes a pixel, whatever the file has.
     let (width, height) = reader()?.into_dimensions().map_err(damaged)?;
     let size = u64::from(width) * u64::from(height);
     if size.saturating_mul(3) > most {

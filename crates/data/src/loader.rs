@@ -336,14 +336,14 @@ impl<D: Dataset + 'static> DataLoader<D> {
         for worker in 0..workers {
             let (give, take) = sync_channel(options.prefetch.clamp(1, left));
             let (maker, batches) = (self.maker(), epoch.clone());
-            // What computes and holds tensors here does so for the worker.
+            // The worker uses this thread's runtime, which computes and holds tensors.
             let runtime = runtime();
             let work = move || {
                 with_runtime(&runtime, Routing::AUTO, || {
                     for batch in (first + worker..end).step_by(workers) {
                         let indices = batches.samples(batch);
                         let make = || maker.made(indices);
-                        // Nothing that a panic leaves half done is seen: what it made is dropped.
+                        // Nobody sees what a panic leaves half done, since the batch is dropped.
                         let batch = catch_unwind(AssertUnwindSafe(make));
                         if give
                             .send(batch.unwrap_or_else(|panic| Err(told(&*panic, indices))))

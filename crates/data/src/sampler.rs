@@ -395,7 +395,7 @@ mod tests {
             counts.iter().all(|count| (850..1150).contains(count)),
             "{counts:?}"
         );
-        // Of no samples nothing can be drawn.
+        // Nothing can be drawn from no samples.
         for replacement in [false, true] {
             let none = RandomSampler::new(0, 1)
                 .replacement(replacement)

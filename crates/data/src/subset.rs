@@ -264,7 +264,7 @@ mod tests {
         assert_eq!((part.len(), part.indices()), (3, &[4, 1, 1][..]));
         assert_eq!(numbers(part.get(0)), [40]);
         assert_eq!(numbers(part.get_batch(&[2, 0])), [10, 40]);
-        // What changes with the epoch knows the sample by its number in the whole.
+        // A dataset that changes with the epoch gets a sample's number in the whole.
         let part = Subset::new(Subset::new(Seen, vec![3, 2, 1]).unwrap(), vec![2, 0]).unwrap();
         assert_eq!(numbers(part.get_in(7, 0)), [7, 1]);
         assert_eq!(numbers(part.get_batch_in(7, &[1, 0])), [703, 701]);
