@@ -21,7 +21,7 @@ table! {
         };
         let (mean, var) = (c.optional("running_mean")?, c.optional("running_var")?);
         let (y, mean, rstd) = with_stats(c.input()?, mean, var, &options)?;
-        // What cuDNN would keep for the backward pass.
+        // PyTorch puts cuDNN's reserve for the backward pass here.
         vec![y, mean, rstd, Tensor::zeros([0], DType::U8)?]
     };
     "_chunk_cat", "tensors, dim, num_chunks", |c| chunks_joined(c)?;
@@ -65,7 +65,7 @@ table! {
     };
     "native_group_norm", "input, weight, bias, N, C, HxW, group, eps", |c| {
         let (weight, bias) = (c.optional("weight")?, c.optional("bias")?);
-        // What the tensor says here.
+        // These sizes repeat the tensor's shape.
         let [n, channels, each] = [c.int::<usize>("N")?, c.int("C")?, c.int("HxW")?];
         let shape = c.input()?.shape();
         let fits = shape.len() >= 2

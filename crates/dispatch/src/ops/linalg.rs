@@ -296,7 +296,7 @@ fn least_squares(c: &Call) -> Called<Output> {
     let (a, b) = (c.input()?, c.tensor("B")?);
     let found = linalg::lstsq_with(a, b, &tolerance(c)?)?;
     let empty = |dtype| Tensor::zeros([0], dtype);
-    // What a driver of LAPACK's does not compute, PyTorch gives as empty.
+    // PyTorch returns an empty tensor for a result that the LAPACK driver does not compute.
     let rank = match driver {
         "gels" => empty(rustorch_ir::DType::I64)?,
         _ => found.rank,

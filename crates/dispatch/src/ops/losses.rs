@@ -143,7 +143,7 @@ const WEIGHTED: &str = "input, target, size_average=None, reduce=None, reduction
 /// # Errors
 /// Fails if an argument is missing or of another type.
 pub fn reduction(c: &Call) -> Called<Reduction> {
-    // What says it in older programs comes first.
+    // The arguments of older programs take precedence.
     let older = ["size_average", "reduce"];
     if older.iter().any(|name| c.has(name)) {
         let [averages, reduces] = older.map(|name| if c.has(name) { c.bool(name) } else { Ok(true) });

@@ -10,7 +10,7 @@ use crate::call::{Call, Called, untyped};
 use crate::value::{Output, Value};
 
 table! {
-    // Of two overloads of this name.
+    // Two overloads have this name.
     "_native_batch_norm_legit", "input, weight, bias, *others", |c| {
         let others = c.value("others")?.parts().unwrap_or_default().to_vec();
         let signature = match others.len() {
@@ -139,7 +139,7 @@ table! {
     "nn.functional.softmin", "input, dim, dtype=None", |c| {
         let input = c.input()?;
         match c.has("dtype") {
-            // As there, integers are negated before they are converted.
+            // Integers are negated before they are converted, as in PyTorch.
             true => {
                 let dtype = c.dtype_or("dtype", input.dtype())?;
                 input.neg()?.to_dtype(dtype)?.softmax(c.int::<isize>("dim")?)?
