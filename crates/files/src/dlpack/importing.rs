@@ -148,7 +148,7 @@ unsafe fn tensor(dl_tensor: &DLTensor, give_back: GiveBack) -> FileResult<Tensor
         _give_back: give_back,
     };
     let line = elements::tensor(NAME, &Source::of(foreign), dtype, &[extent.elements])?;
-    // Where dimensions with negative strides are seen from their other end, as memory has them.
+    // Dimensions with negative strides are first seen in memory's order, then flipped.
     let failed = FileError::tensor(NAME);
     let seen = line
         .as_strided(&extent.shape, &extent.strides, line.storage_offset())

@@ -203,7 +203,7 @@ impl<'a> Machine<'a, '_> {
             _ => 4,
         };
         let len = self.size(width)?;
-        // What does not fit is more than there is.
+        // A length that does not fit is more than the file has.
         let bytes = self.take(usize::try_from(len).unwrap_or(usize::MAX))?;
         let text = self.utf8(bytes)?;
         self.push(Object::Text(text));

@@ -100,7 +100,7 @@ fn check_views(tensors: &Tensors) {
     ] {
         assert_eq!(get(name).to_vec::<i64>().unwrap(), [number], "{name}");
     }
-    // What shares a storage in the file shares memory.
+    // Tensors that share a storage in the file share memory.
     let [a, b] = ["transposed", "offset"].map(|name| get(name).storage_in_memory().unwrap());
     assert!(a.same_as(&b));
 }
@@ -176,7 +176,7 @@ fn a_checkpoint_of_pytorchs_is_read_by_its_keys() {
         assert_eq!(history[1][1].as_float().unwrap(), 0.25);
         assert_eq!(checkpoint["history"][-2][0].as_int().unwrap(), 1);
 
-        // What is there besides is read as near as there is something like it.
+        // Other objects are read as the nearest type that there is.
         assert_eq!(checkpoint["dtype"].as_text().unwrap(), "torch.bfloat16");
         assert_eq!(checkpoint["devices"][0].as_text().unwrap(), "cpu");
         assert_eq!(checkpoint["devices"][1].as_text().unwrap(), "cuda:1");

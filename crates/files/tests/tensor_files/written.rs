@@ -327,7 +327,7 @@ fn a_file_is_replaced_only_by_a_whole_one() {
         let mapped = load(&path).unwrap();
         let mut two = Tensors::from(Tensor::zeros([2], DType::F32).unwrap());
         save(&path, &two).unwrap();
-        // What was read before is still there.
+        // Tensors that were read before keep their elements.
         assert_eq!(mapped.only().unwrap().to_vec::<f32>().unwrap(), [1.0, 1.0]);
         two.insert("wrong", Tensor::zeros([2], DType::Complex128).unwrap());
         assert!(matches!(save(&path, &two), Err(FileError::File { .. })));
