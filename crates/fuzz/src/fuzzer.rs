@@ -95,7 +95,7 @@ fn kind(line: &str, input: &[u8]) -> String {
     for char in line.chars() {
         match quote {
             Some(end) => {
-                // A sign behind `\` ends nothing.
+                // A mark behind `\` does not end a quotation.
                 if char == end && before != '\\' {
                     quote = None;
                 }
@@ -103,13 +103,13 @@ fn kind(line: &str, input: &[u8]) -> String {
                 before = if is_pair { ' ' } else { char };
             }
             None => {
-                // An apostrophe within a word is none.
+                // An apostrophe within a word is not a quotation mark.
                 quote = match char {
                     '"' | '`' | '\'' if !before.is_alphanumeric() => Some(char),
                     '[' => Some(']'),
                     _ => None,
                 };
-                // What is quoted is not a part of a word.
+                // Quoted text is not a part of a word.
                 unquoted.push(if quote.is_some() { '.' } else { char });
                 before = char;
             }

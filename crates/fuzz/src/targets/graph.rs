@@ -71,7 +71,7 @@ fn base(graph: &Graph, mut value: ValueId) -> ValueId {
 /// The rules, said once more.
 fn keep_the_rules(graph: &Graph) {
     let inputs = graph.inputs().len();
-    // What may be written over: inputs, and what was written over one.
+    // Values that may be written over: inputs, and results that were written over one.
     let mut states: Vec<usize> = (0..inputs).collect();
     let mut overwritten = Vec::new();
     let mut next = inputs;

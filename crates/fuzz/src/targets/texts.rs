@@ -114,7 +114,7 @@ pub(super) fn lark(bytes: &[u8]) -> Result<(), String> {
 pub(super) fn templates() -> Vec<Vec<u8>> {
     let mut all = all_in("crates/chat/tests/data/templates", ".jinja");
     all.sort_by_key(Vec::len);
-    // Those of many pages take long.
+    // Templates of many pages take long.
     all.truncate(16);
     all
 }
