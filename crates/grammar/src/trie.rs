@@ -147,12 +147,12 @@ impl Trie {
         for closed in path {
             nodes[closed].end = nodes.len() as u32;
         }
-        // What the last node's tokens end with.
+        // A last node marks the end of the tokens of the one before it.
         nodes.push(node(0, 0, tokens.len()));
         self.nodes = nodes;
         self.below = vec![Bytes::default(); self.nodes.len()];
         for node in (0..self.nodes.len() - 1).rev() {
-            // Those below a child come later, and are known.
+            // Nodes below come later, so they are known already.
             let children: Vec<usize> = self.children(node).collect();
             for child in children {
                 let bytes = self.below[child];

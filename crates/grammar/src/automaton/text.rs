@@ -140,7 +140,7 @@ mod tests {
         let mut text = Text::new(network, trie).unwrap();
         let mut other = text.clone();
         for token in [2, 0, 4, 2, 1] {
-            // Of no use any more.
+            // With this limit, the next mask makes all states anew.
             text.max_size = 0;
             assert_eq!(text.mask(), other.mask());
             assert!(text.allows(token).unwrap());

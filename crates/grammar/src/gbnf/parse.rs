@@ -124,7 +124,7 @@ impl<'a> Parser<'a> {
         self.expect("::=")?;
         self.skip(true);
         let texts = self.alternatives(false)?;
-        // As in llama.cpp, the last definition counts.
+        // The last definition of a rule counts, as in llama.cpp.
         self.rules[rule].texts = Some(texts);
         match self.peek() {
             None | Some('\r' | '\n') => self.skip(true),

@@ -264,7 +264,7 @@ impl<'a> Writer<'a> {
     fn use_rule(&mut self, rule: usize, from: NodeId, to: NodeId) {
         let small = self.builder.size() < LARGE;
         if self.scope.whole == Some((rule, from)) {
-            // What begins with itself goes on where it ended.
+            // A rule that begins with itself goes on where it ended.
             return self.builder.empty(self.scope.end, to);
         }
         if to == self.scope.end && self.apart[rule] != Apart::Wide {

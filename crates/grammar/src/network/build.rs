@@ -134,7 +134,7 @@ impl Builder {
         }
         if max.is_none() {
             let first = self.node();
-            // What has to come at least once has its way out behind it.
+            // A part that has to come at least once has its exit behind it.
             let last = if min == 0 { first } else { self.node() };
             self.empty(at, first);
             pairs.push((first, last));
@@ -163,7 +163,7 @@ impl Builder {
             let ((nodes, edges), (next_nodes, next_edges)) = (sizes[copy], sizes[copy + 1]);
             (next_nodes - nodes, next_edges - edges)
         };
-        // Where the first copy begins, there may be other things.
+        // The first copy is left out: other edges may begin where it begins.
         for copy in 1..max {
             let (like, end) = match copy < min {
                 true => (1, min),

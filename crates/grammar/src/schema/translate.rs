@@ -150,7 +150,7 @@ impl<'a> Translator<'a> {
                 }
                 self.list(value, path)?
             }
-            // As before 2020-12; it means nothing else now.
+            // An array of `items` was positional before 2020-12. It has no other meaning now.
             "items" if value.is_array() && !siblings.contains_key("prefixItems") => {
                 return Ok(Kept::Under("prefixItems", self.list(value, path)?));
             }
