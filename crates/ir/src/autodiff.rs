@@ -70,7 +70,7 @@ impl Differentiated<'_> {
         let cotangents: Vec<(ValueId, ValueId)> = cotangents
             .filter_map(|(result, &cotangent)| Some((result, cotangent?)))
             .collect();
-        // Of an operand that is there twice the first has the gradient of both.
+        // If an operand is there twice, the first one has the gradient of both.
         let is_wanted = |(i, v): (usize, &ValueId)| self.needed[i] && !self.inputs[..i].contains(v);
         let wanted: Vec<bool> = self.inputs.iter().enumerate().map(is_wanted).collect();
         let values: Vec<ValueId> = (self.inputs.iter().zip(&wanted))
@@ -156,7 +156,7 @@ pub fn backward(
         let node = g.nodes()[at].clone();
         let needed = needed(g, &follows, &node);
         let results: Results = node.results().collect();
-        // What is asked for keeps its gradient, others are done with theirs.
+        // Wanted values keep their gradients. Other values are done with theirs.
         let take = |value: &ValueId| match wanted.contains(value) {
             true => gradients.get(value).copied(),
             false => gradients.remove(value),

@@ -129,9 +129,9 @@ mod tests {
         let expected = "no node before has written over";
         refused(g.unary(UnaryOp::Exp, state), expected);
         refused(g.unary(UnaryOp::Exp, view), expected);
-        // Two writers of one value.
+        // A value has one writer at most.
         refused(g.push(UPDATE, &[state, source, start]), expected);
-        // What was computed from it, and what it is now, are read.
+        // Values computed from it before, and its new value, may be read.
         g.unary(UnaryOp::Exp, before).unwrap();
         let newer = g.push(UPDATE, &[new, source, start]).unwrap();
         assert_eq!(g.state_root(newer), Some(state));

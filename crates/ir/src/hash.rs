@@ -74,7 +74,7 @@ mod tests {
             low.insert(hash as u32);
             high.insert(hash >> 32);
         }
-        // Of 10⁴ out of 2³², a collision is expected once in a hundred times.
+        // Among 10⁴ of 2³² numbers, a collision is expected once in a hundred times.
         assert!(
             low.len() > 9990 && high.len() > 9990,
             "{} {}",

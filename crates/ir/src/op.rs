@@ -335,7 +335,7 @@ impl OpKind {
             Some(OpType::Reduction) => Self::Reduce,
             Some(OpType::Normalization) => Self::Softmax,
             Some(OpType::Distribution) => Self::Random,
-            // Of those that only move data.
+            // No type: operations that only move data.
             None => Self::Concat,
             Some(
                 OpType::Activation
@@ -398,11 +398,11 @@ ops! {
     rms_norm::RmsNorm, batch_norm::BatchNorm, cross_entropy_backward::CrossEntropyBackward,
     cross_entropy_mean::CrossEntropyMean, norm_backward::NormBackward,
     batch_norm_train::BatchNormTrain, batch_norm_backward::BatchNormBackward,
-    // What rules of fusion put in place of others
+    // Results of fusion rules
     fused_linear::FusedLinear, cached_attention::CachedAttention, add_rms_norm::AddRmsNorm,
     foreach::Foreach, foreach_reduce::ForeachReduce,
     fused_norm::FusedNorm, fused_expert_linear::FusedExpertLinear, top_k_softmax::TopKSoftmax,
-    // What others define
+    // Defined by users
     custom::Custom, host::Host,
 }
 

@@ -24,7 +24,7 @@ pub fn sort_by<T>(list: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
         return;
     }
     let mut from = order(list.len(), &|a, b| compare(&list[a], &list[b]));
-    // What belongs at an index may have gone where an earlier one's was found.
+    // An element may have gone to the place at which an earlier one was found.
     for at in 0..list.len() {
         let mut found = from[at];
         while found < at {

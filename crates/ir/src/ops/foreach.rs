@@ -303,7 +303,7 @@ mod tests {
             let step = g.mul(next, lr).unwrap();
             let descended = g.sub(p, step).unwrap();
             for (state, next) in [(p, descended), (m, next)] {
-                // As writes record it.
+                // Recorded writes contain these operations, too.
                 let shape = g.ty(state).shape.clone();
                 let next = g.push(crate::ops::Expand { shape }, &[next]).unwrap();
                 let next = g.push(crate::ops::Contiguous, &[next]).unwrap();
@@ -351,7 +351,7 @@ mod tests {
             let half = g.transpose(half).unwrap();
             g.matmul(x, half).unwrap()
         });
-        // Of what is computed: read by a reduction and an update.
+        // A reduction and an update read these conversions of computed values.
         let gradients = halves.map(|y| {
             let y = g.matmul(y, x).unwrap();
             g.cast(y, DType::F32).unwrap()

@@ -147,7 +147,7 @@ fn group(f: &Finder, number: ValueId) -> Option<(Group, Vec<usize>)> {
                 let group = is_whole.then(|| Group::new(f, shape, nodes, vec![result]));
                 return Some((group??, views));
             }
-            // Of one operand, and constants.
+            // A scalar operation of one operand and constants.
             op if op.kind().is_elementwise() && f.ty(value).rank() == 0 => {
                 let is_constant = |x: &ValueId| {
                     let made = f.producer(*x);

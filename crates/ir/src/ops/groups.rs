@@ -78,7 +78,7 @@ fn is_scaled(f: &Finder, at: usize) -> bool {
 pub(super) fn chain(f: &Finder, ends: &[usize]) -> Vec<usize> {
     let nodes = chain_by(f, ends, is_scaled);
     let own = hidden(f, &nodes, ends);
-    // What is written over is not to be read once more, later.
+    // A repeated node would read an operand again later, when it may have been written over.
     let reads_state = |at: usize| f.operands(at).iter().any(|&x| f.graph().is_overwritten(x));
     match nodes.iter().any(|at| !own.contains(at) && reads_state(*at)) {
         true => chain_by(f, ends, |_, _| false),
@@ -86,7 +86,8 @@ pub(super) fn chain(f: &Finder, ends: &[usize]) -> Vec<usize> {
     }
 }
 
-/// [`chain`], of which `is_repeated` says what is computed again where others need it, too.
+/// [`chain`], where `is_repeated` chooses the nodes that are computed again, although others need
+/// them, too.
 fn chain_by(
     f: &Finder,
     ends: &[usize],
@@ -433,7 +434,7 @@ fn reached(f: &Finder, end: usize) -> Vec<usize> {
 
 /// Groups of one body as one operation.
 fn of_kind(f: &Finder, mut groups: Vec<Group>) -> Option<Match> {
-    // What is written over is read by nobody else at that time, and what one group gives by no other.
+    // A group may read neither the states that other groups write over, nor the results of others.
     let states: HashSet<ValueId> = groups.iter().flat_map(|group| group.states(f)).collect();
     let results = groups
         .iter()
@@ -462,7 +463,7 @@ fn of_kind(f: &Finder, mut groups: Vec<Group>) -> Option<Match> {
     if nodes.len() < 2 {
         return None;
     }
-    // It is found by the first update.
+    // The match is found at the first update.
     let first = groups.iter().flat_map(ends).min()?;
     let place = nodes.iter().position(|&at| at == first)?;
     nodes.swap(0, place);

@@ -135,7 +135,7 @@ impl Named for Random {
                         shape: shape.into(),
                         dtype,
                     };
-                    // Of more than 32 bits.
+                    // The key has more than 32 bits.
                     let words = Fill::Ints(-1 << 40, 1 << 40);
                     let key = CaseOperand::new([2], DType::I64).fill(words);
                     cases.push(Case::new(random, [key.arrange(arrange)]));

@@ -416,7 +416,7 @@ impl<'f, 'g> Groups<'f, 'g> {
             waits_for[next] += 1;
         }
         let mut order = Vec::with_capacity(count);
-        // Of those that wait for nothing, always the first.
+        // The first node that waits for nothing is always next.
         let mut ready = BTreeSet::new();
         ready.extend((0..count).filter(|&at| first(at) == at && waits_for[at] == 0));
         while let Some(at) = ready.pop_first() {

@@ -189,7 +189,7 @@ impl<'a> Parts<'a> {
                 return;
             };
             let bytes = self.graph.ty(value).bytes();
-            // What others are computed again from costs more than it did.
+            // A value from which others are computed again may cost more than before.
             self.kept[value.index()] = false;
             let nodes = self.saving.recomputes().then(|| {
                 let is_there = |value| self.graph.producer(value).is_some_and(|at| self.again[at]);
@@ -270,7 +270,7 @@ impl<'a> Parts<'a> {
         }
         let bytes = |value: ValueId| self.graph.ty(value).bytes();
         let written: usize = node.results().map(bytes).sum();
-        // What is taken out of a table is as much as comes out.
+        // A node that only moves data reads no more of a table than it writes.
         let moves = def.op_type().is_none();
         let operands: BTreeSet<ValueId> = node.inputs.iter().copied().collect();
         let read = operands.into_iter().map(|value| match bytes(value) {
@@ -287,7 +287,7 @@ impl<'a> Parts<'a> {
     fn changed(&self) -> Result<Rewritten, OpError> {
         let graph = self.graph;
         let mut out = Rewriting::new(graph)?;
-        // What values are in the later part, and where they wait.
+        // The values' copies in the later part, and the places where offloaded values wait.
         let mut copies: Vec<Option<ValueId>> = vec![None; graph.len()];
         let mut waiting: BTreeMap<ValueId, ValueId> = BTreeMap::new();
         for (at, node) in graph.nodes().iter().enumerate() {

@@ -33,7 +33,7 @@ impl Pass for Repeats {
 
 /// The conversions that are not made again, with the earlier results.
 fn repeats(graph: &Graph) -> HashMap<ValueId, ValueId> {
-    // Of each value the last node that reads it or a view of it.
+    // The last node that reads each value or a view of it.
     let mut last = vec![0; graph.len()];
     for (at, node) in graph.nodes().iter().enumerate() {
         for &value in &node.inputs {

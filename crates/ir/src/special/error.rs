@@ -222,7 +222,7 @@ pub fn erfinv(y: f64) -> f64 {
         return y * f64::INFINITY;
     }
     if a < 0.5 {
-        // As of `y / 2 + 1 / 2`, without the sum.
+        // The result is that for `y / 2 + 1 / 2`, without rounding this sum.
         return 1.772453850905516 * central_ndtri(0.5 * y);
     }
     let x = -FRAC_1_SQRT_2 * lower_ndtri(0.5 * (1.0 - a));

@@ -88,7 +88,7 @@ impl OpDef for ConvTranspose2d {
 
     fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
         let (x, weight) = (node.inputs[0], node.inputs[1]);
-        // What the operand is spread by is a convolution the other way.
+        // The gradient of a transposed convolution is a convolution with the same options.
         let conv = Conv2d {
             stride: self.stride,
             padding: self.padding,

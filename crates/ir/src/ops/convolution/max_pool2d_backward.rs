@@ -36,7 +36,7 @@ impl MaxPool2dBackward {
             return Ok(index);
         }
         let width = self.sides[1] as f64;
-        // Where windows begin, which may be in the padding.
+        // Places at which windows begin, which may be in the padding.
         let mut first = |i: usize, shape: [usize; 2], step: f64| {
             let at = g.arange(shape[i], DType::I64)?;
             let at = g.mul_scalar(at, self.stride[i] as f64 * step)?;

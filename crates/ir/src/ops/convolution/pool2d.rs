@@ -154,7 +154,7 @@ impl OpDef for Pool2d {
                     && self.dilation == [1; 2]
                     && shape[2..] == [h * kh, w * kw];
                 if are_tiles {
-                    // What each element gives is the same for all of its window.
+                    // All elements of a window get the same gradient.
                     let ct = g.mul_scalar(ct, share)?;
                     let ct = g.cast(ct, g.ty(x).dtype)?;
                     let ct = g.reshape(ct, [planes, h, 1, w, 1])?;

@@ -244,7 +244,7 @@ impl Named for Binary {
 
     fn cases() -> Vec<Case> {
         let mut cases = Vec::new();
-        // Of unsigned integers those beyond the largest signed one, too.
+        // Unsigned integers include those beyond the largest signed one.
         for op in [
             BinaryOp::Add,
             BinaryOp::Sub,
@@ -271,7 +271,7 @@ impl Named for Binary {
                 let a = |shape: &[usize]| CaseOperand::new(shape, dtype).fill(left);
                 let b = |shape: &[usize]| CaseOperand::new(shape, dtype).fill(right);
                 let mut push = |a, b| cases.push(Case::new(Self { op }, [a, b]));
-                // Where elements are is nothing that these could get wrong by themselves.
+                // Special functions cannot get layouts wrong by themselves, so one shape is enough.
                 if op.is_special() {
                     push(a(&[67]), b(&[67]));
                     continue;

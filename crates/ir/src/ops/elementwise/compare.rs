@@ -92,7 +92,7 @@ impl Named for Compare {
                     push(x(&[3, 5, 7]).arrange(arrange), x(&[7]));
                 }
                 if dtype.is_int() {
-                    // Of unsigned ones those beyond the largest signed one, too.
+                    // Unsigned integers include those beyond the largest signed one.
                     let any = x(&[67]).fill(Fill::Ints(i32::MIN.into(), i32::MAX.into()));
                     push(any.clone(), any);
                 }

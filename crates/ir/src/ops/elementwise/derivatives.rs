@@ -43,7 +43,7 @@ impl UnaryOp {
     /// The gradient of `x` from `ct`, that of the result `y`.
     pub(in crate::ops) fn vjp(self, g: &mut Graph, x: ValueId, y: ValueId, ct: ValueId) -> Value {
         let dtype = g.ty(x).dtype;
-        // What is left has a real derivative, or one that is conjugated at the end.
+        // The other functions have a real derivative, or one that is conjugated at the end.
         let derivative = match self {
             Self::Neg => return g.neg(ct),
             Self::Conj => return g.conj(ct),

@@ -297,7 +297,7 @@ impl Named for Unary {
                 Some((least, most)) => x.fill(Fill::Uniform(least, most)),
                 None => x,
             };
-            // Where elements are is nothing that these could get wrong by themselves.
+            // Special functions cannot get layouts wrong by themselves, so one shape is enough.
             if op
                 .defined()
                 .is_some_and(|(_, name)| special::is_defined(name))

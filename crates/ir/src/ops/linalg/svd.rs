@@ -51,7 +51,7 @@ fn gradient(
     let square = g.mul(s, s)?;
     let gaps = matrices::differences(g, square)?;
     let gaps = g.cast(gaps, dtype)?;
-    // What turns of vectors come to, away from the diagonal.
+    // The contribution of rotations of vectors, away from the diagonal.
     let turns = |g: &mut Graph, x: ValueId| {
         let adjoint = g.adjoint(x)?;
         let skew = g.sub(x, adjoint)?;
@@ -89,7 +89,7 @@ fn gradient(
     }
     let left = g.matmul(u, inner)?;
     let mut a = g.matmul(left, vh)?;
-    // What leaves the space that the vectors span.
+    // The part of the gradient outside the space that the vectors span.
     if let Some(ct) = ct_u.filter(|_| m > k) {
         let adjoint = g.adjoint(u)?;
         let inside = g.matmul(adjoint, ct)?;
@@ -157,7 +157,7 @@ impl OpDef for Svd {
                 [results[0], results[1], results[2]]
             }
         };
-        // Of whole bases the rest is not settled by the matrix.
+        // The matrix does not determine the rest of a whole basis.
         let u = g.slice(u, rank - 1, 0, k)?;
         let vh = g.slice(vh, rank - 2, 0, k)?;
         let ct_s = node.cotangents[of_values];
@@ -175,7 +175,7 @@ impl Named for Svd {
     fn cases() -> Vec<Case> {
         let wanted = [SvdVectors::No, SvdVectors::Reduced].map(|vectors| Self { vectors });
         let mut found = cases(wanted, Fill::Dominant, |_| true);
-        // What a whole basis has beyond the values is any of many.
+        // The rest of a whole basis is arbitrary, so these matrices are square.
         let full = [Self {
             vectors: SvdVectors::Full,
         }];

@@ -46,7 +46,7 @@ impl OpDef for AsStrided {
         let ct = node.cotangent(g, 0)?;
         let n = g.ty(node.inputs[0]).shape.clone();
         node.each(g, |g, _| {
-            // Where each element lies: what is shown several times has the sum.
+            // The place of each element. An element that is shown several times gets the sum.
             let mut places = g.full(
                 self.layout.shape.clone(),
                 self.layout.offset as i64,

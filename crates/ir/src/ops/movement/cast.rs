@@ -63,7 +63,7 @@ impl Named for Cast {
                 cases.push(Case::new(Self { dtype }, [x]));
             }
         }
-        // What does not fit: saturated from floating point, cut from integers.
+        // Numbers that do not fit: floats saturate, integers are cut.
         for dtype in DType::INTS {
             for from in DType::FLOATS {
                 let x = CaseOperand::new([55], from);

@@ -136,7 +136,7 @@ pub(crate) fn fused_norm(f: &Finder, at: usize) -> Vec<Match> {
         let dtype = f.ty(f.result(reader)).dtype;
         (matches!(f.op(reader), Op::Cast(_)) && dtype.is_float()).then_some(reader)
     };
-    // What is added may be converted first, by a node that nobody else needs.
+    // A term may be converted first, by a node that nobody else needs.
     let converted = |v: ValueId| {
         let by = f.producer(v)?;
         let from = f.operands(by).first().copied()?;

@@ -145,7 +145,7 @@ impl OpDef for Reduce {
                 let others = g.conj(others)?;
                 g.mul(ct, others)
             }
-            // Those that are equal share, as with `torch.amax`.
+            // Equal elements share the gradient, as with `torch.amax`.
             ReduceOp::Max | ReduceOp::Min => {
                 let y = g.reshape(y, kept.clone())?;
                 let is_extreme = g.compare(CompareOp::Eq, x, y)?;

@@ -83,7 +83,7 @@ impl OpDef for Scatter {
                 let zeros = g.zeros_like(source)?;
                 scatter(g, ScatterMode::Set, ct, zeros)
             }
-            // Of several at one place the last stays.
+            // The last of several elements at one place stays.
             (ScatterMode::Set, _) => {
                 let shape = g.ty(source).shape.clone();
                 let places = g.arange(shape.elements(), DType::I64)?;
@@ -124,7 +124,7 @@ impl OpDef for Scatter {
                 let ct = g.push(gather.clone(), &[ct, index])?;
                 g.mul(ct, rest)
             }
-            // Those that are equal share, as with `torch.scatter_reduce`.
+            // Equal elements share the gradient, as with `torch.scatter_reduce`.
             (ScatterMode::Max | ScatterMode::Min, _) => {
                 let dtype = g.ty(x).dtype;
                 let stays = g.compare(CompareOp::Eq, x, y)?;
@@ -151,7 +151,7 @@ impl Named for Scatter {
         let mut cases = Vec::new();
         for dtype in DType::SCALARS {
             for &mode in ScatterMode::ALL.iter().filter(|mode| mode.accepts(dtype)) {
-                // Where elements are is nothing that the others could get wrong by themselves.
+                // The other modes cannot get layouts wrong by themselves, so one arrangement is enough.
                 let is_usual = matches!(mode, ScatterMode::Set | ScatterMode::Add);
                 for dim in 0..3 {
                     for &arrange in &ARRANGEMENTS[..if is_usual { 5 } else { 1 }] {

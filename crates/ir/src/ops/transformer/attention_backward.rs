@@ -82,7 +82,7 @@ impl OpDef for AttentionBackward {
         let [totals, delta] = [inputs[3], inputs[5]].map(|x| in_groups(g, x, 1));
         let (totals, delta) = (totals?, delta?);
         let d_y = in_groups(g, inputs[4], types[2].shape[r - 1])?;
-        // Of queries that see no key totals are −∞, and delta may be NaN.
+        // Queries that see no key have totals of −∞, and delta may be NaN.
         let none = g.constant(f64::NEG_INFINITY, compute)?;
         let sees_any = g.compare(CompareOp::Gt, totals, none)?;
         let [totals, delta] = [totals, delta].map(|x| g.select(sees_any, x, zero));
@@ -185,7 +185,7 @@ impl Named for AttentionBackward {
             ]
         };
         for dtype in DType::FLOATS {
-            // What is computed in single precision has no slopes in double precision.
+            // Numbers that are computed in single precision have no slopes in double precision.
             let is_double = |dtype| dtype == DType::F64;
             let same = |cache: &DType| is_double(*cache) == is_double(dtype);
             for cache in DType::FLOATS.into_iter().filter(same) {
@@ -210,7 +210,7 @@ impl Named for AttentionBackward {
                     cases.push(Case::new(Self { attention }, inputs));
                 }
             }
-            // Of widths that models have, more rows than a tile has, and fewer.
+            // Widths that models have, with more rows than a tile has, and with fewer.
             for (t, s, d) in [
                 (150, 150, 64),
                 (70, 200, 64),

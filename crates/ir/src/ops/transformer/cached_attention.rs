@@ -169,7 +169,7 @@ fn find(f: &Finder, at: usize) -> Option<Match> {
     let made_by = |value, is: fn(&Op) -> bool| f.producer(value).filter(|&n| is(f.op(n)));
     let is_rope = |op: &Op| matches!(op, Op::Rope(_));
     let is_update = |op: &Op| matches!(op, Op::UpdateSlice(_));
-    // Of the queries it is read by the attention, of the keys by the write to the cache.
+    // The attention reads the rotated queries. The write to the cache reads the rotated keys.
     let mut reader = f.only_reader(f.result(at))?;
     if is_update(f.op(reader)) {
         let attention = f.readers(f.result(reader)).iter();
