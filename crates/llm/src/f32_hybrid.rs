@@ -221,7 +221,7 @@ impl F32Comparison {
                 last: Default::default(),
             });
         }
-        // Which tokens they are makes no difference to the time.
+        // The choice of tokens makes no difference to the time.
         let vocab = model.spec().vocab;
         let ids: Vec<u32> = (0..workload.prompt + workload.generate)
             .map(|i| (i * 7 % vocab) as u32)

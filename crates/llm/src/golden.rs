@@ -163,7 +163,7 @@ impl Agreement {
                     let difference = (given - expected).abs();
                     sum += difference;
                     count += 1;
-                    // What is not a number is farthest away.
+                    // A NaN is farthest away.
                     if difference > result.worst || difference.is_nan() {
                         result.worst = difference;
                     }

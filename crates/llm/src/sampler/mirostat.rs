@@ -73,7 +73,7 @@ fn kept_by_estimate(candidates: &Candidates, mu: f32) -> usize {
     let epsilon = s - 1.0;
     let scale = (epsilon * 2.0_f32.powf(mu)) / (1.0 - (entries.len() as f32).powf(-epsilon));
     let k = scale.powf(1.0 / s);
-    // What is not a number or too large for an integer of 32 bits is none to x86 processors.
+    // x86 processors have no 32-bit integer for NaN or for a number that is too large.
     match k < i32::MAX as f32 {
         true => k as usize,
         false => 1,

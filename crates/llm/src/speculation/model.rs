@@ -130,7 +130,7 @@ impl Draft for ModelDraft<'_> {
     fn propose(&mut self, tokens: &[u32], max: usize) -> Result<Vec<u32>, LlmError> {
         let mut ids = Vec::with_capacity(max);
         let vocab = self.session.model().spec().vocab;
-        // Where the model's vocabulary is longer, what is behind the draft's own says nothing to it.
+        // The model's vocabulary may be longer. Tokens beyond the draft's own mean nothing to the draft.
         if tokens.is_empty() || tokens.iter().any(|&id| id as usize >= vocab) {
             return Ok(ids);
         }

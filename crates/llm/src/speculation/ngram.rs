@@ -56,7 +56,7 @@ impl Draft for NgramDraft {
         let Some(&end) = found.filter(|&&end| tokens[end - self.n..end] == *last) else {
             return Ok(Vec::new());
         };
-        // What repeats itself is guessed to go on so, also beyond what is there.
+        // A text that repeats itself is guessed to go on so, also beyond its end.
         let period = tokens.len() - end;
         Ok((0..max).map(|i| tokens[end + i % period]).collect())
     }
@@ -104,7 +104,7 @@ mod tests {
             let anew = propose(&mut NgramDraft::new(3), &text[..len], 4);
             assert_eq!(propose(&mut growing, &text[..len], 4), anew, "{len}");
         }
-        // As after a shift.
+        // A full context shifts the text like this.
         let shifted = [&text[..4], &text[200..]].concat();
         let anew = propose(&mut NgramDraft::new(3), &shifted, 4);
         assert_eq!(propose(&mut growing, &shifted, 4), anew);

@@ -445,7 +445,7 @@ mod tests {
         let mut machine = Machine::new([100, 5], 0, &[3]);
         machine.run(&mut policy, 400);
         assert_eq!(policy.length(3), 3);
-        // Of these no program was made yet.
+        // No program was made for these lengths yet.
         assert_eq!(policy.length(2), 0);
         assert_eq!(policy.length(0), 0);
         assert_eq!(Policy::new([]).length(9), 0);

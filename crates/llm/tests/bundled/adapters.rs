@@ -373,7 +373,7 @@ fn check_device(device: &Arc<dyn Backend>) {
 
 pub(crate) fn adapters_on_opencl(opencl: &Devices) {
     opencl.iter().for_each(check_device);
-    // Of a split model, adapters are computed with their layers.
+    // The adapters of a split model are computed with their layers.
     let source = shipped("Q4_K_M");
     let model = changed(&source, &all(&source));
     let device = opencl[0].info().device;

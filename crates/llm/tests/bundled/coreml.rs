@@ -377,7 +377,7 @@ fn strike(model: &Model, expected: &[u32], warm: &Path, (call, nth, fault): (Cal
     let cold = tempfile::tempdir().unwrap();
     let mut settings = settings(match call {
         Call::Compile => cold.path(),
-        // What is compiled already is not compiled again.
+        // Programs that are compiled already are not compiled again.
         _ => warm,
     });
     if fault == Fault::Hang {
@@ -394,7 +394,7 @@ fn strike(model: &Model, expected: &[u32], warm: &Path, (call, nth, fault): (Cal
         Fault::Hang => FailureClass::Timeout,
         Fault::Abort => panic!("nobody survives that"),
     };
-    // What the cache has, and Core ML does not take, is compiled again, if nobody uses it.
+    // A cached program that Core ML refuses is compiled again, if nobody uses it.
     if let ((Call::Load, Fault::Code(_)), []) = ((call, fault), &fallbacks[..]) {
         return;
     }

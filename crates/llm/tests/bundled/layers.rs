@@ -32,7 +32,7 @@ pub(crate) fn layers_are_computed_where_they_were_sent(opencl: &Devices) {
         let used: Vec<DeviceType> = runtime.used_devices().iter().map(|u| u.0).collect();
         (used, logits)
     };
-    // What a device computes does not depend on who chose it.
+    // A device's results do not depend on who chose the device.
     let on_cpu = fed(vec![CPU; count]);
     assert_eq!(on_cpu.0, [CPU]);
     assert!(on_cpu == fed(Vec::new()), "the same bits");

@@ -154,10 +154,10 @@ pub(crate) fn what_was_begun_for_nothing_is_forgotten() {
 }
 
 pub(crate) fn faults_ahead_of_the_host_change_no_token() {
-    // Of a product that was refused its parts, too, give these tokens.
+    // The parts of a refused product also give these tokens.
     let model = load("f16");
     let (expected, ..) = generate(&model, Queued::over(cpu()));
-    // Where the work is queued, and where it is done.
+    // Faults strike where work is queued, and where it is done.
     let early = |fault| {
         let faulty = Arc::new(Faulty::new(Queued::over(cpu()), [fault]));
         (faulty.clone(), faulty as Arc<dyn Backend>)

@@ -176,7 +176,7 @@ pub(crate) fn a_common_beginning_is_kept() {
     let mut anew = Session::new(&model, &runtime, options()).unwrap();
     scores(&mut anew, &other[..3]);
     assert_eq!(kept, scores(&mut anew, &other[3..]));
-    // Of the same text, the last token is fed again.
+    // The last token of the same text is fed again.
     assert_eq!(session.keep_prefix(&other), 4);
     assert_eq!(session.keep_prefix(&[]), 0);
 }

@@ -296,7 +296,7 @@ pub(crate) fn a_form_is_held_to() {
             (told.ids, told.stop, session.tokens().to_vec())
         };
         let expected = told(None);
-        // Of the text that the form gives, and of the one that would come without.
+        // The oracle guesses the text that the form gives, then the text without the form.
         let known = [&PROMPT[..], &expected.0, &[7; 8]].concat();
         let texts = [known, Oracle::new(&model, usize::MAX).text];
         for text in texts {
