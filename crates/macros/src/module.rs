@@ -47,7 +47,7 @@ pub(crate) fn derived(input: DeriveInput) -> Result<Tokens> {
     let visit = |method: &str, reference: Tokens| {
         let method = syn::Ident::new(method, proc_macro2::Span::call_site());
         let calls = parts.iter().map(|(member, part)| {
-            // What is not a part of a module is an error at its field.
+            // A field that is not a part of a module gives an error at that field.
             let at = proc_macro2::Span::call_site().located_at(member.span());
             quote_spanned! {at=>
                 ::rustorch::nn::Visit::#method(
