@@ -209,7 +209,7 @@ fn ask<T: FftNum, P>(planners: &Mutex<Planners<T>>, plan: impl FnOnce(&mut Plann
 
 macro_rules! floats {
     ($($float:ty, $planners:ident, $scratch:ident;)+) => {$(
-        // What is planned for a length serves all transforms of that.
+        // A plan serves all transforms of its length.
         static $planners: LazyLock<Mutex<Planners<$float>>> = LazyLock::new(Mutex::default);
 
         thread_local! {
