@@ -253,14 +253,14 @@ fn other_states_are_refused_and_change_nothing() -> Outcome<()> {
             assert_eq!(train.steps(), 0);
             Ok(())
         };
-    // Of another model.
+    // The state of another model.
     refused(&mut new(5)?, "for a parameter [5, 3]")?;
     let net = Linear::new(3, 1)?;
     let sgd = SGD::new(net.named_parameters(), SGDOptions::default())?;
     let mut other = TrainStep::new(net, sgd, |net, x| net.forward(&x[0])?.mean_all());
     let error = checkpoints.load_latest(&mut other).unwrap_err().to_string();
     assert!(error.contains("no schedule"), "{error}");
-    // Of a newer version.
+    // The state of a newer version.
     let (_, path) = checkpoints.files()?.pop().ok_or("a file")?;
     let mut state = rustorch_files::load(&path)?;
     let mut numbers = state.get("train")?.to_vec::<i64>()?;
@@ -270,7 +270,7 @@ fn other_states_are_refused_and_change_nothing() -> Outcome<()> {
     let newer = folder.path().join("step-00000003.safetensors");
     rustorch_files::save(&newer, &state)?;
     refused(&mut new(4)?, "version 2 (a newer rustorch reads it)")?;
-    // Of something else, and cut short.
+    // Tensors of something else, and a file that was cut short.
     let weights = new(4)?.module().state_dict();
     rustorch_files::save(&newer, &weights)?;
     refused(&mut new(4)?, "the state of something else")?;

@@ -157,12 +157,12 @@ fn by_chunks(device: &Device, eighths: usize) {
 }
 
 fn logits_are_computed_by_chunks_within_a_budget() {
-    // Three quarters are what four chunks save.
+    // Four chunks save three quarters.
     by_chunks(&(Arc::new(Cpu::new(1)) as Device), 5);
 }
 
 fn logits_are_computed_by_chunks_on_a_device(devices: &Vec<Device>) {
-    // Where no random numbers are kept, the head's gradient takes as much soon.
+    // Without kept random numbers, the head's gradient soon takes as much.
     devices.iter().for_each(|device| by_chunks(device, 3));
 }
 
@@ -198,7 +198,7 @@ fn values_wait_on_the_host(devices: &Vec<Device>) {
             assert!(own.memory.peak() < whole.memory.peak());
             assert_eq!(own.bits(), whole.bits());
         }
-        // What cannot be computed again for less, within a budget.
+        // Within a budget, values are offloaded that recomputation cannot save.
         let train = |with: &dyn Fn(Train) -> Train| train_for(WIDTH, &device, None, with);
         let whole = train(&plain).unwrap();
         let least = |bytes| move |train: Train| train.memory_budget(bytes);

@@ -662,7 +662,7 @@ fn to_device_after_an_optimiser_was_made_goes_on_training() -> RusTorchResult<()
         net.weight.to_vec::<f32>()
     };
     assert_eq!(steps(true)?, steps(false)?);
-    // As a recorded step, too.
+    // A recorded step goes on training, too.
     let net = Linear::new(2, 1)?;
     let before = net.weight.to_vec::<f32>()?;
     let sgd = SGD::new(net.named_parameters(), SGDOptions::default().lr(0.5))?;
@@ -690,7 +690,7 @@ fn conversions_keep_what_is_known_of_parameters() -> RusTorchResult<()> {
         [1.0, 2.0]
     );
     assert!(parameters[0].requires_grad() && !parameters[1].requires_grad());
-    // Those of before are frozen with them, and a hook of theirs is called.
+    // A hook of a parameter from before a conversion is called after it.
     let seen = Log::default();
     let log = seen.clone();
     parameters[0].register_hook(move |gradient| {

@@ -869,7 +869,7 @@ fn norms_of_batches_are_computed_anew() -> RusTorchResult<()> {
         state.opt("1.num_batches_tracked").map(Tensor::item),
         Some(Ok(3.0))
     );
-    // As they were: momentum, and out of training.
+    // The momentum and the mode are as before: out of training.
     let (mut momenta, mut modes) = (Vec::new(), Vec::new());
     net.visit("", &mut |name, leaf| match leaf {
         nn::Leaf::Momentum(momentum) => momenta.push((name.to_owned(), momentum)),

@@ -40,7 +40,7 @@ fn steps_write_over_the_parameters_memory() -> RusTorchResult<()> {
     sgd.step_with(pull)?;
     assert_close!(handle.detach(), tensor![[2.0, -0.5], [0.75, 2.5]]);
     assert!(handle.requires_grad() && handle.is_leaf());
-    // What has no gradient stays.
+    // A parameter without a gradient stays.
     sgd.step_with(|name, x| (name == "other").then(|| x.detach()))?;
     assert_close!(handle.detach(), tensor![[2.0, -0.5], [0.75, 2.5]]);
     Ok(())
@@ -134,7 +134,7 @@ fn resumes<R: Rule>(options: R) -> Result<(), Box<dyn std::error::Error>> {
     for name in ["state.safetensors", "state.pt"] {
         let path = folder.path().join(name);
         rustorch_files::save(&path, &optimizer.state_dict()?)?;
-        // Of other options, which are loaded, too.
+        // The optimiser has other options, which loading replaces.
         optimizer = Optimizer::new(parts.clone(), R::default())?;
         optimizer.load_state_dict(&rustorch_files::load(&path)?)?;
     }

@@ -181,7 +181,7 @@ fn steps_are_recorded_once_for_a_shape() -> RusTorchResult<()> {
     train.module_mut().eval();
     train.step(&[&last, &target])?;
     assert_eq!(calls.load(Ordering::Relaxed), 3);
-    // What is loaded is other memory.
+    // Loaded state is in other memory.
     let state = train.optimizer().state_dict()?;
     train.optimizer_mut().load_state_dict(&state)?;
     train.step(&[&last, &target])?;
@@ -375,7 +375,7 @@ fn a_budget_has_values_computed_again_and_the_same_losses() -> RusTorchResult<()
         ] {
             assert!(error.contains(part), "{error}");
         }
-        // Where a step does not fit, a budget that does is told, and does.
+        // If a step does not fit, the error names a budget.
         let mut train = new(None)?;
         let taken = runtime.memory().pools()[0].in_use;
         runtime

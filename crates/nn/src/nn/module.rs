@@ -360,7 +360,8 @@ pub(super) fn replace_all(
     module: &mut impl Module,
     replacement: &dyn Fn(&Tensor) -> RusTorchResult<Tensor>,
 ) -> RusTorchResult<()> {
-    // Whose memory is known is known for one in all its places; it stays with what was replaced meanwhile.
+    // A tensor is recognized in all its places by its memory. Replaced tensors are kept meanwhile, so
+    // that no new one gets their memory.
     let old: Vec<Tensor> = [module.parameters(), module.buffers()].concat();
     eval_all(&old.iter().collect::<Vec<_>>())?;
     let mut result = Ok(());

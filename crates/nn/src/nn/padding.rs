@@ -142,7 +142,7 @@ fn padded(
     padding: &[isize],
     mode: PadMode,
 ) -> RusTorchResult<Tensor> {
-    // What continues a tensor knows channels.
+    // Modes that continue a tensor expect a dimension of channels.
     let fits =
         matches!(mode, PadMode::Constant(_)) || matches!(x.rank().checked_sub(dims), Some(1 | 2));
     let expected = format_args!("a tensor of rank {} or {}", dims + 1, dims + 2);

@@ -274,7 +274,7 @@ impl<L: Weighted> Forward for SpectralNorm<L> {
         if self.training.is_on() {
             self.iterate(&matrix.detach(), self.n_power_iterations)?;
         }
-        // What is written over later.
+        // These are copies, since the vectors are written over later.
         let (u, v) = (self.u.get().mul(1.0)?, self.v.get().mul(1.0)?);
         let sigma = u.mul(&matrix.matmul(&v)?)?.sum(None, false)?;
         self.layer

@@ -276,7 +276,7 @@ impl<R: Rule> Optimizer<R> {
             };
             check(tensor.dtype().is_float() || is_complex, expected, "is not")?;
             options.check_parameter(&name, &tensor)?;
-            // Of rank 0 it may be a number that is in no memory of its own yet.
+            // A tensor of rank 0 may be a number without memory of its own yet.
             tensor.storage()?;
             let id = ParameterId::of(&tensor);
             check(
@@ -560,7 +560,7 @@ impl<R: Rule> Loaded<R> {
         let (shape, own) = (tensor.shape(), parameter.shape());
         let fits = match key {
             "eta" | "mu" | "mu_product" => shape.is_empty(),
-            // Of rows and columns.
+            // Each is a variance of rows or columns.
             "row_var" | "col_var" => {
                 shape.len() == own.len() && shape.iter().zip(own).all(|(a, b)| a == b || *a == 1)
             }

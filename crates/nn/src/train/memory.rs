@@ -317,7 +317,7 @@ fn shrink(
         Err(error) if is_full(&error) => Ok(usize::MAX),
         loaded => loaded.map(|()| over(&program.working_memory())),
     };
-    // What is planned has its memory set aside, so that no two of them are.
+    // A planned program sets its memory aside, so no two programs are planned at once.
     let whole = program.trace().unplanned();
     let mut now = over(program)?;
     let mut chunks = 2;
@@ -344,7 +344,7 @@ fn shrink(
         let smaller = program.saving(peak - less, saving)?;
         match smaller.peak_bytes() < peak {
             true => program.replace(smaller),
-            // What is computed again has to be there, too, for a while; what waits does not.
+            // A value that is computed again takes memory for a while. An offloaded one does not.
             false if saving == Saving::Either => {
                 program.replace(kept.unplanned());
                 saving = Saving::Offload;

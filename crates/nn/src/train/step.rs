@@ -337,7 +337,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
     ) -> RusTorchResult<(usize, Vec<Scalar>)> {
         require(NAME, !batch.is_empty(), "a batch of tensors", "one of none")?;
         let kind = self.kind(batch);
-        // Memory that is no more is that of no later step.
+        // Programs of memory that is gone serve no later step.
         self.programs
             .retain(|program| program.kind.memory == kind.memory);
         if let Some(known) = self.programs.iter().position(|p| p.kind == kind) {
@@ -350,7 +350,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
                 None => drop(self.programs.remove(known)),
             }
         }
-        // What was lost with a device is nothing to record a step of.
+        // No step is recorded from tensors that were lost with a device.
         self.check_memory()?;
         let mut program = self.new_program(kind)?;
         self.keep_to_budget(&mut program, storages)?;
