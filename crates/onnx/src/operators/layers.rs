@@ -193,7 +193,7 @@ fn mel_weights(c: &Call) -> Called<Tensor> {
     };
     let [left, middle, right] = [edges(0)?, edges(1)?, edges(2)?];
     let at = Tensor::arange_with(0.0, (length / 2 + 1) as f64, 1.0, DType::F64)?.unsqueeze(1)?;
-    // Where there is no rise, the middle counts whole.
+    // Without a rise, the middle counts whole.
     let rise = at.sub(&left)?.div(&middle.sub(&left)?)?;
     let rise = Tensor::where_(&middle.eq(&left)?, 1.0, &rise)?;
     let fall = right.sub(&at)?.div(&right.sub(&middle)?)?;

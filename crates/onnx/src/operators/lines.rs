@@ -337,7 +337,7 @@ impl Resize {
             false => place - place.floor(),
         };
         let taps = self.taps(ratio, scale)?;
-        // As many neighbours as there are taps: the nearest, of two as near the first.
+        // The nearest elements, one for each tap. At the same distance, the first one is nearer.
         let reach = taps.len() as i64;
         let first = (place.floor() as i64 - reach..).take(3 * taps.len());
         let mut near: Vec<i64> = first.collect();

@@ -140,8 +140,8 @@ fn transformed(c: &Call) -> Called<Tensor> {
     let axis = axis(c, x.rank())? as isize;
     let length = c.maybe_int::<usize>("dft_length")?;
     let numbers = match x.shape().last() {
-        // Of real numbers ONNX's answers are rounded from double precision: what is 0 there is not the
-        // noise of another.
+        // ONNX rounds transforms of real numbers from double precision. A 0 there would be noise in single
+        // precision.
         Some(1) => x.to_dtype(DType::F64)?.squeeze(-1isize)?,
         _ => x.contiguous()?.view_as_complex()?,
     };
@@ -320,7 +320,7 @@ fn counted(c: &Call) -> Called<Tensor> {
         let grams = part.len() / n;
         let gram = Tensor::from_slice(part, [grams, n])?;
         let mut count = Tensor::zeros([batch, grams], DType::I64)?;
-        // Of single tokens none can be left out between.
+        // No token can be left out within a single one.
         let skips = if n > 1 {
             c.int::<usize>("max_skip_count")?.min(length)
         } else {
