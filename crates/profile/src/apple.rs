@@ -155,7 +155,7 @@ impl Observer for Signposts {
                 self.emit(BEGIN, id, kind, name);
             }
             Event::Ended => {
-                // What began before anybody looked on has no beginning here.
+                // A span that began before the observer was added has no beginning here.
                 if let Some((kind, id)) = OPEN.with_borrow_mut(Vec::pop) {
                     self.emit(END, id, kind, "");
                 }

@@ -16,7 +16,7 @@ pub struct Limit {
 
 impl Limit {
     fn of(costs: &Costs) -> Self {
-        // What is small may stay in a cache.
+        // The largest point counts, since small operands may stay in a cache.
         let rate = |cost: &OpCost| {
             let (work, seconds) = cost.curve.points().last().copied()?;
             (seconds > 0.0).then_some(work / seconds)

@@ -177,7 +177,7 @@ impl Profiler {
             return;
         }
         if self.phase != Phase::Off {
-            // What a device still works on belongs to the steps before.
+            // Work that a device has not finished belongs to the steps before.
             let all = self.runtimes.iter();
             all.for_each(|runtime| runtime.remove_observer(&self.observer));
         }

@@ -254,7 +254,7 @@ impl Writer {
 
     /// Writes until nothing comes any more.
     fn work(&mut self, shared: &Shared) {
-        // Two take turns: those who compute never meet memory that is not theirs yet.
+        // Two buffers take turns, so threads that compute never touch fresh memory.
         let mut records = Records::default();
         loop {
             let (dropped, is_over) = {
@@ -272,7 +272,7 @@ impl Writer {
                 records.push(record(self.start, What::Dropped(dropped)), &[]);
             }
             self.add(&records);
-            // What a slow disk has made it is given back.
+            // Memory that a slow disk made the buffer take is given back.
             records.clear(2 * BATCH);
             self.flush();
             if is_over {

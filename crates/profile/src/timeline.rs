@@ -279,7 +279,7 @@ impl Timeline {
             }
             What::Ended => {
                 let its = self.thread(thread);
-                // What began before anybody looked on has no beginning here.
+                // A span that began before the observer was added has no beginning here.
                 if let Some(open) = its.open.checked_sub(1) {
                     its.open = open;
                     let track = its.track;
@@ -378,7 +378,7 @@ impl Timeline {
         let limit = self.limits.of_device(device);
         let least = limit.and_then(|limit| limit.least_seconds(bytes as f64, flops as f64));
         let least = least.map(|seconds| (1e9 * 100.0 * seconds) as u64);
-        // Of more work than a number can hold, no speed is told.
+        // Work beyond the range of the number gets no speed.
         let all = [
             (NoteName::BytesRate, bytes.checked_mul(1000)),
             (NoteName::FlopsRate, flops.checked_mul(1000)),
@@ -720,13 +720,13 @@ mod tests {
             name: name.into(),
         };
         let lines = written(vec![
-            (0, What::Ended), // What began before anybody looked on.
+            (0, What::Ended), // The span began before the observer was added.
             (1, begun("a")),
             (2, begun("b")),
             (3, What::Cut),
             (4, What::Ended),
             (6, begun("c")),
-            (5, What::Dropped(7)), // Clocks are read before what they are read for is in order.
+            (5, What::Dropped(7)), // A clock is read before its record is put in order.
         ]);
         let expected = [
             "thread: 1 begin a",

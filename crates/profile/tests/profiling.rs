@@ -312,7 +312,7 @@ fn what_is_kept_is_saved_in_either_format() {
     let path = folder.path().join("kept.pftrace");
     profile.save(&path).unwrap();
     let seen = perfetto(&fs::read(&path).unwrap());
-    // What ran behind the end is not there.
+    // Work after the end is not recorded.
     assert_eq!(seen.iter().filter(|s| s.track == "cpu").count(), CHAIN);
     let nowhere = folder.path().join("no/such/folder");
     let error = profile.save(&nowhere).unwrap_err();

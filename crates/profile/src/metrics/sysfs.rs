@@ -38,7 +38,7 @@ fn of(card: &Path) -> Option<GpuBenchmarkMetrics> {
     let sensors = sensors(&device.join("hwmon"));
     let sensor = |file: &str| number(&sensors.as_ref()?.join(file));
     let millionths = |value: f64| value / 1e6;
-    // Where the driver has its clock: i915's older place, and that of both.
+    // Files in which drivers have the clock, an older file of i915 first.
     let intel = || {
         let places = ["gt_act_freq_mhz", "gt/gt0/rps_act_freq_mhz"];
         let files = places.iter().map(|place| card.join(place));
