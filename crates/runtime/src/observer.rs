@@ -271,7 +271,7 @@ mod tests {
         let span = gallery.begin(HostWork::Range, || "a");
         drop(gallery.begin(HostWork::Range, || "b"));
         gallery.remove(&observer);
-        // What it saw begin, it sees end.
+        // The observer sees the end of a span that it saw begin.
         drop(span);
         drop(gallery.begin(HostWork::Range, || "c"));
         let expected = ["begin a", "begin b", "end", "end"];

@@ -199,7 +199,7 @@ impl Runtime {
     /// Waits for queued work, reports it to `observer`, and removes the observer.
     pub fn remove_observer(&self, observer: &Arc<dyn Observer>) {
         for slot in self.devices.slots() {
-            // Whom a failure concerns will find it.
+            // A failure is reported to the callers that it concerns.
             let _ = slot.backend.wait();
         }
         self.devices.journal.gallery.remove(observer);
@@ -346,7 +346,7 @@ impl Runtime {
         let executable = Executable::new(self.devices.clone(), make()?, routing, places, false);
         let executable = self.insert(hash, executable.running_ahead(runs_ahead));
         let ran = executable.run_and_append(&[inputs], outputs);
-        // What a plan takes is known now.
+        // The size of a plan is known after its first run.
         let evicted = lock(&self.cache).charge(hash, &executable, executable.footprint());
         drop(evicted);
         ran
@@ -368,7 +368,7 @@ impl Runtime {
         };
         let executable = Arc::new(executable.because_of(cause));
         let replaced = cache.insert(hash, executable.clone());
-        // What is dropped may take time.
+        // Dropping a program may take time, so the lock is released first.
         drop(cache);
         drop(replaced);
         executable

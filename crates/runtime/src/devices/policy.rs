@@ -277,7 +277,7 @@ impl DeviceSelector {
 /// graph in parts, the operation's own device goes before the others.
 fn sort_by_time(offer: &mut Offer, routing: Routing, subject: &Subject, all: &Chain) {
     let Subject { times, split, .. } = subject;
-    // Of the processor it was said already what it is for.
+    // With a strategy of GPUs only, the processor's place is settled already.
     let is_free = |id: DeviceId| {
         let gpu_only = routing.strategy == GpuExecutionStrategy::GpuOnly;
         !gpu_only || all.info(id).hardware != Hardware::Processor

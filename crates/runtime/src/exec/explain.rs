@@ -109,7 +109,7 @@ pub(crate) fn explain(plan: &Plan, devices: &Devices, known: &Known) -> Vec<Expl
     let workload = Workload::new(&plan.graph);
     for (launched, measured) in launches(plan, known.profile) {
         let nodes = || launched.iter().map(|&at| &plan.graph.nodes()[at]);
-        // What comes last is what reaches memory.
+        // The last node's result is the one that reaches memory.
         let Some((&last, node)) = launched.last().zip(nodes().next_back()) else {
             continue;
         };

@@ -77,9 +77,9 @@ impl Executable {
             journal.count_fault(&error);
             return Err(RunError::Device(error));
         }
-        // What only was there for this plan goes before more is asked for.
+        // Memory of this plan alone is freed before more is asked for.
         *prepared = None;
-        // Each answer rules something out that was not before, so that this ends.
+        // Each answer rules out something new, so this ends.
         match error.class {
             FailureClass::Lost | FailureClass::Timeout | FailureClass::Caller => {}
             FailureClass::Unsupported if self.devices.learn_unsupported(device, memo.as_ref()) => {}
@@ -104,7 +104,7 @@ impl Executable {
         let is_it = |node: &Node| {
             failed.is_some_and(|failed| plan.graph.with_signature(node, memo) == *failed)
         };
-        // What is made of others there is not in the plan, but what comes last is.
+        // A fused operation is not a node of the plan. The last node stands for it.
         let at = plan.graph.nodes().iter().position(is_it);
         let assignment = at.map(|at| &plan.assignments[at]);
         let assignment = assignment.or(plan.assignments.last())?;

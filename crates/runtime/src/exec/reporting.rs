@@ -113,7 +113,7 @@ impl Executable {
     /// The working memory of stages on each device.
     pub(super) fn working_memory_of(&self, stages: &[Stage]) -> Vec<(DeviceId, WorkingMemory)> {
         let mut working: Vec<(DeviceId, usize, u64, usize)> = Vec::new();
-        // Of scratch memory from a pool, each size once.
+        // Scratch memory from a pool counts once for each size.
         let mut pooled = HashSet::new();
         for stage in stages {
             let results = stage.targets.iter().map(|(_, bytes)| bytes);

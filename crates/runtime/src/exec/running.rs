@@ -89,7 +89,7 @@ impl Executable {
             profiling,
             observers,
         } = onlookers;
-        // What a device is given at once it works off faster than one by one.
+        // A device works off launches that come together faster than one by one.
         let at_once = stage.program.is_queued() && (self.is_checked || ahead);
         let observes_each = observers.is_some() && (!at_once || launches.are_to_be_timed());
         let is_timed = profiling || observes_each;

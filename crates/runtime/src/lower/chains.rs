@@ -35,7 +35,8 @@ pub(crate) fn fuse(drafts: Vec<Draft>, writers: &mut [ResultId]) -> Vec<Draft> {
     let mut needed = vec![false; drafts.len()];
     writers.iter().for_each(|writer| needed[writer.step] = true);
     let mut drafts: Vec<Option<Draft>> = drafts.into_iter().map(Some).collect();
-    // What is repeated is known once all else is one launch: within that it is computed once.
+    // Repeated steps are chosen last: a step is computed once within a launch, so all else is fused
+    // first.
     let count = drafts.len();
     let turns = [false, true].into_iter();
     for (repeating, at) in turns.flat_map(|repeating| (0..count).map(move |at| (repeating, at))) {
@@ -47,7 +48,7 @@ pub(crate) fn fuse(drafts: Vec<Draft>, writers: &mut [ResultId]) -> Vec<Draft> {
             let alone = users[from].as_slice() == [at];
             for root in &producer.roots {
                 if let Root::Result(ResultId { step: s, .. }) = *root {
-                    // Where others read it, too, it stays.
+                    // The producer stays a reader if others need its result, too.
                     users[s].retain(|u| *u != at && (*u != from || !alone));
                     users[s].push(at);
                 }
@@ -216,7 +217,7 @@ fn merge(mut producer: Draft, into: Draft, from: usize) -> Draft {
             *operand = own[i];
         }
     }
-    // Where each operand of `into` is found now.
+    // The new place of each operand of `into`.
     let moved = into.step.inputs.into_iter().zip(into.roots);
     let moved: SmallVec<[PartOperand; 4]> = moved
         .map(|(place, root)| match root == from.into() {
@@ -357,7 +358,7 @@ mod tests {
             g.output(y);
             g.output(z);
         });
-        // What is read in its place stays for all.
+        // The copy stays one step for all readers. The exponential is repeated.
         let parts: Vec<usize> = lowered.steps.iter().map(|s| s.parts.len()).collect();
         assert_eq!(parts, [1, 2, 2]);
     }

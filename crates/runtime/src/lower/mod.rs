@@ -146,7 +146,7 @@ impl<K: Kernels> Builder<'_, K> {
                 let op = node.op.clone();
                 let first = self.push(index, op, operands, &node.outputs);
                 for (result, ty) in node.outputs.iter().enumerate() {
-                    // What is written over is where the result is found.
+                    // A result that writes over an operand is found in the operand's memory.
                     let value = match node.op.def().overwrites(result) {
                         Some(state) => self.value(node.inputs[state]).clone(),
                         None => {
@@ -484,7 +484,7 @@ fn in_join(
         && operand.layout.elements() == result.layout.elements()
         && roots.filter(|&&root| root == Root::Result(id)).count() == 1;
     fits.then_some(())?;
-    // What lies together before and after.
+    // Numbers of elements that lie together before and after.
     let [piece, step] = [part, joined].map(|layout| layout.shape[dim..].iter().product::<usize>());
     let layout = result.layout.spread(piece, step, part.offset)?;
     accepted.include(&layout, result.ty.dtype).then_some(layout)

@@ -120,7 +120,7 @@ fn results_lie_as_readers_see_them() {
     assert_eq!(count(&steps), 0);
     assert_eq!(steps[0].output().layout.strides[..], [120, 8, 24, 1]);
     assert!(steps[3].inputs[0].layout.is_contiguous());
-    // Who reads all of it has to be able to.
+    // Readers have to accept the layout, too.
     let steps = lower(&g, &Reads(Layouts::Any)).unwrap().steps;
     assert_eq!(count(&steps), 3);
 }
@@ -147,7 +147,7 @@ fn what_is_joined_is_written_there() {
         assert_eq!(steps[k].output().layout.strides[..], [360, 8, 72, 1]);
     }
     assert_ne!(join.inputs[2].slot, join.output().slot);
-    // What is joined, and the one that is copied there.
+    // The arena holds the joined tensor, and the operand that is copied into it.
     assert_eq!(arena.iter().sum::<usize>(), 4 * 240 * 4);
 }
 

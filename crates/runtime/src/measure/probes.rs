@@ -202,7 +202,7 @@ pub(super) fn all() -> Vec<Probe> {
             linear(g, ROWS, n, dtype)
         }));
     }
-    // Of many channels the multiplications count, of few what is read and written.
+    // Multiplications limit many channels. Reads and writes limit few channels.
     all.push(probe(
         Bound::Macs,
         DType::F32,

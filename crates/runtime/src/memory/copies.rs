@@ -103,7 +103,7 @@ impl Copies {
         };
         if let Some(writer) = self.unseen.take_if(is_gone) {
             let is_writer = |c: &Copy| Arc::ptr_eq(&c.owner, &writer);
-            // What it wrote last to the host's memory may never have arrived there.
+            // The device's last writes to the host's memory may never have arrived there.
             if self.devices.iter().any(|c| is_writer(c) && c.in_host) {
                 self.host = None;
                 self.devices.retain(|c| !c.in_host);
@@ -124,7 +124,7 @@ impl Copies {
             match copy.buffer.host() {
                 Ok(Some(memory)) => {
                     let host = self.host.get_or_insert_with(|| {
-                        // Who had the memory before, and what the device wrote, nobody counted.
+                        // Nobody counted writes of the memory's earlier owner and of the device.
                         memory.wrote();
                         HostCopy {
                             memory: memory.first(bytes),
@@ -168,7 +168,7 @@ impl Copies {
         let host = match &self.host {
             Some(host) => host.memory.clone(),
             None => {
-                // What shares the host's memory needs none of its own.
+                // A device that shares the host's memory needs none of its own.
                 let peer = self.devices.first().filter(|_| !owner.shares_host_memory);
                 if let Some(copy) = peer {
                     owner.admit(bytes)?;

@@ -183,7 +183,7 @@ impl<'a> Problem<'a> {
         let is_updated = updated(graph);
         for (number, task) in self.tasks.iter_mut().enumerate() {
             let place = |input: usize| places.get(input).copied().unwrap_or(HOST);
-            // What is everywhere is brought nowhere. Only of a state one copy is up to date.
+            // An input that is everywhere is not moved. Only one copy of a state is up to date.
             task.reads.retain(|read| {
                 let at = read.value.id.index();
                 let is_input = at < graph.inputs().len();
@@ -209,7 +209,7 @@ impl<'a> Problem<'a> {
     /// The time of the graph, whole and in parts. `splits`: may it be in parts?
     pub(crate) fn solve(&self, splits: bool) -> Partition {
         let alone = |id: DeviceId| {
-            // What it cannot run is left to whom that costs least.
+            // Tasks that it cannot run go to the device where they cost least.
             let stays = |task: &Task| task.offers.iter().any(|(able, _)| *able == id);
             let placed = self.cheapest(|task, device| device == id || !stays(task));
             (id, duration(placed.seconds))
@@ -277,7 +277,7 @@ impl<'a> Problem<'a> {
             };
             let next = offers.filter(|&(device, _)| allowed(task, device));
             let next: SmallVec<[Way; 4]> = next.filter_map(step).collect();
-            // Who allows none takes the task out.
+            // If no device is allowed, the task is left out.
             if !next.is_empty() {
                 ways = next;
             }

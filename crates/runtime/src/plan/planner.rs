@@ -515,7 +515,7 @@ impl<'a> Planner<'a> {
         let planned = self.out.known(node.inputs[0]);
         let computed = planned.and_then(|input| Some((input, self.out.graph().producer(input)?)));
         let Some((input, at)) = computed else {
-            // Of a graph input, or of a view of one.
+            // The base is a graph input or a view of one.
             return Ok(None);
         };
         let (device, reason) = match node.pin {

@@ -42,7 +42,7 @@ impl SystemMemory {
         let total = system.total_memory();
         Some(Self {
             total,
-            // What is called available on macOS includes what other programs are using.
+            // Memory that macOS calls available includes memory that other programs use.
             free: total.saturating_sub(system.used_memory()),
         })
     }

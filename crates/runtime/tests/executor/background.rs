@@ -77,7 +77,7 @@ fn the_next_device_serves_until_a_program_is_compiled() {
     let plans = runtime.plans();
     assert_eq!((plans.new, plans.compiled, plans.failed), (1, 1, 0));
     assert!(runtime.fallbacks().is_empty());
-    // What has changed since is planned anew, with the same program.
+    // A change of routes plans the graph anew, with the same program.
     runtime.set_route(rustorch_ir::OpKind::Matmul, CPU);
     assert_eq!(run(&runtime, &executable), GPU);
     assert_eq!(compiled(&state), 1);

@@ -77,7 +77,7 @@ fn what_is_damaged_is_named() {
         "[]".to_owned(),
         whole.replace("matmul", "no_such_operation"),
         whole.replace("\"bound\":\"macs\"", "\"bound\":\"miles\""),
-        // What is quoted of the file is on the same line.
+        // Quoted text of the file stays on the same line.
         whole.replace("\"bound\":\"macs\"", "\"bound\":\"a\\nb\\u001b[1m\""),
         // Times below zero; points in no order.
         whole.replace("0.00025", "-1"),
@@ -135,7 +135,7 @@ fn another_driver_or_machine_makes_it_invalid() {
     let other = Fake::new(CPU, rustorch_runtime::Hardware::Processor).backend();
     let line = problem(&calibration, &Runtime::new([other]));
     assert!(line.contains("and is now a made-up cpu; "), "{line}");
-    // What depends on the memory that is free just now is not a difference.
+    // A detail that depends on the memory free just now is not a difference.
     let smaller = Fake::gpu(GPU).with_detail("driver", "1.0");
     let smaller = smaller.with_detail(rustorch_runtime::LARGEST_BUFFER, "1 MiB");
     let smaller = Runtime::new([cpu(), smaller.backend()]);

@@ -161,7 +161,7 @@ fn a_pin_that_cannot_be_met_falls_down_the_chain_or_is_an_error() {
         error(&g),
         format!("no device can run unary of f32[4]: {why}")
     );
-    // What a Cargo feature would bring names that.
+    // The error names the Cargo feature that would bring the operation.
     let lacking = Fake::gpu(GPU).without(&[OpKind::Unary]);
     let runtime_without = Runtime::new([lacking.without_feature("linalg").backend()]);
     let executable = runtime_without.prepare(g.clone(), strict(Routing::AUTO));
@@ -169,7 +169,7 @@ fn a_pin_that_cannot_be_met_falls_down_the_chain_or_is_an_error() {
         executable.explain().unwrap_err().to_string(),
         format!("no device can run unary of f32[4]: {why} without the Cargo feature linalg")
     );
-    // What no device of that memory could do says so.
+    // The error says so if a result exceeds the device's memory.
     let mut large = graph(1 << 30, neg);
     large.pin(large.outputs()[0], Some(GPU));
     let why = "opencl:0: out of memory: a result of 4294967296 bytes, of 1073741824 in all";
@@ -383,7 +383,7 @@ fn strategies_leave_devices_out() {
     let left_out = "opencl:0: left out by the strategy CPU only".to_owned();
     let found = choice(&runtime, &small, asked);
     assert_eq!(found, (DeviceType::Cpu, left_out));
-    // What no GPU can do is the processor's, unless that was ruled out.
+    // The processor runs what no GPU can, unless that is ruled out.
     let lacking = Fake::gpu(GPU).without(&[OpKind::Unary]).backend();
     let runtime = Runtime::new([cpu(), lacking]);
     assert_eq!(choice(&runtime, &small, gpu_only).0, DeviceType::Cpu);
@@ -507,7 +507,7 @@ fn views_and_constants_go_where_they_are_read() {
     // One segment each: nothing of the second part is on the first one's device.
     let used = runtime.used_devices();
     assert_eq!(used, [(GPU, 1), (DeviceType::Cpu, 1)]);
-    // Of nothing but inputs and constants there can be results too.
+    // Results may also consist of inputs and constants alone.
     let mut g = Graph::new();
     let x = g.input(TensorType::new([2, 3], DType::F32)).unwrap();
     let seen = g.permute(x, &[1, 0]).unwrap();

@@ -134,7 +134,7 @@ fn bringing_operands_there_counts() {
     // 400 ns for 1000 of 800 000 bytes of operands: 0.58 ms on the GPU, then 2.26 ms.
     assert_eq!(device(&measured(400.0), 200_000), GPU);
     assert_eq!(device(&measured(2500.0), 200_000), CPU);
-    // What stays there is brought once.
+    // Inputs that stay the same are copied once.
     let mut g = Graph::new();
     let x = g.input(TensorType::new([200_000], DType::F32)).unwrap();
     let w = g.input(TensorType::new([200_000], DType::F32)).unwrap();

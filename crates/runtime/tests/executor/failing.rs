@@ -209,7 +209,7 @@ fn unsupported_is_remembered() {
         .lock()
         .unwrap()
         .push_back(FailureClass::Unsupported);
-    // Of no node in particular: the device is given up for this run only.
+    // The failure names no node: the device is given up for this run only.
     let output = run(&runtime, on(GPU)).unwrap();
     assert_eq!(runtime.device_of(&output), DeviceType::Cpu);
     let other = runtime

@@ -337,7 +337,7 @@ fn explanations_tell_what_has_to_move() {
     );
     let rows = runtime.prepare(graph(8, neg), on(GPU)).explain().unwrap();
     assert_eq!(rows[0].moved(), 32);
-    // Where the operands are known, and more of the user's wish.
+    // Known operands are not moved here. Rows show the notes on nodes.
     let input = storage(&[1.0; 8]);
     runtime.place(&input, GPU).unwrap();
     let mut g = graph(8, neg);

@@ -95,7 +95,7 @@ fn a_graph_goes_in_parts_where_that_takes_less() {
         why.contains(" on cpu") && why.contains(" on opencl:0"),
         "{why}"
     );
-    // What it computes is what one device does.
+    // Parts give the same results as one device.
     let x: Vec<f32> = (0..256 * 256).map(|i| (i % 7) as f32 - 3.0).collect();
     let inputs = [storage(&x), storage(&x)];
     let run = |routing| {
@@ -150,7 +150,7 @@ fn a_state_stays_with_who_updates_it() {
             let mut rows = rows.iter();
             rows.find(|row| ops.contains(&&*row.op)).unwrap().device
         };
-        // What is computed for the update may be one operation with it.
+        // The update may be fused with the operation before it.
         [device(&["matmul"]), device(&["neg", "foreach"])]
     };
     assert_eq!(devices(false), [GPU, CPU]);
@@ -301,12 +301,12 @@ fn unsupported_operations_in_turns_do_not_make_a_program_each() {
         let why = "opencl:0: a segment of 1 of the 8 operations that it takes";
         assert!(rows.iter().any(|row| row.reason == why), "{rows:?}");
     }
-    // What is worth it is compiled.
+    // Segments that are long enough are compiled.
     let parts = alternating(&[20, 1, 1, 1, 20, 1, 1, 1]);
     let (runtime, state) = slow(8);
     assert_eq!(segments(&runtime, &parts, on(GPU)), 4);
     assert_eq!(state.compiled.load(Ordering::SeqCst), 2);
-    // Without a least size, and for who sends operations there, all are.
+    // Without a least size, or with a route to the device, all segments are compiled.
     for least in [1, 8] {
         let (runtime, state) = slow(least);
         if least > 1 {

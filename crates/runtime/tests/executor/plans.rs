@@ -54,7 +54,7 @@ fn a_failure_makes_another_plan() {
     state.failures.lock().unwrap().push_back(full);
     run(&runtime, 4, on(GPU));
     assert_eq!(counts(&runtime), [1, 0, 0, 1, 0]);
-    // That all plans were given up to free memory counts as well.
+    // Plans that were given up to free memory count as well.
     run(&runtime, 4, on(GPU));
     assert_eq!(counts(&runtime), [1, 1, 0, 1, 0]);
 }

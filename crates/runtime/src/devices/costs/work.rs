@@ -33,12 +33,12 @@ impl Work {
         let macs = graph.with_signature(node, |s| def.macs(s)) as f64;
         let has_state =
             node.has_effects() || node.inputs.iter().any(|&v| graph.previous(v).is_some());
-        // How much of a state is in use is only known when it is run: half of it, say.
+        // The part of a state in use is known only at run time. Half of it is assumed.
         let used = match macs > 0.0 && has_state {
             true => 0.5,
             false => 1.0,
         };
-        // Of factors the weights are the largest behind the first.
+        // A product's weights are its largest operand behind the first.
         let typed = match macs > 0.0 {
             true => node.inputs[1..]
                 .iter()
@@ -67,9 +67,9 @@ pub(crate) fn traffic(graph: &Graph, node: &Node) -> usize {
     graph.with_signature(node, |s| {
         let written = def.written(s);
         let read = (0..s.inputs.len()).map(|i| match def.read(s, i) {
-            // What is moved into a state does not read it.
+            // A node that moves data into a state does not read the state.
             _ if moves && node.overwrites().any(|(_, operand)| operand == i) => 0,
-            // What is taken out of a table is as much as comes out.
+            // A node that only moves data reads no more of a table than it writes.
             table if moves => table.min(written),
             operand => operand,
         });
@@ -129,7 +129,7 @@ impl<'a> Workload<'a> {
         if !self.handed_on[result.index()] {
             return costs.launch.as_secs_f64() + costs.seconds(&left(&work));
         }
-        // What it reads from memory, and what it computes more than the simplest does.
+        // The node's reads from memory, and its time beyond that of the simplest operation.
         let simplest = Work {
             kind: OpKind::Binary,
             ..work.clone()
