@@ -333,7 +333,7 @@ fn time(runtime: &Runtime, subject: &Subject, size: &Size) -> RusTorchResult<Dur
         eval_all(&results.iter().collect::<Vec<_>>())?;
         Ok(results)
     };
-    // What a device still does belongs to the calls before.
+    // The reads wait for the device, whose work belongs to the calls.
     let calls = |count: usize| -> RusTorchResult<Duration> {
         let start = Instant::now();
         (1..count).try_for_each(|_| call().map(|results| drop(black_box(results))))?;

@@ -102,7 +102,7 @@ fn a_checkpoint_gives_the_gradients_that_it_has_without() -> Outcome {
 fn a_budget_says_how_many_functions_are_computed_again() -> Outcome {
     let _alone = generator();
     const LAYERS: usize = 4;
-    // Of each a product, its hyperbolic tangent, the noise and the result.
+    // Each layer keeps a product, its hyperbolic tangent, the noise and the result.
     const BYTES: usize = 4 * 4 * 3 * size_of::<f64>();
     let start = Tensor::randn_seeded([4, 3], DType::F64, 1)?;
     let w = leaf(Tensor::randn_seeded([3, 3], DType::F64, 2)?)?;

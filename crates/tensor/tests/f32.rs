@@ -405,7 +405,7 @@ fn writers_and_readers_take_turns() -> Outcome {
         write(device, 3.0, 2)?;
         assert_eq!(state.to_vec()?, [1.0, 2.0, 3.0, 0.0]);
         assert_eq!(other.to_vec()?, [5.0; 4]);
-        // What was made elsewhere takes part when it is adopted.
+        // A tensor that was made elsewhere takes part once it is adopted.
         let made = with_runtime(&runtime, Routing::AUTO, || &state.to_device(device)? * 2.0)?;
         buffer.sync().adopt(&made)?;
         assert_eq!(told(&made)?.1, [device]);

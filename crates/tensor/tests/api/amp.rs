@@ -314,7 +314,7 @@ fn gradients_are_computed_as_the_operations_were() -> RusTorchResult<()> {
     let operations = rustorch_tensor::replay::operations(&[&loss, &gradient]);
     let count = |name: &str| {
         let of_name = operations.iter().filter(|o| o.op.name() == name);
-        // Of attention these are queries, keys and values; others are its totals.
+        // The first three operands of an attention are queries, keys and values. Others are its totals.
         let halves =
             of_name.filter(|o| o.operands.iter().take(3).all(|x| x.dtype() == DType::BF16));
         halves.count()

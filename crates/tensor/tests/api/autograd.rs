@@ -92,7 +92,7 @@ fn a_history_serves_one_backward_pass_unless_it_is_kept() -> Outcome {
         again.starts_with("backward: ") && again.contains("retain_graph"),
         "{again}"
     );
-    // What others share with it is used up as well.
+    // Nodes that other results share are used up as well.
     let shared = x.exp()?;
     let (a, b) = (shared.sum_all()?, shared.neg()?.sum_all()?);
     a.backward()?;
@@ -295,7 +295,7 @@ fn long_histories_go_back_in_a_loop() -> Outcome {
 
 #[test]
 fn gradients_are_pytorch_s_where_there_is_none() -> Outcome {
-    // Of an element that another one was written over: that of its place.
+    // An element that another one was written over gets the gradient of its place.
     let x = leaf(tensor![[[1.0, 2.0, 3.0]]])?;
     let indices = Tensor::from_slice(&[0i64, 2, 2], [1, 1, 3])?;
     let y = x.max_unpool1d(&indices, [2], &Default::default(), None)?;
@@ -303,7 +303,7 @@ fn gradients_are_pytorch_s_where_there_is_none() -> Outcome {
         .sum_all()?
         .backward()?;
     assert_eq!(elements_of_grad(&x)?, [1.0, 4.0, 4.0]);
-    // Of norms at 0, whose powers have infinite slopes.
+    // Norms at 0 get a gradient of 0, although their powers may have infinite slopes.
     for p in [0.5, -1.0, 1.0, 2.0] {
         let x = leaf(tensor![0.0, 0.0])?;
         x.norm(p, None, false)?.backward()?;
@@ -358,7 +358,7 @@ fn gradients_of_neighbouring_slices_are_joined() -> Outcome {
     };
     let x = leaf(Tensor::arange_with(0, 12, 1, DType::F32)?.reshape([2, 6])?)?;
     for order in [[0, 1, 2], [2, 1, 0], [0, 2, 1], [1, 2, 0]] {
-        // The last that was cut out comes first on the way back.
+        // The slice that was cut out last comes first in the backward pass.
         let [a, b, c] = order.map(|i| x.narrow(1, 2 * i, 2)?.mul(i as i64 + 1));
         let loss = a?.mul(&b?)?.add(&c?)?.sum_all()?;
         for create_graph in [false, true] {
@@ -384,7 +384,7 @@ fn gradients_of_neighbouring_slices_are_joined() -> Outcome {
             assert_eq!(found.to_vec::<f32>()?, expected.as_flattened());
         }
     }
-    // Of slices that overlap the sum is what it was.
+    // Slices that overlap still add up their gradients.
     let loss = x.narrow(1, 0, 4)?.mul(&x.narrow(1, 2, 4)?)?.sum_all()?;
     let found = grad(&[&loss], &[&x])?.remove(0);
     assert_eq!(found.i(0)?.to_vec::<f32>()?, [2.0, 3.0, 4.0, 6.0, 2.0, 3.0]);
@@ -398,7 +398,7 @@ fn a_parameter_is_frozen_through_any_handle() -> Outcome {
     handle.requires_grad_(false)?;
     assert!(!weight.requires_grad() && !handle.requires_grad() && weight.is_leaf());
     assert!(!(&weight * 2)?.requires_grad());
-    // What is not a parameter for now may be written to, and is one again.
+    // A frozen parameter may be written to, and becomes trainable again.
     handle.fill_(3)?;
     handle.add_(1)?;
     handle.requires_grad_(true)?;

@@ -199,7 +199,7 @@ fn a_kernel_that_does_not_compile_fails_over_to_its_parts() -> Outcome {
         let told = runtime.fallbacks();
         assert!(!told.is_empty(), "{device}");
         assert!(told[0].to_string().contains("soft_shrink"), "{}", told[0]);
-        // Of what it has no kernel for, the parts run on the device itself.
+        // Without a kernel for the operation, the device itself runs its parts.
         let x = Tensor::arange_with(0, 3, 1, DType::I32)?;
         with_runtime(&runtime, strictly(device), || -> Outcome {
             let [y, _] = Tensor::custom(

@@ -170,7 +170,7 @@ fn explanations_tell_which_operand_decided() -> Outcome {
                  (operand 1 to reference)",
                 CPU,
             ),
-            // What nobody moved comes along.
+            // An operand that nobody moved comes along.
             (
                 (&b + &there)?,
                 "add on reference: pinned to reference",

@@ -495,7 +495,7 @@ fn bits_and_whole_quotients() -> Outcome {
     assert_eq!(ints(a.bitwise_not()?)?, [-8, 6, -13, -1]);
     assert_eq!(ints(a.bitwise_left_shift(2)?)?, [28, -28, 48, 0]);
     assert_eq!(ints(a.bitwise_right_shift(1)?)?, [3, -4, 6, 0]);
-    // As many bits as there are, and more.
+    // Shifts by as many bits as there are, and by a negative number.
     assert_eq!(ints(a.bitwise_left_shift(64)?)?, [0; 4]);
     assert_eq!(ints(a.bitwise_right_shift(-1)?)?, [0, -1, 0, 0]);
     assert_eq!(tensor![1u8, 255].bitwise_not()?.to_vec::<u8>()?, [254, 0]);
@@ -566,7 +566,7 @@ fn sums_of_products_are_rounded_step_by_step() -> Outcome {
                 "{shape:?}"
             );
         }
-        // What somebody else reads, too, is there.
+        // A product that somebody else reads, too, is still computed.
         let read = a.mul(&b)?;
         let sum = x.add(&read)?;
         assert_eq!(read.sub(&sum)?.neg()?.numel(), x.numel());

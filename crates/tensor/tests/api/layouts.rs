@@ -98,7 +98,7 @@ fn segments() -> Outcome {
         ("min", of(Amin, Some(2.5))?, &[3], &[1.0, 2.5, 2.0]),
     ]);
     assert!(of(Mean, None)?.select(0, 1)?.to_scalar::<f32>()?.is_nan());
-    // What is in no segment does not count, and each row has its own segments.
+    // Elements in no segment do not count, and each row has its own segments.
     let rows = Segments::Offsets(&tensor![[1, 2], [0, 3]]);
     let sums = tensor![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]].segment_reduce(Sum, rows, 1, None)?;
     assert_eq!(

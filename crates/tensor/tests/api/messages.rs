@@ -7,19 +7,19 @@ use rustorch_testing::compiler::assert_said;
 
 /// The lines, in a function with these variables, and a part of what the compiler says of each.
 const LINES: [(&str, &[&str]); 41] = [
-    // Of results.
+    // Results
     ("(&x + &y) * 2", &["OthersAfterAQuestionMark"]),
     ("(&x + &y) * (&x - &y)", &["OthersAfterAQuestionMark"]),
     ("x.exp().log()", &["use the `?` operator"]),
     ("x.relu().shape()", &["use the `?` operator"]),
     ("x.matmul(&x.t())", &["expected `&Tensor`, found `&Result<"]),
     ("{ let z: Tensor = &x + &y; z }", &["use the `?` operator"]),
-    // Of parts.
+    // Parts
     ("x[0]", &["its parts are `x.i(…)?`", "`x.i(0)?`"]),
     ("x[(0, 1)]", &["its parts are `x.i(…)?`"]),
     ("&x[1..3]", &["its parts are `x.i(…)?`"]),
     ("x[&y]", &["its parts are `x.i(…)?`"]),
-    // Of arguments.
+    // Arguments
     ("x.sum(1)", &["argument #2 of type `bool` is missing"]),
     ("x.softmax()", &["argument #1", "missing"]),
     ("x.softmax(1.0)", &["is not a dimension, index or size"]),
@@ -43,14 +43,14 @@ const LINES: [(&str, &[&str]); 41] = [
         "tensor!(vec![vec![1.0], vec![2.0]])",
         &["`Tensor::new(data)?` takes vectors of vectors"],
     ),
-    // Of names.
+    // Names
     ("x.shape", &["use parentheses to call the method"]),
     ("{ for row in x { drop(row); } }", &["consider borrowing"]),
     (
         "x.where_(&y, 0.0)",
         &["use associated function syntax instead"],
     ),
-    // Of types.
+    // Types
     ("2f32 * &x", &["an `f64` or an `i64`, no `f32`", "`&x * k`"]),
     (
         "3usize - x",
@@ -80,7 +80,7 @@ const LINES: [(&str, &[&str]); 41] = [
         "x.exp()??",
         &["the `?` operator cannot be applied to type", "Tensor"],
     ),
-    // Of references, and who may write.
+    // References and mutability
     (
         "x.matmul(y)",
         &[

@@ -476,7 +476,7 @@ fn printing_tells_no_line_of_the_library() -> Outcome {
         printed.starts_with("tensor(<display: eval: expected values: a placeholder"),
         "{printed}"
     );
-    // What was recorded before knows its line.
+    // An operation that was recorded before knows its line.
     let (line, late) = (line!(), tensor![1.0, 2.0].index_select(0, &tensor![7])?);
     let place = format!("tensor(<index_select at {}:{line}:", file!());
     assert!(late.to_string().starts_with(&place), "{late}");
@@ -512,7 +512,7 @@ fn mistakes_in_closures_are_told_with_their_lines() {
         ("gpu_matmul: matmul", a.gpu_matmul(&b)),
     ];
     assert_told(line, rows);
-    // What comes behind such a call is the user's again.
+    // Operations after such a call have the user's line again.
     let line = line!() + 1;
     assert_told(line, vec![("add", a.add(&b))]);
 }

@@ -142,7 +142,7 @@ fn values_outside_of_what_is_asked_for_are_refused_when_computed() -> Outcome {
     assert!(nll(&none)?.to_scalar::<f32>()?.is_nan());
     let normal = Tensor::normal(&half, tensor![1.0, -1.0])?;
     assert!(error(normal.eval()).contains("is -1, not 0 or more"));
-    // What is inside is differentiated as if nobody had looked.
+    // Numbers within the range are differentiated as without the check.
     let x = tensor![0.25, 0.75].requires_grad_(true)?;
     let loss = x.binary_cross_entropy(&tensor![1.0, 0.0], None, Reduction::Sum)?;
     loss.backward()?;
@@ -247,7 +247,7 @@ fn bags_by_offsets() -> Outcome {
         let empty = bags(&none, &tensor![0i64, 0], mode, false)?;
         assert_close(&empty, &[0.0; 6]);
         assert_eq!(bags(&none, &none, mode, false)?.shape(), [0, 3]);
-        // What is behind the last offset belongs to no bag.
+        // Elements behind the last offset belong to no bag.
         assert_close(
             &bags(&ids, &tensor![0i64, 1], mode, true)?,
             &[0.0, 1.0, 2.0],
@@ -414,7 +414,7 @@ fn arguments_that_pytorch_refuses_at_once() -> Outcome {
     let target = tensor![[0i64, 2], [1, -1]];
     let loss = x.multilabel_margin_loss(&target, Reduction::Mean)?;
     assert!(error(loss.eval()).contains("from -1 to 1"));
-    // What is odd, but has an answer.
+    // These arguments are odd, but have an answer.
     for k in [0, 1] {
         let (value, index) = number.topk(k, 0, true)?;
         assert_eq!((value.item()?, index.item()?, value.rank()), (1.0, 0.0, 0));

@@ -70,7 +70,7 @@ fn a_chain_of_values_survives() -> Outcome {
         let x = tensor![0.0, 1.0, 2.0];
         let a = made(&x.exp()?)?;
         let b = made(&a.mul(2.0)?)?;
-        // What is on the way is held by nobody.
+        // Nobody holds the values in between.
         let c = made(&b.add(&x)?.neg()?.sub(&a)?)?;
         lose(runtime)?;
         let e: Vec<f32> = [0.0f32, 1.0, 2.0].map(f32::exp).to_vec();
@@ -78,7 +78,7 @@ fn a_chain_of_values_survives() -> Outcome {
         assert_close(&c, &all(|e, x| -3.0 * e - x));
         assert_close(&a, &all(|e, _| e));
         assert_close(&b, &all(|e, _| 2.0 * e));
-        // They are somewhere now, and are computed with.
+        // The tensors are on a device again, and can be computed with.
         assert_eq!(b.device(), Some(DeviceType::Reference));
         assert_close(&b.add(&a)?, &all(|e, _| 3.0 * e));
         Ok(())
@@ -117,7 +117,7 @@ fn without_recipes_the_error_names_the_tensor() -> Outcome {
         assert_lost(a.add(&later)?.eval(), "f32[1, 3]", "exp");
         assert_lost(a.to_device(DeviceType::Reference), "f32[1, 3]", "exp");
         assert_lost(a.storage(), "f32[1, 3]", "exp");
-        // What the host has is not lost.
+        // Tensors in the host's memory are not lost.
         assert_close(&x, &[0.0, 1.0, 2.0]);
         assert_eq!(moved.to_vec::<i64>()?, [1, 2]);
         assert!(matches!(
@@ -210,7 +210,7 @@ fn an_updated_value_is_not_computed_as_it_was_before() -> Outcome {
         // Both are handles on the memory that was written over.
         assert_lost(a.to_vec::<f32>(), "f32[2]", "neg");
         assert_lost(updated.to_vec::<f32>(), "f32[2]", "copy_");
-        // What was computed from it before that is still known.
+        // A result that was computed from it before the write is still known.
         assert_close(&read_before, &[(-1f32).exp(), (-2f32).exp()]);
         Ok(())
     })
@@ -239,7 +239,7 @@ fn what_recipes_keep_is_bounded() -> Outcome {
         let dropped: Vec<Tensor> = (0..4u8)
             .map(|i| made(&input(i.into())?.neg()?))
             .collect::<RusTorchResult<_>>()?;
-        // That of the last one is given up only when the next thing is computed.
+        // The last recipe is given up only when the next value is computed.
         made(&held.exp()?)?;
         assert_eq!(runtime.recipe_bytes(), 2 * 4 * COUNT as u64);
         lose(runtime)?;
@@ -363,7 +363,7 @@ fn a_mistake_is_told_by_whoever_reads_what_came_of_it() -> Outcome {
             assert!(told.starts_with(&place), "{told}");
             assert!(told.contains("the index 7 at [1]"), "{told}");
         }
-        // What has nothing to do with it is computed again where it has to be.
+        // Values that do not depend on it are computed again if they have to be.
         assert_close(&after, &[1.0, 2.0f32.sqrt(), 3.0f32.sqrt()]);
         assert_close(&before, &[2.0, 3.0, 4.0]);
         assert_close(&x.index_select(0, &tensor![2i64, 0])?, &[3.0, 1.0]);

@@ -195,7 +195,7 @@ fn scans() -> Outcome {
         &tensor![0.0, 0.0, 100.0].logcumsumexp(0)?,
         &[0.0, std::f32::consts::LN_2, 100.0],
     );
-    // Of complex numbers far apart, as PyTorch 2.15 gives them.
+    // Results of PyTorch 2.15 for complex numbers that are far apart.
     let (re, im) = (tensor![-1e4, 0.0, 5.0, -3.0], tensor![1.0, 0.0, 3.0, 1.0]);
     let x = Tensor::complex(&re, &im)?.requires_grad_(true)?;
     let y = x.logcumsumexp(0)?;
@@ -616,7 +616,7 @@ fn kth_values_of_long_lines() -> Outcome {
     }
     let double = x.to_dtype(DType::F64)?;
     assert_eq!(double.kthvalue(777, 0, false)?.0.item()?, -4951.5);
-    // Of equal elements the one that stands there in order.
+    // Equal elements keep their order.
     let same = Tensor::zeros([count as usize], DType::F32)?;
     assert_eq!(same.kthvalue(150_001, 0, false)?.1.item()?, 150_000.0);
     Ok(())

@@ -76,7 +76,7 @@ fn what_was_recorded_before_has_the_old_elements() -> Outcome {
     );
     // A view shows the memory.
     assert_eq!(view.to_vec::<f32>()?, [4.0]);
-    // What several handles write comes in that order.
+    // Writes of several handles happen in their order.
     let (mut first, mut second) = (x.clone(), x.clone());
     first.copy_(&tensor![5.0, 5.0])?;
     second.add_(1)?;
@@ -339,7 +339,8 @@ fn gradients_go_through_changes_in_place() -> Outcome {
     let leaf = |numbers: [f64; 2]| tensor!(numbers).requires_grad_(true);
     let gradient = |x: &Tensor| x.grad().expect("a gradient").to_vec::<f32>();
     let (w, v) = (leaf([1.0, -2.0])?, leaf([3.0, 4.0])?);
-    // What PyTorch 2.15 gives for y = w * 3; y.mul_(v).sin_().add_(1).relu_(); y.sum().backward().
+    // PyTorch 2.15 gives these gradients for y = w * 3; y.mul_(v).sin_().add_(1).relu_();
+    // y.sum().backward().
     let mut y = w.mul(3)?;
     y.mul_(&v)?.sin_()?.add_(1)?.relu_()?;
     assert!(y.requires_grad() && !y.is_leaf());
@@ -353,7 +354,7 @@ fn gradients_go_through_changes_in_place() -> Outcome {
         &v.grad().expect("one"),
         &[3.0 * cosines[0], -6.0 * cosines[1]],
     );
-    // Of what is written over, nothing goes on.
+    // No gradient goes through an element that is written over.
     let (w, v) = (leaf([1.0, 2.0])?, leaf([3.0, 4.0])?);
     let mut y = w.mul(3)?;
     y.copy_(&v.mul(2)?)?;
@@ -409,7 +410,8 @@ fn gradients_of_changes_in_place_do_not_depend_on_what_is_computed_between() -> 
 
 #[test]
 fn gradients_go_through_writes_over_views() -> Outcome {
-    // What PyTorch gives for these: the tensor itself, another view of it, and the view that was written.
+    // PyTorch gives these gradients for the tensor itself, another view of it, and the view that was
+    // written.
     let w = leaf(&[1.0, 2.0, 3.0, 4.0])?;
     let x = (&w * 2.0)?.reshape((2, 2))?;
     let (mut row, column) = (x.i(0)?, x.i((.., 1))?);
@@ -436,7 +438,7 @@ fn gradients_go_through_writes_over_views() -> Outcome {
         .sum_all()?
         .backward()?;
     assert_eq!(gradient(&w)?, [210.0, 410.0]);
-    // What is written over later has no part in it, and neither has what was computed before.
+    // Elements that are written over later get no gradient. Writes do not affect results from before.
     let (a, b) = (leaf(&[1.0, 2.0, 3.0])?, leaf(&[5.0, 7.0])?);
     let x = a.mul(2)?;
     let before = x.sum_all()?.eval()?.clone();
@@ -504,7 +506,7 @@ fn what_a_view_wrote_stays_when_it_goes() -> Outcome {
     x.as_strided((2, 2), (1, 2), 0)?
         .sub_(tensor![[0.0, 4.0], [0.0, 4.0]])?;
     assert_eq!(x.to_vec::<f32>()?, [4.0, 6.0, 4.0, 6.0]);
-    // What was not computed yet is, constants, too.
+    // Values that were not computed yet are computed first, constants too.
     let ones = Tensor::ones([2, 2], DType::F32)?;
     ones.i(0)?.zero_()?;
     ones.t()?.i(1)?.add_(5)?;
@@ -553,7 +555,7 @@ fn a_trace_updates_in_every_run() -> Outcome {
         assert_eq!(count.to_scalar::<f32>()?, 2.0 * f32::from(step));
     }
     assert!(error(stale.eval().map(|_| ())).contains(STALE));
-    // What is written by itself is the trace's, too, and not done once more for other handles.
+    // A single write belongs to the trace, too. Other handles do not repeat it.
     let mut next = count.clone();
     next.add_(1)?;
     let trace = Trace::new(&[], &[&next])?;
