@@ -80,7 +80,7 @@ impl AddedTokens {
             })
             .collect();
         tokens.sort_by_key(|token| Reverse(token.text.len()));
-        // Of the kinds of automata, this one's size is in proportion to the texts.
+        // The size of this kind of automaton is in proportion to the texts.
         let automaton = AhoCorasick::builder()
             .kind(Some(AhoCorasickKind::ContiguousNFA))
             .build(tokens.iter().map(|token| token.text.as_bytes()))?;
