@@ -31,7 +31,7 @@ impl Checkpoints {
         let checkpoints = Self {
             folder: folder.to_owned(),
         };
-        // What a run that was killed had not finished writing.
+        // A run that was killed may have left unfinished files.
         for (name, path) in checkpoints.files()? {
             if UNFINISHED.iter().any(|prefix| name.starts_with(prefix)) {
                 fs::remove_file(&path).map_err(TrainError::io(&path, "remove the file"))?;

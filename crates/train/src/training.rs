@@ -483,7 +483,7 @@ impl Training {
             .zip(numbers("history.validation_losses")?)
             .collect(),
         };
-        // What is not trained is not in a checkpoint.
+        // Weights that are not trained are not in a checkpoint.
         let model = part("model.");
         for (name, _) in self.decoder().trained() {
             model.get(&name)?;
