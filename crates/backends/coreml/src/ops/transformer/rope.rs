@@ -77,9 +77,9 @@ fn emit(b: &mut Builder, op: &Op, x: &[Var]) -> Vars {
 const SPLIT: f64 = 256.0;
 
 /// Angles `[t, dims / 2]` in single precision, whatever the program computes in. Whole turns are
-/// left out: of a large angle there would be no digits left. A position is `256 a + b`. The angle
-/// is `a` times the turn of 256 positions, without whole turns, plus `b` times that of one.
-/// `factors` are in single precision, too.
+/// left out: a large angle would keep no digits. A position is `256 a + b`. The angle is `a` times
+/// the turn of 256 positions, without whole turns, plus `b` times that of one. `factors` are in
+/// single precision, too.
 fn angles(b: &mut Builder, op: &Rope, positions: &Var, factors: Option<&Var>) -> Var {
     let single = DataType::Float32;
     let pairs = op.dims / 2;
