@@ -310,7 +310,7 @@ fn products() {
     }
 }
 
-/// Operands of products that are large enough for a matrix unit, but hold what it cannot.
+/// Products that are large enough for a matrix unit, with numbers that it cannot hold.
 #[test]
 fn products_at_the_ends_of_the_range() {
     let (far, tiny) = (1e36, 1e-20);

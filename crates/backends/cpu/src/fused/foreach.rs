@@ -158,7 +158,7 @@ impl Groups {
                     // SAFETY: blocks are disjoint and inside of the result, of which there is one slice at a time.
                     unsafe { target.range(start * size, len * size) }
                 };
-                // A state is only ever reached through what is written over it.
+                // A state is reached only through the result that is written over it.
                 for (result, output) in self.results.iter().enumerate() {
                     if let Some((_, state)) = output.state {
                         let out = out(result);

@@ -59,7 +59,7 @@ impl<B: Unpack> Kernel for Tiled<'_, B> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let Self { amx, mut gemm } = self;
-        // SAFETY: these are the thread's only ones: nothing here calls what has its own.
+        // SAFETY: these are the thread's only tiles, since nothing here calls code with tiles of its own.
         let mut tiles = unsafe { amx.tiles() };
         let (columns, rows) = (gemm.y.columns(), gemm.y.rows());
         let mut side_by_side = quantized::Panel::zeroed();
