@@ -162,7 +162,7 @@ fn emit_many(
         _ => (2, 3, 1),
     };
     let text = text_of_warpgroups!("cuda/tiles.h", "cuda/attention_many.cu");
-    // A warpgroup that loads, and those that compute.
+    // One warpgroup loads, and the others compute.
     let group = WARPGROUP * (warpgroups + 1);
     let mut kernel = Kernel::new("attention_many", text, group as u32);
     define(&mut kernel, [&q, &k, &v]);

@@ -742,9 +742,10 @@ impl Tiling {
             if left == 0 {
                 continue;
             }
-            // All groups share what is left, or as many as make the same number of parts of each.
+            // All groups share the tiles that are left, or as many groups as divide each tile into equally many
+            // parts.
             for sharers in [units, units / left * left] {
-                // Parts that begin elsewhere than tiles are one more.
+                // Parts that do not begin with a tile count one more.
                 let parts = sharers as f64 / left as f64;
                 let added = if sharers % left == 0 {
                     parts - 1.0
