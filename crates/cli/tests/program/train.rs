@@ -284,7 +284,7 @@ fn losses(told: Run) -> Vec<f64> {
 
 const LAYERS: &str = "--layers 4 --context 64 --steps 6 -o json";
 
-/// Logits by chunks have gradients that are added up in another order; nothing else is rounded otherwise.
+/// Gradients of logits by chunks are added up in another order. Nothing else is rounded otherwise.
 pub(crate) fn less_memory_changes_no_loss() {
     let whole = Folder::new().train(LAYERS);
     let bytes = planned(&whole);

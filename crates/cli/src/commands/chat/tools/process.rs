@@ -61,7 +61,7 @@ pub(super) fn run(
         if start.elapsed() >= timeout {
             break End::Timeout;
         }
-        // Its status is asked for last: until then its number, and so its group's, is its own.
+        // The status is read last: until then, the process and its group keep their number.
         if streams().all(Stream::is_closed)
             && let Some(status) = child.try_wait()?
         {
