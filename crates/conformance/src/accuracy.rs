@@ -129,7 +129,7 @@ impl Accuracy {
             F::Erfc | F::Erfcx | F::Erfinv | F::Ndtri => [1.0, 8.0, 8.0, 8.0],
             F::I0e | F::I1e | F::K0e | F::K1e => [1.0, 8.0, 8.0, 8.0],
             F::Lgamma | F::Digamma => [1.0, 8.0, 8.0, 8.0],
-            // Beside their zeros they have fewer digits than their arguments.
+            // Near their zeros, these functions have fewer digits than their arguments.
             F::BesselJ0 | F::BesselJ1 | F::BesselY0 | F::BesselY1 | F::AiryAi => {
                 return Some(self.limit([2.0, 16.0, 16.0, 16.0], dtype, 1.0));
             }

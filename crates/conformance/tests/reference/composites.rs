@@ -564,7 +564,7 @@ fn maxima_of_images_with_their_channels_last_and_their_gradient() {
         &eval(op.clone(), &[index, ct]),
         &[0.0, 0.0, 0.0, 0.0, 5.0, 0.0],
     );
-    // The same places, told in their windows.
+    // The same places, as numbers within their windows.
     let (index, ct) = (
         int([1, 1, 1, 2], DType::U8, &[3, 2]),
         double([1, 1, 1, 2], &[2.0, 3.0]),
