@@ -93,7 +93,8 @@ pub fn read_image(path: impl AsRef<Path>) -> DataResult<Tensor> {
 /// # Errors
 /// The errors of that method.
 pub fn parse_image(bytes: &[u8]) -> DataResult<Tensor> {
-    // Deflate and JPEG make of a byte at most so many: what claims more is refused before memory is taken.
+    // Deflate and JPEG make at most so many bytes of one. A larger claim is refused before memory is
+    // taken.
     const RATIO: u64 = 1 << 14;
     let reader = || ImageReader::new(Cursor::new(bytes)).with_guessed_format();
     let most = (bytes.len() as u64).saturating_mul(RATIO).min(LARGEST);
