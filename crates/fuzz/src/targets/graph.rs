@@ -68,7 +68,7 @@ fn base(graph: &Graph, mut value: ValueId) -> ValueId {
     value
 }
 
-/// The rules, said once more.
+/// Checks a graph by the rules, which are written here a second time.
 fn keep_the_rules(graph: &Graph) {
     let inputs = graph.inputs().len();
     // Values that may be written over: inputs, and results that were written over one.
