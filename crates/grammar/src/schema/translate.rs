@@ -185,7 +185,7 @@ impl<'a> Translator<'a> {
                 return Ok(Kept::Nothing);
             }
             _ if UNSUPPORTED.contains(&keyword) => return Err(unsupported(path, keyword)),
-            // Annotations, definitions, and what JSON Schema does not know.
+            // Annotations, definitions, and keywords that JSON Schema does not know.
             _ => return Ok(Kept::Nothing),
         }))
     }
