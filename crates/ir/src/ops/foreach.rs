@@ -278,8 +278,8 @@ mod tests {
         fusion.run(g, &OneDevice(|_| true)).unwrap()
     }
 
-    /// Descent with momentum of tensors of these shapes, by gradients that are scaled by what follows from all
-    /// of them.
+    /// Descent with momentum of tensors of these shapes. A factor that follows from all gradients
+    /// scales each of them.
     fn descent(shapes: &[&[usize]]) -> Graph {
         let mut g = Graph::new();
         let mut input = |shape: &[usize]| g.input(TensorType::new(shape, DType::F32)).unwrap();

@@ -79,7 +79,7 @@ impl Named for Cast {
                 cases.push(Case::new(Self { dtype }, [x]));
             }
         }
-        // Numbers that 8-bit floats have not, and those below their normal ones.
+        // Numbers that 8-bit floats cannot hold, and subnormal ones.
         for dtype in DType::FLOATS8 {
             for from in DType::FLOATS {
                 let x = CaseOperand::new([155], from);

@@ -165,7 +165,7 @@ impl Named for AttentionBackward {
             window: Some(3),
             ..cached.clone()
         };
-        // Totals of about what there are of weights, so that these are not all large.
+        // Totals are near the logarithm of the number of keys, so that not all weights are large.
         let totals = |shape: &[usize], dtype: DType, keys: usize| {
             let about = (keys as f64).ln();
             let fill = Fill::Uniform(about - 0.5, about + 0.5);
