@@ -232,7 +232,7 @@ impl F32Comparison {
                 for runner in &mut runners {
                     runner.pass(runtime, ids, i == 0)?;
                 }
-                // Nobody is always the first.
+                // No runner is always the first.
                 runners.rotate_left(1);
             }
             if repetition == 0 {
