@@ -198,7 +198,7 @@ fn values_wait_on_the_host(devices: &Vec<Device>) {
             assert!(own.memory.peak() < whole.memory.peak());
             assert_eq!(own.bits(), whole.bits());
         }
-        // Within a budget, values are offloaded that recomputation cannot save.
+        // Within a budget, values are offloaded if computing them again would save no memory.
         let train = |with: &dyn Fn(Train) -> Train| train_for(WIDTH, &device, None, with);
         let whole = train(&plain).unwrap();
         let least = |bytes| move |train: Train| train.memory_budget(bytes);

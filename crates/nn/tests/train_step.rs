@@ -327,7 +327,7 @@ fn a_budget_has_values_computed_again_and_the_same_losses() -> RusTorchResult<()
     with_runtime(&runtime, Routing::AUTO, || {
         let x = Tensor::from_fn([64, 32], |i| ((3 * i[0] + i[1]) % 11) as f32 / 11.0)?;
         eval_all(&[&x])?;
-        // Layers whose random numbers have to be the same when they are computed again.
+        // Random numbers of these layers have to be the same when they are computed again.
         let new = |budget: Option<usize>| {
             manual_seed(1);
             let mut net = Sequential::new();
@@ -357,7 +357,7 @@ fn a_budget_has_values_computed_again_and_the_same_losses() -> RusTorchResult<()
         let (expected, whole) = losses(None)?;
         let kept = whole.module + whole.states;
         let working = whole.peak() - kept;
-        // All fits: nothing is computed again.
+        // Everything fits, so nothing is computed again.
         assert_eq!(losses(Some(whole.peak()))?.1.peak(), whole.peak());
         for part in [0.9, 0.75, 0.6] {
             let budget = kept + (part * working as f64) as usize;
@@ -365,7 +365,7 @@ fn a_budget_has_values_computed_again_and_the_same_losses() -> RusTorchResult<()
             assert_eq!(own, expected, "{part}");
             assert!(memory.peak() <= budget, "{memory} for {budget}");
         }
-        // Too little says what would do.
+        // The error of a budget that is too small names the least one.
         let mut train = new(Some(kept + 1))?;
         assert!(!train.fits(&[&x])?);
         let error = train.step(&[&x]).unwrap_err().to_string();
