@@ -62,8 +62,8 @@ impl Executable {
     ) -> Result<(), Attempt> {
         let stage = &prepared.stages[index];
         let writes = stage.operands.iter().any(|(_, write)| *write);
-        // States that cannot be computed again are not left to a device that nobody looks at.
-        // A stage that has others behind it would give them what is poisoned time and again.
+        // A run that writes states is checked, since the states cannot be computed again. A stage with
+        // others behind it would give them poisoned values again and again.
         let must_be_right = writes || prepared.stages.len() > 1;
         let ahead = self.runs_ahead
             && stage.update.is_none()

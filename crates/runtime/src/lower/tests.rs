@@ -129,7 +129,7 @@ fn results_lie_as_readers_see_them() {
 fn what_is_joined_is_written_there() {
     let mut g = Graph::new();
     let [a, b, c] = heads(&mut g);
-    // One of them is needed elsewhere, too.
+    // Another node needs one of the operands, too.
     let other = g.unary(UnaryOp::Neg, c).unwrap();
     let all = g.push(Concat { dim: 2 }, &[a, b, c]).unwrap();
     let y = g.unary(UnaryOp::Neg, all).unwrap();

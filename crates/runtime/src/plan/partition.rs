@@ -169,7 +169,7 @@ impl<'a> Problem<'a> {
         Shown::Task(number)
     }
 
-    /// Numbers the values, those that are not known at once alike, so that ways are small.
+    /// Numbers the values. Values that are never known at once share a number, so that ways are small.
     fn assign_slots(&mut self, graph: &Graph, places: &Locations, last: &[Option<usize>]) {
         let mut slots: Vec<Option<usize>> = vec![None; graph.len()];
         let mut free = Vec::new();

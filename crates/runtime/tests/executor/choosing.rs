@@ -504,7 +504,7 @@ fn views_and_constants_go_where_they_are_read() {
     let outputs = runtime.run(&g, &[input], Routing::AUTO).unwrap();
     let expected = [1.0, 3.0, 5.0, 7.0, 2.0, 4.0, 6.0, 8.0];
     assert_eq!(values(&runtime, &outputs[1]), expected);
-    // One segment each: nothing of the second part is on the first one's device.
+    // Each device has one segment: nothing of the second part is on the first one's device.
     let used = runtime.used_devices();
     assert_eq!(used, [(GPU, 1), (DeviceType::Cpu, 1)]);
     // Results may also consist of inputs and constants alone.

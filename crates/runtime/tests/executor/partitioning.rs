@@ -87,7 +87,7 @@ fn a_graph_goes_in_parts_where_that_takes_less() {
     let rows = executable.explain().unwrap();
     let places: Vec<_> = rows.iter().map(|row| (&row.op[..], row.device)).collect();
     assert_eq!(places, [("matmul", GPU), ("neg", CPU)]);
-    // The choice and what else there was, best first.
+    // The reason names the choice and its alternatives, best first.
     let why = &rows[0].reason;
     assert!(why.starts_with("measured: "), "{why}");
     assert!(why.contains(" in 3 segments, "), "{why}");
