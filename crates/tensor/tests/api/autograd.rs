@@ -348,8 +348,8 @@ fn operations_of_others_have_gradients() -> Outcome {
     Ok(())
 }
 
-/// Gradients of slices that lie side by side are joined, in whatever order they come; others, and those that gradients
-/// are wanted of in turn, are added.
+/// Gradients of slices that lie side by side are joined, in whatever order they come. Others are
+/// added, as are gradients that are differentiated in turn.
 #[test]
 fn gradients_of_neighbouring_slices_are_joined() -> Outcome {
     let names = |x: &Tensor| {

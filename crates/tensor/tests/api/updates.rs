@@ -65,7 +65,8 @@ fn what_was_recorded_before_has_the_old_elements() -> Outcome {
     let view = x.narrow(0, 1, 1)?;
     let chain = x.neg()?.exp()?;
     x.copy_(&tensor![3.0, 4.0])?;
-    // Recorded behind the update: it reads the new elements, now and when those are there.
+    // This is recorded behind the update: it reads the new elements, whether they are computed already
+    // or not.
     let behind = x.mul(10)?;
     x.eval()?;
     assert_eq!(behind.to_vec::<f32>()?, [30.0, 40.0]);
@@ -368,7 +369,7 @@ fn gradients_go_through_changes_in_place() -> Outcome {
     }
     sum.sum_all()?.backward()?;
     assert_eq!(gradient(&w)?, [6.0, 12.0]);
-    // Without gradients recorded, what it was computed by stays.
+    // A write without recorded gradients keeps the tensor's history.
     let w = leaf([1.0, 2.0])?;
     let mut y = w.mul(3)?;
     no_grad(|| y.clamp_(-1.0, 1.0).map(|_| ()))?;
@@ -482,7 +483,7 @@ fn gradients_of_views_are_asked_for_by_them() -> Outcome {
     total.eval()?;
     x.narrow(0, 0, 1)?.zero_()?;
     assert!(error(total.backward()).contains(STALE));
-    // Without gradients recorded, what it was computed by stays.
+    // A write without recorded gradients keeps the tensor's history.
     let (w, c) = (leaf(&[1.0, 2.0])?, leaf(&[3.0, 4.0])?);
     let x = w.mul(&c)?;
     let y = x.i(0)?;
