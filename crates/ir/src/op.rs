@@ -382,6 +382,7 @@ ops! {
     // Linear algebra
     matmul::Matmul, linear::Linear, expert_linear::ExpertLinear, embedding::Embedding, rope::Rope, attention::Attention,
     attention_backward::AttentionBackward, lstm::Lstm, lstm_backward::LstmBackward,
+    linear_recurrence::LinearRecurrence,
     // Factorisations
     cholesky::Cholesky, ldl::Ldl, ldl_solve::LdlSolve, lu::Lu, lu_pivots_to_permutation::LuPivotsToPermutation,
     determinant::Determinant, log_determinant::LogDeterminant, adjugate::Adjugate, qr::Qr, svd::Svd, pseudo_inverse::PseudoInverse, eigh::Eigh, eig::Eig, geqrf::Geqrf,

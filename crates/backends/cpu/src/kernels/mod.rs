@@ -87,6 +87,7 @@ fn families() -> Vec<(Option<&'static str>, Vec<KernelEntry<Launch>>)> {
                 index_select::KERNEL,
                 kth_value::KERNEL,
                 layer_norm::KERNEL,
+                linear_recurrence::KERNEL,
                 host::KERNEL,
                 lu_pivots_to_permutation::KERNEL,
                 matmul::KERNEL,

@@ -1,6 +1,6 @@
 //! Recurrent layers over all time steps at once.
 
-use rustorch_ir::ops::Lstm;
+use rustorch_ir::ops::{LinearRecurrence, Lstm};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
@@ -40,5 +40,45 @@ impl Tensor {
             }
             false => Self::apply_all("lstm", op, &operands),
         }
+    }
+
+    /// Linear recurrence over all time steps. `self` is the first state `S` `[b, h, dv, dk]`. A time step makes it
+    /// `S · diag(w) + (S · a) bᵀ + v kᵀ`, and has the result `S · r`. State space models, gated linear attention,
+    /// RWKV and delta nets are such recurrences.
+    ///
+    /// The operands `[w, k, v, r]` are decays, keys, values and reads. `correction` is `[a, b]`; without it the state
+    /// is not corrected. Values are `[b, t, h, dv]`. All others broadcast to `[b, t, h, dk]`. With `reads_before` a
+    /// result is read from the state before its time step.
+    ///
+    /// Returns the results `[b, t, h, dv]`, and the last state.
+    ///
+    /// # Errors
+    /// Fails for unsupported shapes or dtypes, or without a time step.
+    pub fn linear_recurrence(
+        &self,
+        [decays, keys, values, reads]: [&Self; 4],
+        correction: Option<[&Self; 2]>,
+        reads_before: bool,
+    ) -> RusTorchResult<[Self; 2]> {
+        let depth = self.size(-1)?;
+        let mut shape = values.shape().to_vec();
+        if let Some(last) = shape.last_mut() {
+            *last = depth;
+        }
+        let expanded = |x: &Self| match x.shape() == shape {
+            true => Ok(x.clone()),
+            false => x.expand(&shape[..]),
+        };
+        let (decays, keys, reads) = (expanded(decays)?, expanded(keys)?, expanded(reads)?);
+        let op = LinearRecurrence {
+            corrects: correction.is_some(),
+            reads_before,
+        };
+        let mut operands = vec![self.clone(), decays, keys, values.clone(), reads];
+        for operand in correction.into_iter().flatten() {
+            operands.push(expanded(operand)?);
+        }
+        let operands: Vec<&Self> = operands.iter().collect();
+        Self::apply_all("linear_recurrence", op, &operands)
     }
 }
