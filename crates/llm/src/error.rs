@@ -132,6 +132,15 @@ pub enum LlmError {
     /// The caller stopped the work.
     #[error("{0} was stopped")]
     Stopped(&'static str),
+    /// An engine's queue is full.
+    #[error("the engine is busy: {waiting} requests wait already; try again later")]
+    Busy {
+        /// Requests that wait.
+        waiting: usize,
+    },
+    /// A request was not done in time.
+    #[error("the deadline of the request has passed")]
+    Deadline,
     /// The request is not valid.
     #[error("{0}")]
     Input(String),
@@ -161,7 +170,8 @@ impl LlmError {
             Self::Several(problems) => problems.first().map_or(ErrorKind::Format, Self::kind),
             Self::Unsupported { .. } => ErrorKind::Unsupported,
             Self::NoVocabulary => ErrorKind::Missing,
-            Self::Stopped(_) => ErrorKind::Stopped,
+            // The caller set the limits.
+            Self::Stopped(_) | Self::Busy { .. } | Self::Deadline => ErrorKind::Stopped,
             Self::Key { .. }
             | Self::Weight { .. }
             | Self::Adapter { .. }

@@ -338,7 +338,7 @@ impl Drop for Text<'_, '_, '_> {
 }
 
 /// The tokens that end a text: none if the model has no vocabulary.
-fn end_tokens(model: &Model) -> Vec<u32> {
+pub(crate) fn end_tokens(model: &Model) -> Vec<u32> {
     let Ok(tokenizer) = model.tokenizer() else {
         return Vec::new();
     };

@@ -3,6 +3,7 @@
 mod adapters;
 mod common;
 mod coreml;
+mod engine;
 mod f32_hybrid;
 mod faults;
 mod goldens;
@@ -56,6 +57,8 @@ fn main() -> ExitCode {
             coreml::every_fault_at_every_call_of_core_ml,
             coreml::a_core_ml_that_refuses_an_operation_changes_no_token,
             coreml::the_first_token_does_not_wait_for_core_mls_compiler,
+            engine::texts_in_company_are_those_alone,
+            engine::random_requests_end_once,
             f32_hybrid::the_goldens_without_a_conversion_or_a_copy,
             f32_hybrid::what_it_is_compared_with_really_converts,
             f32_hybrid::doubles_are_refused_until_they_are_converted_on_purpose,

@@ -1,0 +1,364 @@
+//! Many texts at once: an [`Engine`] owns a model's sequences, and answers [`Request`]s on a thread of its own.
+//!
+//! This example answers a hundred prompts:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use rustorch_gguf::Gguf;
+//! use rustorch_llm::engine::{EngineOptions, Request};
+//! use rustorch_llm::{Engine, LlmError, Model};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/classics-13m-Q4_K_M.gguf");
+//! let model = Arc::new(Model::load(Gguf::open(path)?)?);
+//! let options = EngineOptions { sequences: 4, queue: 100, ..EngineOptions::default() };
+//! let engine = Engine::new(model.clone(), &rustorch_tensor::runtime(), options)?;
+//! let submit = |number: u32| {
+//!     let request = Request::new(model.tokenizer()?.encode(&format!("Chapter {number}."), Default::default()));
+//!     engine.submit(Request { max_tokens: Some(4), ..request })
+//! };
+//! let streams: Vec<_> = (0..100).map(submit).collect::<Result<_, LlmError>>()?;
+//! for stream in streams {
+//!     let (ids, _stop, _usage) = stream.finish()?;
+//!     assert!(!ids.is_empty());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod request;
+mod scheduler;
+mod worker;
+
+use std::collections::HashSet;
+use std::mem;
+use std::ops::ControlFlow;
+use std::sync::mpsc::{self, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use rustorch_runtime::Runtime;
+use rustorch_tokenizer::Tokenizer;
+
+use crate::generate::end_tokens;
+use crate::sampler::SamplerChain;
+use crate::session::SessionOptions;
+use crate::{LlmError, Model};
+
+pub use request::{EngineEvent, Request, RequestId, Stream, TokenLogprobs, Usage};
+use request::{Sink, gone};
+use scheduler::Scheduler;
+use worker::Worker;
+
+/// Options of an [`Engine`].
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// Sequences that are computed at once; each has a context and a cache of its own.
+    pub sequences: usize,
+    /// Requests that may wait for a sequence. More are refused with [`LlmError::Busy`].
+    pub queue: usize,
+    /// Context, cache and devices of each sequence. Its `batch` is the number of a prompt's tokens that are computed
+    /// between two tokens of the other texts.
+    pub session: SessionOptions,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            sequences: 4,
+            queue: 64,
+            session: SessionOptions::default(),
+        }
+    }
+}
+
+/// Counts of an engine since its begin, and the requests in it now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EngineStats {
+    /// Requests that are computed now.
+    pub running: usize,
+    /// Requests that wait now.
+    pub waiting: usize,
+    /// Requests that ended, whatever the reason.
+    pub finished: u64,
+    /// Requests among these that failed.
+    pub failed: u64,
+    /// Tokens of prompts, including those in the cache.
+    pub prompt_tokens: u64,
+    /// Tokens of prompts that were in the cache.
+    pub cached_tokens: u64,
+    /// Generated tokens.
+    pub generated_tokens: u64,
+    /// Passes that computed a token of one or more texts.
+    pub steps: u64,
+}
+
+/// A request in the engine.
+struct Job {
+    id: RequestId,
+    request: Request,
+    chain: SamplerChain,
+    sink: Sink,
+    submitted: Instant,
+}
+
+/// What callers and the engine's thread share.
+struct State {
+    queue: Scheduler<Job>,
+    /// Requests to cancel, which may have ended meanwhile.
+    cancelled: HashSet<RequestId>,
+    stats: EngineStats,
+    next: u64,
+    /// No new requests are taken.
+    is_draining: bool,
+    /// The engine's thread is to end, or has ended.
+    is_closed: bool,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// There is something to do.
+    work: Condvar,
+    /// All requests have ended.
+    idle: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A model that answers many requests at once. Clones share one engine; the last one to go ends it, and its requests
+/// fail.
+#[derive(Clone)]
+pub struct Engine(Arc<Handle>);
+
+struct Handle {
+    model: Arc<Model>,
+    context: usize,
+    sequences: usize,
+    ends: Vec<u32>,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Engine {
+    /// An engine for `model` on the devices of `runtime`.
+    ///
+    /// # Errors
+    /// Fails if memory is too small for the sequences, or if an option is invalid.
+    pub fn new(
+        model: Arc<Model>,
+        runtime: &Runtime,
+        options: EngineOptions,
+    ) -> Result<Self, LlmError> {
+        if options.sequences == 0 {
+            let problem = "an engine needs at least one sequence";
+            return Err(LlmError::Input(problem.to_owned()));
+        }
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                queue: Scheduler::new(options.queue),
+                cancelled: HashSet::new(),
+                stats: EngineStats::default(),
+                next: 0,
+                is_draining: false,
+                is_closed: false,
+            }),
+            work: Condvar::new(),
+            idle: Condvar::new(),
+        });
+        let sequences = options.sequences;
+        let (begun, begin) = sync_channel(1);
+        let thread = {
+            let (model, runtime, shared) = (model.clone(), runtime.clone(), shared.clone());
+            let work = move || match Worker::new(&model, &runtime, &options, &shared) {
+                Ok(mut worker) => {
+                    let _ = begun.send(Ok(worker.context()));
+                    let _closing = Closing(&shared);
+                    worker.run();
+                }
+                Err(error) => {
+                    let _ = begun.send(Err(error));
+                }
+            };
+            let thread = thread::Builder::new().name("engine".to_owned()).spawn(work);
+            thread.map_err(|error| LlmError::Input(format!("no thread for an engine: {error}")))?
+        };
+        let context = begin.recv().map_err(|_| gone())??;
+        Ok(Self(Arc::new(Handle {
+            ends: end_tokens(&model),
+            model,
+            context,
+            sequences,
+            shared,
+            thread: Some(thread),
+        })))
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Arc<Model> {
+        &self.0.model
+    }
+
+    /// Size of a sequence's context in tokens.
+    pub fn context(&self) -> usize {
+        self.0.context
+    }
+
+    /// Sequences that are computed at once.
+    pub fn sequences(&self) -> usize {
+        self.0.sequences
+    }
+
+    /// Queues a request. `sink` gets its events on the engine's thread, must not block, and returns
+    /// [`ControlFlow::Break`] to cancel. It gets the last event all the same.
+    ///
+    /// # Errors
+    /// Fails with [`LlmError::Busy`] if the queue is full. Also fails if the prompt is empty, has other than the
+    /// model's tokens, or does not fit the context, if an option of a sampler is invalid, or after [`Self::drain`].
+    pub fn submit_to(
+        &self,
+        request: Request,
+        sink: impl FnMut(EngineEvent) -> ControlFlow<()> + Send + 'static,
+    ) -> Result<RequestId, LlmError> {
+        let handle = &*self.0;
+        self.check(&request)?;
+        let mut chain = SamplerChain::new(&request.sampler)?;
+        let suppressed = handle.model.tokenizer().map(Tokenizer::suppressed);
+        let mut banned = suppressed.unwrap_or_default().to_vec();
+        banned.extend(&request.banned);
+        if request.ignore_end {
+            banned.extend(&handle.ends);
+        }
+        if !banned.is_empty() {
+            chain.ban(&banned);
+        }
+        if let Some(constraint) = &request.constraint {
+            chain.constrain(constraint.clone());
+        }
+        let mut state = handle.shared.lock();
+        if state.is_draining || state.is_closed {
+            return Err(gone());
+        }
+        let id = RequestId(state.next);
+        let (priority, deadline) = (request.priority, request.deadline);
+        let job = Job {
+            id,
+            request,
+            chain,
+            sink: Box::new(sink),
+            submitted: Instant::now(),
+        };
+        let free = handle.sequences - state.stats.running;
+        state.queue.push(priority, deadline, job, free)?;
+        state.next += 1;
+        drop(state);
+        handle.shared.work.notify_one();
+        Ok(id)
+    }
+
+    /// Queues a request whose events come from the stream.
+    ///
+    /// # Errors
+    /// The same errors as [`Self::submit_to`].
+    pub fn submit(&self, request: Request) -> Result<Stream, LlmError> {
+        let (sender, events) = mpsc::channel();
+        let send = move |event| match sender.send(event) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        };
+        let id = self.submit_to(request, send)?;
+        Ok(Stream {
+            id,
+            events,
+            ended: false,
+        })
+    }
+
+    /// Cancels a request: it ends with [`Stop::Caller`](crate::Stop::Caller), unless it has ended already.
+    pub fn cancel(&self, id: RequestId) {
+        self.0.shared.lock().cancelled.insert(id);
+        self.0.shared.work.notify_one();
+    }
+
+    /// Counts since the begin.
+    pub fn stats(&self) -> EngineStats {
+        let state = self.0.shared.lock();
+        EngineStats {
+            waiting: state.queue.len(),
+            ..state.stats
+        }
+    }
+
+    /// Takes no new requests, and waits until all have ended. A sink must not call it.
+    pub fn drain(&self) {
+        let shared = &self.0.shared;
+        let mut state = shared.lock();
+        state.is_draining = true;
+        while !state.is_closed && (state.queue.len() > 0 || state.stats.running > 0) {
+            state = shared
+                .idle
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn check(&self, request: &Request) -> Result<(), LlmError> {
+        let prompt = &request.prompt;
+        if prompt.is_empty() {
+            let problem = "the prompt is empty; a request needs at least one token";
+            return Err(LlmError::Input(problem.to_owned()));
+        }
+        let (context, spec) = (self.0.context, self.0.model.spec());
+        if prompt.len() > context {
+            return Err(LlmError::ContextFull {
+                have: 0,
+                more: prompt.len(),
+                size: context,
+                trained: spec.context,
+            });
+        }
+        match prompt.iter().find(|&&id| id as usize >= spec.vocab) {
+            Some(&id) => Err(LlmError::Token {
+                id,
+                vocab: spec.vocab,
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.lock().is_closed = true;
+        self.shared.work.notify_one();
+        let thread = self.thread.take();
+        // A sink may have had the last handle.
+        let thread = thread.filter(|thread| thread.thread().id() != thread::current().id());
+        if let Some(thread) = thread {
+            // Its panic is reported where it happens.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Says at the end of the engine's thread, be it a panic, that no request is going to be answered.
+struct Closing<'a>(&'a Shared);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.is_closed = true;
+        state.stats.running = 0;
+        // Streams of requests that are left hear of it when their sinks go.
+        let left = mem::replace(&mut state.queue, Scheduler::new(0));
+        drop(state);
+        drop(left);
+        self.0.idle.notify_all();
+    }
+}

@@ -1,0 +1,369 @@
+//! The engine's thread: it computes the requests' sequences, and sends events.
+
+use std::mem;
+use std::sync::PoisonError;
+use std::time::Instant;
+
+use rustorch_runtime::Runtime;
+
+use super::request::{EngineEvent, TokenLogprobs, Usage, gone};
+use super::scheduler::{Free, choose_slot};
+use super::{EngineOptions, EngineStats, Job, Shared};
+use crate::generate::{Stop, end_tokens};
+use crate::kv_cache::DRAFTS;
+use crate::selection::{Scores, Selection};
+use crate::session::Session;
+use crate::{LlmError, Model};
+
+/// A place for a sequence.
+struct Slot<'m> {
+    session: Session<'m>,
+    /// The salt of its tokens.
+    salt: u64,
+    /// The number of the request that used it last; 0 for none.
+    used: u64,
+}
+
+/// A request that is computed.
+struct Running {
+    job: Job,
+    slot: usize,
+    /// The token to feed behind the prompt's others: its last one, then the one that was chosen last.
+    next: u32,
+    begin: Instant,
+    /// The time of the first token.
+    first: Option<Instant>,
+    usage: Usage,
+}
+
+/// The end of a request.
+type Ended = Result<Stop, LlmError>;
+
+/// The sequences and the requests that they have.
+pub(super) struct Worker<'m, 's> {
+    shared: &'s Shared,
+    slots: Vec<Slot<'m>>,
+    /// In the order in which they began.
+    running: Vec<Running>,
+    ends: Vec<u32>,
+    begun: u64,
+    /// Counts since the state was updated.
+    counts: EngineStats,
+}
+
+impl Job {
+    /// Sends an event. Returns whether the request goes on.
+    fn send(&mut self, event: EngineEvent) -> bool {
+        (self.sink)(event).is_continue()
+    }
+
+    fn end(mut self, ended: Ended, usage: Usage) {
+        self.send(match ended {
+            Ok(stop) => EngineEvent::Done { stop, usage },
+            Err(error) => EngineEvent::Failed(error),
+        });
+    }
+
+    fn is_late(&self, now: Instant) -> bool {
+        self.request.deadline.is_some_and(|at| at <= now)
+    }
+}
+
+impl<'m, 's> Worker<'m, 's> {
+    /// Empty sequences.
+    ///
+    /// # Errors
+    /// The same errors as [`Session::new`].
+    pub(super) fn new(
+        model: &'m Model,
+        runtime: &Runtime,
+        options: &EngineOptions,
+        shared: &'s Shared,
+    ) -> Result<Self, LlmError> {
+        let slot = |_| {
+            Ok(Slot {
+                session: Session::new(model, runtime, options.session.clone())?,
+                salt: 0,
+                used: 0,
+            })
+        };
+        Ok(Self {
+            shared,
+            slots: (0..options.sequences)
+                .map(slot)
+                .collect::<Result<_, LlmError>>()?,
+            running: Vec::new(),
+            ends: end_tokens(model),
+            begun: 0,
+            counts: EngineStats::default(),
+        })
+    }
+
+    /// Size of a sequence's context in tokens.
+    pub(super) fn context(&self) -> usize {
+        self.slots[0].session.context()
+    }
+
+    /// Answers requests until the engine is closed.
+    pub(super) fn run(&mut self) {
+        while self.take() {
+            // Tokens of texts come before prompts, whose chunks would hold them up.
+            self.decode();
+            self.prefill();
+        }
+        for running in mem::take(&mut self.running) {
+            running.job.end(Err(gone()), running.usage);
+        }
+        while let Some(job) = { self.shared.lock().queue.pop() } {
+            job.end(Err(gone()), Usage::default());
+        }
+    }
+
+    /// Waits for work, ends requests that are given up, and begins others. Returns whether the engine goes on.
+    fn take(&mut self) -> bool {
+        let mut state = self.shared.lock();
+        loop {
+            self.update(&mut state.stats);
+            if state.is_closed {
+                return false;
+            }
+            if state.queue.len() > 0 || !self.running.is_empty() {
+                break;
+            }
+            self.shared.idle.notify_all();
+            state = (self.shared.work.wait(state)).unwrap_or_else(PoisonError::into_inner);
+        }
+        let (now, cancelled) = (Instant::now(), mem::take(&mut state.cancelled));
+        let is_wanted = |job: &Job| !cancelled.contains(&job.id);
+        let mut gone = Vec::new();
+        for (job, late) in state.queue.give_up(now, is_wanted) {
+            gone.push((job, late, Usage::default()));
+        }
+        let given_up = |running: &mut Running| running.job.is_late(now) || !is_wanted(&running.job);
+        for running in self.running.extract_if(.., given_up) {
+            let late = running.job.is_late(now);
+            gone.push((running.job, late, running.usage));
+        }
+        let mut begun = Vec::new();
+        while self.running.len() + begun.len() < self.slots.len()
+            && let Some(job) = state.queue.pop()
+        {
+            begun.push(job);
+        }
+        state.stats.running = self.running.len() + begun.len();
+        drop(state);
+        for (job, late, usage) in gone {
+            let ended = match late {
+                true => Err(LlmError::Deadline),
+                false => Ok(Stop::Caller),
+            };
+            self.ended(job, ended, usage);
+        }
+        begun.into_iter().for_each(|job| self.begin(job));
+        true
+    }
+
+    /// Adds the counts to those that callers see.
+    fn update(&mut self, stats: &mut EngineStats) {
+        let new = mem::take(&mut self.counts);
+        stats.running = self.running.len();
+        stats.finished += new.finished;
+        stats.failed += new.failed;
+        stats.prompt_tokens += new.prompt_tokens;
+        stats.cached_tokens += new.cached_tokens;
+        stats.generated_tokens += new.generated_tokens;
+        stats.steps += new.steps;
+    }
+
+    fn ended(&mut self, job: Job, ended: Ended, usage: Usage) {
+        self.counts.finished += 1;
+        self.counts.failed += u64::from(ended.is_err());
+        job.end(ended, usage);
+    }
+
+    /// Gives a request a slot: that of the longest common beginning.
+    fn begin(&mut self, mut job: Job) {
+        let (prompt, salt) = (&job.request.prompt, job.request.cache_salt);
+        let wants_all = job.request.prompt_logprobs.is_some();
+        let is_free = |slot: &usize| self.running.iter().all(|running| running.slot != *slot);
+        let free = (0..self.slots.len()).filter(is_free).map(|slot| {
+            let Slot {
+                session,
+                salt: own,
+                used,
+            } = &self.slots[slot];
+            let pairs = session.tokens().iter().zip(prompt);
+            let shared = match salt == *own && !wants_all {
+                true => pairs.take_while(|(a, b)| a == b).count(),
+                false => 0,
+            };
+            Free {
+                slot,
+                shared,
+                used: *used,
+            }
+        });
+        let free: Vec<Free> = free.collect();
+        let Some(slot) = choose_slot(&free, prompt.len()) else {
+            return self.ended(job, Err(gone()), Usage::default());
+        };
+        self.begun += 1;
+        let place = &mut self.slots[slot];
+        if place.salt != salt || wants_all {
+            place.session.truncate(0);
+        }
+        let cached = place.session.keep_prefix(prompt);
+        (place.salt, place.used) = (salt, self.begun);
+        prompt.iter().for_each(|&id| job.chain.accept(id));
+        let next = prompt[prompt.len() - 1];
+        let begin = Instant::now();
+        let usage = Usage {
+            prompt: prompt.len(),
+            cached,
+            queued: begin - job.submitted,
+            ..Usage::default()
+        };
+        self.counts.prompt_tokens += usage.prompt as u64;
+        self.counts.cached_tokens += cached as u64;
+        if !job.send(EngineEvent::Started { cached }) {
+            return self.ended(job, Ok(Stop::Caller), usage);
+        }
+        self.running.push(Running {
+            job,
+            slot,
+            next,
+            begin,
+            first: None,
+            usage,
+        });
+    }
+
+    /// Ends the requests among the running ones that have an end here, in the same order.
+    fn end(&mut self, ends: Vec<Option<Ended>>) {
+        let running = mem::take(&mut self.running);
+        for (running, ended) in running.into_iter().zip(ends) {
+            match ended {
+                None => self.running.push(running),
+                Some(ended) => self.ended(running.job, ended, running.usage),
+            }
+        }
+    }
+
+    /// Computes a chunk of the oldest prompt that has tokens left besides its last one.
+    fn prefill(&mut self) {
+        let slots = &self.slots;
+        let is_left = |running: &Running| {
+            slots[running.slot].session.tokens().len() + 1 < running.job.request.prompt.len()
+        };
+        let Some(index) = self.running.iter().position(is_left) else {
+            return;
+        };
+        let running = &mut self.running[index];
+        let ended = running.prefill(&mut self.slots[running.slot].session);
+        let mut ends: Vec<_> = self.running.iter().map(|_| None).collect();
+        ends[index] = ended;
+        self.end(ends);
+    }
+
+    /// Computes the next token of each text whose prompt is done but for its last token.
+    fn decode(&mut self) {
+        let mut ends: Vec<Option<Ended>> = Vec::new();
+        for running in &mut self.running {
+            let session = &mut self.slots[running.slot].session;
+            let request = &running.job.request;
+            if session.tokens().len() + 1 < request.prompt.len() {
+                ends.push(None);
+                continue;
+            }
+            if request.max_tokens == Some(0) {
+                ends.push(Some(Ok(Stop::Limit)));
+                continue;
+            }
+            if session.tokens().len() >= session.context() {
+                ends.push(Some(Ok(Stop::Context)));
+                continue;
+            }
+            let selection = match request.logprobs {
+                Some(_) => Selection::default(),
+                None => running.job.chain.selection(),
+            };
+            let mut scores = Scores::default();
+            let fed = session.feed_and_select(&[running.next], &selection, &mut scores);
+            self.counts.steps += 1;
+            let ended = match fed {
+                Ok(()) => running.choose(&scores, &self.ends),
+                Err(error) => Some(Err(error)),
+            };
+            self.counts.generated_tokens += 1;
+            ends.push(ended);
+        }
+        self.end(ends);
+    }
+}
+
+impl Running {
+    /// Computes the next chunk of the prompt.
+    fn prefill(&mut self, session: &mut Session) -> Option<Ended> {
+        let (prompt, fed) = (&self.job.request.prompt, session.tokens().len());
+        let left = &prompt[fed..prompt.len() - 1];
+        let mut logprobs = Vec::new();
+        let result = match self.job.request.prompt_logprobs {
+            None => {
+                let chunk = &left[..left.len().min(session.batch())];
+                session.feed_ahead_of(chunk, &Selection::best())
+            }
+            Some(count) => {
+                // Few tokens at once: each of them has the logits of a vocabulary.
+                let chunk = &left[..left.len().min(DRAFTS).min(session.batch())];
+                session.feed_all(chunk, |positions, logits| {
+                    let vocab = logits.len() / positions.len();
+                    for (at, logits) in positions.zip(logits.chunks_exact(vocab)) {
+                        logprobs.push(TokenLogprobs::of(logits, prompt[at + 1], count));
+                    }
+                    Ok::<_, LlmError>(())
+                })
+            }
+        };
+        if let Err(error) = result {
+            return Some(Err(error));
+        }
+        let done = session.tokens().len();
+        let goes_on = self.job.send(EngineEvent::Prompt { done, logprobs });
+        (!goes_on).then_some(Ok(Stop::Caller))
+    }
+
+    /// Chooses the next token by its scores.
+    fn choose(&mut self, scores: &Scores, ends: &[u32]) -> Option<Ended> {
+        let job = &mut self.job;
+        let now = Instant::now();
+        let begin = *self.first.get_or_insert(now);
+        if self.usage.generated == 0 {
+            self.usage.prefill.tokens = self.usage.prompt - self.usage.cached;
+            self.usage.prefill.time = now - self.begin;
+            let (done, logprobs) = (self.usage.prompt, Vec::new());
+            if !job.send(EngineEvent::Prompt { done, logprobs }) {
+                return Some(Ok(Stop::Caller));
+            }
+        } else {
+            self.usage.decode.tokens += 1;
+            self.usage.decode.time = now - begin;
+        }
+        let chosen = job.chain.choose(scores);
+        let chosen = chosen.and_then(|id| job.chain.advance(id).map(|()| id));
+        let id = match chosen {
+            Ok(id) => id,
+            Err(error) => return Some(Err(error.into())),
+        };
+        let count = job.request.logprobs;
+        let logprobs = count.map(|count| TokenLogprobs::of(&scores.logits, id, count));
+        (self.next, self.usage.generated) = (id, self.usage.generated + 1);
+        if !job.send(EngineEvent::Token { id, logprobs }) {
+            return Some(Ok(Stop::Caller));
+        }
+        if ends.contains(&id) || job.chain.is_complete() {
+            return Some(Ok(Stop::End));
+        }
+        let is_last = job.request.max_tokens == Some(self.usage.generated);
+        is_last.then_some(Ok(Stop::Limit))
+    }
+}
