@@ -232,6 +232,16 @@ impl Cache {
         &self.layers
     }
 
+    /// The storages of keys and values, layer by layer.
+    ///
+    /// # Errors
+    /// Fails if one was never written and cannot be computed.
+    pub(crate) fn storages(&self) -> Result<Vec<Storage>, LlmError> {
+        let layers = self.layers.iter().filter(|layer| layer.has_state());
+        let tensors = layers.flat_map(|layer| [&layer.keys, &layer.values]);
+        Ok(tensors.map(Tensor::storage).collect::<Result<_, _>>()?)
+    }
+
     /// Tokens that fit.
     pub(crate) fn context(&self) -> usize {
         self.context

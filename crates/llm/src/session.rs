@@ -1,5 +1,6 @@
 //! A run of a model: tokens in, logits out.
 
+use std::mem;
 use std::ops::Range;
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -66,6 +67,9 @@ pub struct Session<'m> {
     ahead: Option<Ahead>,
 }
 
+/// No programs yet.
+const NO_STEPS: [Option<Step>; FEW_AT + FEW.len()] = [const { None }; FEW_AT + FEW.len()];
+
 /// Tokens that went through models.
 static TOKENS: AtomicU64 = AtomicU64::new(0);
 
@@ -106,7 +110,7 @@ impl<'m> Session<'m> {
             batches: Vec::with_capacity(context.min(1 << 16)),
             cache: Cache::new(spec, context, options.batch, options.cache_dtype)?,
             options,
-            steps: [const { None }; FEW_AT + FEW.len()],
+            steps: NO_STEPS,
             ahead: None,
         })
     }
@@ -134,6 +138,10 @@ impl<'m> Session<'m> {
     /// Length of each fed batch.
     pub(crate) fn batches(&self) -> &[usize] {
         &self.batches
+    }
+
+    pub(crate) fn options(&self) -> &SessionOptions {
+        &self.options
     }
 
     pub(crate) fn cache(&self) -> &Cache {
@@ -200,15 +208,51 @@ impl<'m> Session<'m> {
         Ok(())
     }
 
+    /// Takes the programs of another session with the same model and options.
+    pub(crate) fn take_programs(&mut self, other: &mut Self) -> Result<(), LlmError> {
+        other.settle_ahead();
+        other.rebind(self.cache.layers())?;
+        self.steps = mem::replace(&mut other.steps, NO_STEPS);
+        for step in self.steps.iter_mut().flatten() {
+            step.read_bases(&self.cache);
+        }
+        Ok(())
+    }
+
+    /// Prepares the cache for another token behind the session's.
+    pub(crate) fn make_ready(&mut self, selection: &Selection) -> Result<(), LlmError> {
+        let wanted = Wanted::best(1, selection, self.model.spec().vocab);
+        self.reach_back(&wanted)?;
+        let (past, runtime) = (self.tokens.len(), self.runtime.clone());
+        (self.cache).make_room(&runtime, self.options.routing, past, past + 1)
+    }
+
+    /// Is there room for another token, and all in the cache that it sees?
+    pub(crate) fn is_ready(&self) -> bool {
+        let past = self.tokens.len();
+        past < self.context && self.cache.reaches(past) && self.cache.has_room(past + 1)
+    }
+
+    /// Adds a token whose keys and values another program has written to the cache.
+    pub(crate) fn push(&mut self, token: u32) {
+        TOKENS.fetch_add(1, Ordering::Relaxed);
+        self.tokens.push(token);
+        self.batches.push(1);
+    }
+
+    /// Makes the cache again from the tokens, if it was lost with its device.
+    pub(crate) fn recover(&mut self, selection: &Selection) -> Result<(), LlmError> {
+        let past = self.tokens.len();
+        tracing::warn!("the KV cache was lost with its device; recomputing it from {past} tokens");
+        self.rebuild(&Wanted::best(1, selection, self.model.spec().vocab))
+    }
+
     /// Drops all tokens but the first `len`. Waits for the device's work on later tokens.
     ///
     /// Layers with a window may have dropped keys and values that are needed then. If so, the next tokens wait until
     /// all of these tokens have been computed again.
     pub fn truncate(&mut self, len: usize) {
-        if let Some(ahead) = self.ahead.take() {
-            // Should this have failed, so will the next pass, which says why.
-            let _ = read_choice(ahead.chosen, None);
-        }
+        self.settle_ahead();
         self.tokens.truncate(len);
         let mut rest = self.tokens.len();
         self.batches.retain_mut(|batch| {
@@ -216,6 +260,14 @@ impl<'m> Session<'m> {
             rest -= *batch;
             *batch > 0
         });
+    }
+
+    /// Waits for the device's work on later tokens.
+    fn settle_ahead(&mut self) {
+        if let Some(ahead) = self.ahead.take() {
+            // Should this have failed, so will the next pass, which says why.
+            let _ = read_choice(ahead.chosen, None);
+        }
     }
 
     /// Adds tokens; `logits` becomes the scores `[vocab]` of the token after the last.
@@ -226,7 +278,7 @@ impl<'m> Session<'m> {
     pub fn feed(&mut self, tokens: &[u32], logits: &mut Vec<f32>) -> Result<(), LlmError> {
         let mut scores = [Scores {
             ids: None,
-            logits: std::mem::take(logits),
+            logits: mem::take(logits),
         }];
         let fed = self.feed_wanting(tokens, &Wanted::logits(1), &mut scores);
         let [Scores { logits: read, .. }] = scores;

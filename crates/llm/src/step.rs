@@ -172,6 +172,13 @@ impl Step {
         Ok(self.trace.rebind(old, new)?)
     }
 
+    /// Reads the positions of this cache's windows from now on.
+    pub(crate) fn read_bases(&mut self, cache: &Cache) {
+        self.inputs.truncate(2);
+        self.inputs
+            .extend(cache.bases().map(|(storage, _)| storage.clone()));
+    }
+
     /// Brings its operands to their devices.
     ///
     /// # Errors

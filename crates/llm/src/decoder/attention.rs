@@ -27,6 +27,16 @@ enum Keyed {
     By(usize),
 }
 
+impl Keyed {
+    /// The keys and values of the token at this place among all.
+    fn row(&self, index: usize) -> RusTorchResult<Self> {
+        Ok(match self {
+            Self::Own([k, v]) => Self::Own([k.narrow(-2, index, 1)?, v.narrow(-2, index, 1)?]),
+            Self::By(layer) => Self::By(*layer),
+        })
+    }
+}
+
 /// One of the parts of a product that makes all three.
 struct Part {
     outputs: usize,
@@ -265,14 +275,23 @@ impl Attention {
             Some(temperature) => q.mul(&pass.temperature(temperature)?)?,
             None => q,
         };
-        let attended = match own {
-            Keyed::Own(own) => self.keys_values(own, pass, cache)?,
-            Keyed::By(layer) => pass.lent(layer),
+        let own = match own {
+            Keyed::Own(own) => Keyed::Own(self.keys_values(own, pass)?),
+            by => by,
         };
-        if spec.source == KeysValues::Lent {
-            pass.lend(&attended);
-        }
-        let y = self.attend(&q, &attended, pass)?.transpose(-3, -2)?;
+        let y = match pass.rows() {
+            [] => self.mixed(&q, &own, pass, cache)?,
+            rows => {
+                let each = rows.iter().enumerate();
+                let mixed = each.map(|(i, row)| {
+                    let own = own.row(i)?;
+                    self.mixed(&q.narrow(-2, i, 1)?, &own, &row.pass, row.cache())
+                });
+                let mixed = mixed.collect::<RusTorchResult<Vec<Tensor>>>()?;
+                Tensor::cat(&mixed, -2)?
+            }
+        };
+        let y = y.transpose(-3, -2)?;
         let y = match y.rank() {
             3 => y,
             _ => y.reshape([rows, spec.heads, spec.value_width])?,
@@ -292,24 +311,46 @@ impl Attention {
         times(self.output.forward(&y, pass)?, spec.out_scale)
     }
 
-    /// Keys and values `[b · t, kv heads · width]`, which go to the cache, if there is one.
-    fn keys_values(
+    /// The result, with keys and values of one sequence, for queries `[…, heads, t, key width]`.
+    fn mixed(
         &self,
-        [k, v]: [Tensor; 2],
+        q: &Tensor,
+        own: &Keyed,
         pass: &Pass,
         cache: Option<&LayerCache>,
-    ) -> RusTorchResult<Attended> {
+    ) -> RusTorchResult<Tensor> {
+        let attended = match own {
+            Keyed::Own(own) => Self::stored(own, pass, cache)?,
+            Keyed::By(layer) => pass.lent(*layer),
+        };
+        if self.spec.source == KeysValues::Lent {
+            pass.lend(&attended);
+        }
+        self.attend(q, &attended, pass)
+    }
+
+    /// Keys and values `[b · t, kv heads · width]` as `[…, kv heads, t, width]`, normed and rotated.
+    fn keys_values(&self, [k, v]: [Tensor; 2], pass: &Pass) -> RusTorchResult<[Tensor; 2]> {
         let spec = &self.spec;
         let k = self.heads(k, spec.kv_heads, self.key_norm.as_ref(), pass)?;
         let v = pass.by_sequence(&self.clamped(v)?, [spec.kv_heads, spec.value_width])?;
         let v = Norm::apply(self.value_norm.as_ref(), v)?.transpose(-3, -2)?;
+        Ok([k, v])
+    }
+
+    /// Keys and values for attention; they go to the cache, if there is one.
+    fn stored(
+        [k, v]: &[Tensor; 2],
+        pass: &Pass,
+        cache: Option<&LayerCache>,
+    ) -> RusTorchResult<Attended> {
         let row = cache.map(|cache| pass.row(cache)).transpose()?;
         let (keys, values) = match cache.zip(row.as_ref()) {
             Some((LayerCache { keys, values, .. }, row)) => (
-                keys.update_slice_(&k, 1, row)?,
-                values.update_slice_(&v, 1, row)?,
+                keys.update_slice_(k, 1, row)?,
+                values.update_slice_(v, 1, row)?,
             ),
-            None => (k, v),
+            None => (k.clone(), v.clone()),
         };
         Ok(Attended {
             keys,

@@ -27,7 +27,7 @@ use experts::Experts;
 use ffn::Ffn;
 use linear::{Linear, Scaled, Table, times};
 use norm::Norm;
-pub(crate) use pass::{Pass, Sequences};
+pub(crate) use pass::{Pass, Row, Sequences};
 pub(crate) use pool::Pool;
 
 /// A whole decoder, from token ids to logits, or an encoder, from token ids to embeddings.

@@ -45,6 +45,33 @@ impl Sequences<'_> {
     }
 }
 
+/// The sequence, with a cache, of one token of a pass.
+pub(crate) struct Row<'a> {
+    /// The pass over this token alone, for all that depends on the cache.
+    pub(crate) pass: Pass<'a>,
+    layers: &'a [LayerCache],
+}
+
+impl<'a> Row<'a> {
+    /// The token at `position`, `i32` `[1]`, of the sequence with this cache. `bases` stands for its [`Cache::bases`].
+    pub(crate) fn new(
+        position: &'a Tensor,
+        cache: &'a Cache,
+        bases: Option<&'a Tensor>,
+        placement: &'a Placement,
+    ) -> RusTorchResult<Self> {
+        Ok(Self {
+            pass: Pass::with_cache(position, cache, bases, placement)?,
+            layers: cache.layers(),
+        })
+    }
+
+    /// The cache of the layer that is being computed.
+    pub(crate) fn cache(&self) -> Option<&'a LayerCache> {
+        self.layers.get(self.pass.layer.get())
+    }
+}
+
 /// Values that all layers of one forward pass share, and the devices that they are computed on.
 ///
 /// A layer has a home, where its state is. Products are computed where their weights are, all else where its first
@@ -53,6 +80,8 @@ pub(crate) struct Pass<'a> {
     placement: &'a Placement,
     /// Sequences without a cache; `None` for one sequence with a cache.
     sequences: Option<Sequences<'a>>,
+    /// The sequence of each token, if they belong to several that have caches.
+    rows: Vec<Row<'a>>,
     /// The device of the layer that is being computed.
     home: Cell<Option<DeviceType>>,
     /// Positions of the tokens, `i32` `[t]`.
@@ -64,7 +93,7 @@ pub(crate) struct Pass<'a> {
     /// Positions of windows' first rows, `i32`; `None` where a row of a cache is a position.
     bases: Option<&'a Tensor>,
     /// Rows of windows that the first token is written to, with where they are computed.
-    rows: RefCell<Vec<(RowKey, Tensor)>>,
+    window_rows: RefCell<Vec<(RowKey, Tensor)>>,
     masks: RefCell<Vec<(MaskKey, Tensor)>>,
     /// The place of the layer that is being computed.
     layer: Cell<usize>,
@@ -91,12 +120,13 @@ impl<'a> Pass<'a> {
         Ok(Self {
             placement,
             sequences: None,
+            rows: Vec::new(),
             home: Cell::new(placement.layer(0)),
             positions,
             past: positions.narrow(0, 0, 1)?,
             context: None,
             bases: None,
-            rows: RefCell::default(),
+            window_rows: RefCell::default(),
             masks: RefCell::default(),
             layer: Cell::new(0),
             lent: RefCell::default(),
@@ -115,6 +145,25 @@ impl<'a> Pass<'a> {
             bases,
             ..Self::new(positions, placement)?
         })
+    }
+
+    /// A pass over one token of each of several sequences with caches of `context` tokens.
+    pub(crate) fn of_rows(
+        rows: Vec<Row<'a>>,
+        positions: &'a Tensor,
+        context: usize,
+        placement: &'a Placement,
+    ) -> RusTorchResult<Self> {
+        Ok(Self {
+            rows,
+            context: Some(context),
+            ..Self::new(positions, placement)?
+        })
+    }
+
+    /// The sequence of each token, if they belong to several that have caches.
+    pub(crate) fn rows(&self) -> &[Row<'a>] {
+        &self.rows
     }
 
     /// A pass over whole sequences, without a cache.
@@ -151,7 +200,12 @@ impl<'a> Pass<'a> {
             return Ok(self.past.clone());
         };
         let key = (window, self.home.get());
-        if let Some((_, row)) = self.rows.borrow().iter().find(|(known, _)| *known == key) {
+        if let Some((_, row)) = self
+            .window_rows
+            .borrow()
+            .iter()
+            .find(|(known, _)| *known == key)
+        {
             return Ok(row.clone());
         }
         let row = || self.past.sub(&bases.narrow(0, window, 1)?);
@@ -159,7 +213,7 @@ impl<'a> Pass<'a> {
             Some(device) => with_device(device, row)??,
             None => row()?,
         };
-        self.rows.borrow_mut().push((key, row.clone()));
+        self.window_rows.borrow_mut().push((key, row.clone()));
         Ok(row)
     }
 
@@ -189,6 +243,7 @@ impl<'a> Pass<'a> {
     pub(crate) fn enter(&self, index: usize) {
         self.home.set(self.placement.layer(index));
         self.layer.set(index);
+        self.rows.iter().for_each(|row| row.pass.enter(index));
     }
 
     /// Keeps the keys and values of the layer that is being computed, for later layers.

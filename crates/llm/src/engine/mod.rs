@@ -27,8 +27,10 @@
 //! # }
 //! ```
 
+mod batch;
 mod request;
 mod scheduler;
+mod slots;
 mod worker;
 
 use std::collections::HashSet;
@@ -94,6 +96,8 @@ pub struct EngineStats {
     pub generated_tokens: u64,
     /// Passes that computed a token of one or more texts.
     pub steps: u64,
+    /// Texts of all these passes.
+    pub rows: u64,
 }
 
 /// A request in the engine.

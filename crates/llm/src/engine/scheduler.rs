@@ -25,7 +25,7 @@ pub(super) struct Free {
     /// Tokens of the prompt that its cache holds.
     pub(super) shared: usize,
     /// The number of the request that used it last; 0 for none.
-    pub(super) used: u64,
+    pub(super) last: u64,
 }
 
 impl<T> Scheduler<T> {
@@ -98,7 +98,7 @@ const WORTH: usize = 10;
 pub(super) fn choose_slot(free: &[Free], prompt: usize) -> Option<usize> {
     let best = free.iter().max_by_key(|free| (free.shared, free.slot));
     let best = best.filter(|free| free.shared > 0 && free.shared * WORTH >= prompt);
-    let oldest = || free.iter().min_by_key(|free| (free.used, free.slot));
+    let oldest = || free.iter().min_by_key(|free| (free.last, free.slot));
     best.or_else(oldest).map(|free| free.slot)
 }
 
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_slot_is_chosen_by_its_beginning_or_its_age() {
-        let free = |slot, shared, used| Free { slot, shared, used };
+        let free = |slot, shared, last| Free { slot, shared, last };
         let slots = [free(0, 1, 9), free(1, 40, 7), free(2, 0, 3)];
         assert_eq!(choose_slot(&slots, 100), Some(1));
         // One token of a hundred is no reason to give up what a slot holds.

@@ -6,8 +6,10 @@ use std::time::Instant;
 
 use rustorch_runtime::Runtime;
 
+use super::batch::{Batch, Fed};
 use super::request::{EngineEvent, TokenLogprobs, Usage, gone};
 use super::scheduler::{Free, choose_slot};
+use super::slots::{Slots, unread};
 use super::{EngineOptions, EngineStats, Job, Shared};
 use crate::generate::{Stop, end_tokens};
 use crate::kv_cache::DRAFTS;
@@ -15,13 +17,13 @@ use crate::selection::{Scores, Selection};
 use crate::session::Session;
 use crate::{LlmError, Model};
 
-/// A place for a sequence.
-struct Slot<'m> {
-    session: Session<'m>,
+/// The use of a slot.
+#[derive(Clone, Copy, Default)]
+struct Use {
     /// The salt of its tokens.
     salt: u64,
     /// The number of the request that used it last; 0 for none.
-    used: u64,
+    last: u64,
 }
 
 /// A request that is computed.
@@ -42,7 +44,9 @@ type Ended = Result<Stop, LlmError>;
 /// The sequences and the requests that they have.
 pub(super) struct Worker<'m, 's> {
     shared: &'s Shared,
-    slots: Vec<Slot<'m>>,
+    slots: Slots<'m>,
+    uses: Vec<Use>,
+    batch: Batch,
     /// In the order in which they began.
     running: Vec<Running>,
     ends: Vec<u32>,
@@ -80,18 +84,12 @@ impl<'m, 's> Worker<'m, 's> {
         options: &EngineOptions,
         shared: &'s Shared,
     ) -> Result<Self, LlmError> {
-        let slot = |_| {
-            Ok(Slot {
-                session: Session::new(model, runtime, options.session.clone())?,
-                salt: 0,
-                used: 0,
-            })
-        };
+        let sequences = options.sequences;
         Ok(Self {
             shared,
-            slots: (0..options.sequences)
-                .map(slot)
-                .collect::<Result<_, LlmError>>()?,
+            slots: Slots::new(model, runtime, sequences, &options.session)?,
+            uses: vec![Use::default(); sequences],
+            batch: Batch::new(runtime, sequences),
             running: Vec::new(),
             ends: end_tokens(model),
             begun: 0,
@@ -101,7 +99,7 @@ impl<'m, 's> Worker<'m, 's> {
 
     /// Size of a sequence's context in tokens.
     pub(super) fn context(&self) -> usize {
-        self.slots[0].session.context()
+        self.slots.get(0).context()
     }
 
     /// Answers requests until the engine is closed.
@@ -173,6 +171,7 @@ impl<'m, 's> Worker<'m, 's> {
         stats.cached_tokens += new.cached_tokens;
         stats.generated_tokens += new.generated_tokens;
         stats.steps += new.steps;
+        stats.rows += new.rows;
     }
 
     fn ended(&mut self, job: Job, ended: Ended, usage: Usage) {
@@ -187,33 +186,28 @@ impl<'m, 's> Worker<'m, 's> {
         let wants_all = job.request.prompt_logprobs.is_some();
         let is_free = |slot: &usize| self.running.iter().all(|running| running.slot != *slot);
         let free = (0..self.slots.len()).filter(is_free).map(|slot| {
-            let Slot {
-                session,
-                salt: own,
-                used,
-            } = &self.slots[slot];
-            let pairs = session.tokens().iter().zip(prompt);
-            let shared = match salt == *own && !wants_all {
+            let Use { salt: own, last } = self.uses[slot];
+            let pairs = self.slots.get(slot).tokens().iter().zip(prompt);
+            let shared = match salt == own && !wants_all {
                 true => pairs.take_while(|(a, b)| a == b).count(),
                 false => 0,
             };
-            Free {
-                slot,
-                shared,
-                used: *used,
-            }
+            Free { slot, shared, last }
         });
         let free: Vec<Free> = free.collect();
         let Some(slot) = choose_slot(&free, prompt.len()) else {
             return self.ended(job, Err(gone()), Usage::default());
         };
         self.begun += 1;
-        let place = &mut self.slots[slot];
-        if place.salt != salt || wants_all {
-            place.session.truncate(0);
+        let session = self.slots.get_mut(slot);
+        if self.uses[slot].salt != salt || wants_all {
+            session.truncate(0);
         }
-        let cached = place.session.keep_prefix(prompt);
-        (place.salt, place.used) = (salt, self.begun);
+        let cached = session.keep_prefix(prompt);
+        self.uses[slot] = Use {
+            salt,
+            last: self.begun,
+        };
         prompt.iter().for_each(|&id| job.chain.accept(id));
         let next = prompt[prompt.len() - 1];
         let begin = Instant::now();
@@ -251,15 +245,15 @@ impl<'m, 's> Worker<'m, 's> {
 
     /// Computes a chunk of the oldest prompt that has tokens left besides its last one.
     fn prefill(&mut self) {
-        let slots = &self.slots;
-        let is_left = |running: &Running| {
-            slots[running.slot].session.tokens().len() + 1 < running.job.request.prompt.len()
-        };
+        let is_left = |running: &Running| !running.is_ready(self.slots.get(running.slot));
         let Some(index) = self.running.iter().position(is_left) else {
             return;
         };
         let running = &mut self.running[index];
-        let ended = running.prefill(&mut self.slots[running.slot].session);
+        let ended = match self.slots.with_programs(running.slot) {
+            Ok(session) => running.prefill(session),
+            Err(error) => Some(Err(error)),
+        };
         let mut ends: Vec<_> = self.running.iter().map(|_| None).collect();
         ends[index] = ended;
         self.end(ends);
@@ -267,41 +261,84 @@ impl<'m, 's> Worker<'m, 's> {
 
     /// Computes the next token of each text whose prompt is done but for its last token.
     fn decode(&mut self) {
-        let mut ends: Vec<Option<Ended>> = Vec::new();
-        for running in &mut self.running {
-            let session = &mut self.slots[running.slot].session;
-            let request = &running.job.request;
-            if session.tokens().len() + 1 < request.prompt.len() {
-                ends.push(None);
-                continue;
+        let mut ends: Vec<Option<Ended>> = self.running.iter().map(|_| None).collect();
+        let (mut rows, mut of) = (Vec::new(), Vec::new());
+        for (index, running) in self.running.iter().enumerate() {
+            let session = self.slots.get(running.slot);
+            if running.is_ready(session) {
+                match running.is_over(session) {
+                    Some(stop) => ends[index] = Some(Ok(stop)),
+                    None => match make_ready(&mut self.slots, running.slot) {
+                        Ok(()) => {
+                            rows.push(running.fed());
+                            of.push(index);
+                        }
+                        Err(error) => ends[index] = Some(Err(error)),
+                    },
+                }
             }
-            if request.max_tokens == Some(0) {
-                ends.push(Some(Ok(Stop::Limit)));
-                continue;
+        }
+        let (mut rows, mut of) = (&rows[..], &of[..]);
+        while !rows.is_empty() {
+            let count = rows.len().min(self.batch.most());
+            match self.batch.feed(&mut self.slots, &rows[..count]) {
+                Ok(scores) => {
+                    self.counts.steps += 1;
+                    self.counts.rows += count as u64;
+                    for (scores, &index) in scores.iter().zip(of) {
+                        let running = &mut self.running[index];
+                        let before = running.usage.generated;
+                        ends[index] = running.choose(scores, &self.ends);
+                        self.counts.generated_tokens += (running.usage.generated - before) as u64;
+                    }
+                }
+                Err(error) if count > 1 => {
+                    self.batch.shrink(count, &error);
+                    continue;
+                }
+                Err(error) => ends[of[0]] = Some(Err(error)),
             }
-            if session.tokens().len() >= session.context() {
-                ends.push(Some(Ok(Stop::Context)));
-                continue;
-            }
-            let selection = match request.logprobs {
-                Some(_) => Selection::default(),
-                None => running.job.chain.selection(),
-            };
-            let mut scores = Scores::default();
-            let fed = session.feed_and_select(&[running.next], &selection, &mut scores);
-            self.counts.steps += 1;
-            let ended = match fed {
-                Ok(()) => running.choose(&scores, &self.ends),
-                Err(error) => Some(Err(error)),
-            };
-            self.counts.generated_tokens += 1;
-            ends.push(ended);
+            (rows, of) = (&rows[count..], &of[count..]);
         }
         self.end(ends);
     }
 }
 
+/// Prepares a sequence for another token.
+fn make_ready(slots: &mut Slots, slot: usize) -> Result<(), LlmError> {
+    match slots.get(slot).is_ready() {
+        true => Ok(()),
+        false => slots.with_programs(slot)?.make_ready(&unread()),
+    }
+}
+
 impl Running {
+    /// Is all of the prompt computed but for its last token?
+    fn is_ready(&self, session: &Session) -> bool {
+        session.tokens().len() + 1 >= self.job.request.prompt.len()
+    }
+
+    /// The reason why no further token is computed, if there is one.
+    fn is_over(&self, session: &Session) -> Option<Stop> {
+        match self.job.request.max_tokens {
+            Some(0) => Some(Stop::Limit),
+            _ if session.tokens().len() >= session.context() => Some(Stop::Context),
+            _ => None,
+        }
+    }
+
+    /// The row of a pass for the next token.
+    fn fed(&self) -> Fed {
+        Fed {
+            slot: self.slot,
+            token: self.next,
+            selection: match self.job.request.logprobs {
+                Some(_) => Selection::default(),
+                None => self.job.chain.selection(),
+            },
+        }
+    }
+
     /// Computes the next chunk of the prompt.
     fn prefill(&mut self, session: &mut Session) -> Option<Ended> {
         let (prompt, fed) = (&self.job.request.prompt, session.tokens().len());
@@ -310,7 +347,7 @@ impl Running {
         let result = match self.job.request.prompt_logprobs {
             None => {
                 let chunk = &left[..left.len().min(session.batch())];
-                session.feed_ahead_of(chunk, &Selection::best())
+                session.feed_ahead_of(chunk, &unread())
             }
             Some(count) => {
                 // Few tokens at once: each of them has the logits of a vocabulary.

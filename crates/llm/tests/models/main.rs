@@ -5,6 +5,7 @@
 mod adapters;
 mod common;
 mod encoders;
+mod engine;
 mod faults;
 mod feeding;
 mod folders;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
             encoders::on_the_cpu,
             encoders::pooling,
             encoders::what_a_model_lacks_is_one_error,
+            engine::every_architecture_in_company,
             faults::an_unknown_architecture_is_one_short_line,
             faults::absent_and_other_keys_are_seen,
             faults::all_that_is_wrong_is_one_error,
