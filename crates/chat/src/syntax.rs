@@ -114,6 +114,13 @@ impl AnswerSyntax {
         lists.then_some((call.open, call.close))
     }
 
+    /// The marks around a call as a JSON object with `name` and `arguments`, if answers have such calls. Marks may be
+    /// empty.
+    pub fn json_call(&self) -> Option<(&'static str, &'static str)> {
+        let call = self.calls.iter().find(|call| call.shape == Shape::Json)?;
+        Some((call.open, call.close))
+    }
+
     /// The mark that begins reasoning, if answers have any.
     pub fn begins_thinking(&self) -> Option<&'static str> {
         self.thinks.first().map(|(open, _)| *open)

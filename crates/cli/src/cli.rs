@@ -16,6 +16,7 @@ Examples:
   fortune | rustorch-cli -m model.gguf              read the prompt from standard input
   rustorch-cli -p Hello --format json               print one JSON object, for scripts
   rustorch-cli chat -m model.gguf -sys \"Be brief\"    chat with a model
+  rustorch-cli serve -m model.gguf                  serve a model on http://127.0.0.1:8080
   rustorch-cli embed -m FOLDER \"A cat\" \"A dog\"     turn texts into vectors
   rustorch-cli -p \"Age: \" --regex \"[1-9][0-9]?\"      generate text that matches a pattern
   rustorch-cli -b cpu -t 4 -p Hello                 run on the CPU, with 4 threads
@@ -152,6 +153,7 @@ mod tests {
             ("-st", "--single-turn"),
             ("-sys", "--system-prompt"),
             ("-sysf", "--system-prompt-file"),
+            ("-np", "--parallel"),
         ];
         for (short, expected) in all {
             assert_eq!(long(short), expected);

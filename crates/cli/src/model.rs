@@ -10,7 +10,7 @@ use rustorch_llm::{LlmError, Model, RowSplit, Selection, Session, hugging_face, 
 use rustorch_tensor::distributed::CommunicationGroup;
 use rustorch_tokenizer::Tokenizer;
 
-use crate::args::{ChangeArgs, FileArgs, ModelArgs};
+use crate::args::{ChangeArgs, FileArgs, KeyArgs, ModelArgs};
 use crate::failure::Usage;
 use crate::{bundled, progress};
 
@@ -54,6 +54,18 @@ impl Source {
                 ..FileArgs::default()
             },
             ..Self::default()
+        }
+    }
+
+    /// The model in this file with changes; without a file, the bundled model.
+    pub(crate) fn changed(path: Option<PathBuf>, keys: &KeyArgs, changes: &ChangeArgs) -> Self {
+        Self {
+            file: FileArgs {
+                model: path,
+                keys: keys.clone(),
+            },
+            changes: changes.clone(),
+            ranks: None,
         }
     }
 

@@ -125,6 +125,11 @@ impl Vocabulary {
             .copied()
     }
 
+    /// The control token of this name.
+    pub(crate) fn control(&self, name: &str) -> Option<u32> {
+        self.token(name).filter(|id| self.controls.contains_key(id))
+    }
+
     fn by_name(&self) -> HashMap<Box<[u8]>, u32> {
         let ids = 0..self.len() as u32;
         let controls = ids

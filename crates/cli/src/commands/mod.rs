@@ -21,6 +21,7 @@ mod ranks;
 mod report;
 mod rerank;
 mod run;
+mod serve;
 mod tokenize;
 mod top;
 mod train;
@@ -36,6 +37,8 @@ use clap::Subcommand;
 pub(crate) enum Command {
     /// Chat with a model
     Chat(Box<chat::Options>),
+    /// Serve models over HTTP, for programs of OpenAI's, Anthropic's, ollama's and llama-server's interfaces
+    Serve(Box<serve::Options>),
     /// Embed texts: print a vector for each, or their similarity
     Embed(Box<embed::Options>),
     /// Score documents for a query by a reranker
@@ -89,6 +92,7 @@ pub(crate) enum Command {
 pub(crate) fn run(command: &Command, program: clap::Command) -> Result<ExitCode> {
     let done = match command {
         Command::Chat(options) => return chat::run(options),
+        Command::Serve(options) => return serve::run(options),
         Command::Train(options) => return train::run(options),
         Command::Launch(options) => return launch::run(options),
         Command::Convert(options) => return convert::run(options),

@@ -7,7 +7,11 @@ use std::path::{Path, PathBuf};
 use crate::opencl::OpenCl;
 
 /// Commands that are not run, with the reasons.
-const NOT_RUN: [(&str, &str); 13] = [
+const NOT_RUN: [(&str, &str); 14] = [
+    (
+        "target/release/rustorch-cli serve -m model.gguf --port 8080",
+        "ends on a signal alone; `serve.rs` runs it, and the page's requests",
+    ),
     ("cargo test --release --workspace", "runs this very test"),
     (
         "target/release/rustorch-cli verify",
@@ -99,7 +103,7 @@ const OF_THE_LIBRARY: [&str; 8] = [
 /// the profiler.
 const OF_ALL_PROGRAMS: [&str; 6] = ["simd", "llm", "dtypes", "linalg", "fft", "profile"];
 
-fn repository() -> PathBuf {
+pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
@@ -119,7 +123,7 @@ fn documents() -> Vec<(String, String)> {
 }
 
 /// The blocks of a document in this language.
-fn blocks(text: &str, language: &str) -> Vec<String> {
+pub(crate) fn blocks(text: &str, language: &str) -> Vec<String> {
     let fence = format!("```{language}");
     let mut blocks = Vec::new();
     let mut lines = text.lines();

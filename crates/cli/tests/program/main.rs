@@ -26,6 +26,8 @@ mod verify;
 #[cfg(unix)]
 mod launch;
 #[cfg(unix)]
+mod serve;
+#[cfg(unix)]
 mod signals;
 #[cfg(unix)]
 mod smollm2;
@@ -222,6 +224,9 @@ fn main() -> ExitCode {
         ranks::a_stopped_process_ends_all_with_the_cause,
         ranks::ranks_write_the_text_of_one,
         ranks::what_ranks_cannot_do_is_told,
+        serve::it_says_where_it_listens_and_ends_cleanly,
+        serve::requests_of_the_page_are_answered,
+        serve::mistakes_are_told,
         signals::ctrl_c_ends_the_text_cleanly,
         signals::ctrl_c_leaves_no_part_of_a_model,
         signals::ctrl_c_leaves_a_whole_json_object,

@@ -25,7 +25,7 @@ const WHITE_SPACE: &str = r" |\n{1,2}[ \t]{0,20}";
 /// recognised.
 const ESCAPES: &str = "\"\\bfnrt";
 
-/// Holds texts to the JSON that `schema` allows.
+/// Holds texts to the JSON that `schema` allows, in the grammar that `frame` makes of it.
 ///
 /// # Errors
 /// [`GrammarError::Schema`] for a schema that is invalid, that cannot be enforced, or that no text
@@ -33,6 +33,7 @@ const ESCAPES: &str = "\"\\bfnrt";
 pub(crate) fn constrain(
     schema: &Value,
     vocabulary: &Vocabulary,
+    frame: impl Fn(Value) -> TopLevelGrammar + Sync,
 ) -> Result<Constraint, GrammarError> {
     let mut translator = Translator::new(schema)?;
     let translated = translator.all()?;
@@ -55,7 +56,7 @@ pub(crate) fn constrain(
         let levels = nesting::levels(&schema, &definitions);
         let document = document(schema, definitions);
         let built = nesting::with_room(levels, || {
-            vocabulary.constrain(TopLevelGrammar::from_json_schema(document), "JSON schema")
+            vocabulary.constrain(frame(document), "JSON schema")
         });
         built.unwrap_or_else(|error| {
             let reason = format!("no thread with a stack for {levels} levels: {error}");

@@ -9,14 +9,13 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use rustorch_chat::{
     Answer, AnswerParser, AnswerPart, ChatTemplates, ControlTokens, Delta, Message, ParseOptions,
-    ReasoningFormat, RenderOptions, ToolCall, family, special_tokens,
+    ReasoningFormat, RenderOptions, StopTexts, ToolCall, family, special_tokens,
 };
 use rustorch_llm::sampler::SamplerChain;
 use rustorch_llm::{Event, GenerateOptions, Generated, Model, Session, Speculation, generate_with};
 use rustorch_tokenizer::{StreamDecoder, Tokenizer};
 use serde_json::{Value, json};
 
-use super::stop::StopTexts;
 use crate::sampling::Words;
 use crate::text;
 
@@ -368,17 +367,17 @@ struct Reader<'a> {
     tokenizer: &'a Tokenizer,
     decoder: StreamDecoder<'a>,
     parser: AnswerParser,
-    stops: StopTexts<'a>,
+    stops: StopTexts,
     read: Read,
 }
 
 impl<'a> Reader<'a> {
-    fn new(tokenizer: &'a Tokenizer, parser: AnswerParser, stops: &'a [String]) -> Self {
+    fn new(tokenizer: &'a Tokenizer, parser: AnswerParser, stops: &[String]) -> Self {
         Self {
             tokenizer,
             decoder: tokenizer.decoder(),
             parser,
-            stops: StopTexts::new(stops),
+            stops: StopTexts::new(stops.to_vec()),
             read: Read::default(),
         }
     }
@@ -404,8 +403,8 @@ impl<'a> Reader<'a> {
         let text = self.take(steps, listener)?;
         let heard = listener.text(&text)?;
         Ok(match self.stops.found() {
-            true => ControlFlow::Break(()),
-            false => heard,
+            Some(_) => ControlFlow::Break(()),
+            None => heard,
         })
     }
 

@@ -5,7 +5,6 @@ mod editor;
 mod markdown;
 mod screen;
 mod slash;
-mod stop;
 mod tools;
 mod turn;
 mod wrap;

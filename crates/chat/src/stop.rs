@@ -1,40 +1,45 @@
 //! Texts at which an answer ends.
 
 /// Looks for stop texts in text that comes in pieces. Keeps back a piece that may begin one.
-pub(super) struct StopTexts<'s> {
-    stops: &'s [String],
+pub struct StopTexts {
+    stops: Vec<String>,
     kept: String,
-    found: bool,
+    found: Option<usize>,
 }
 
-impl<'s> StopTexts<'s> {
-    pub(super) fn new(stops: &'s [String]) -> Self {
-        let (kept, found) = (String::new(), false);
+impl StopTexts {
+    /// A search for these texts. Empty ones are never found.
+    pub fn new(stops: Vec<String>) -> Self {
+        let (kept, found) = (String::new(), None);
         Self { stops, kept, found }
     }
 
-    /// Was one found? Text after it is dropped.
-    pub(super) fn found(&self) -> bool {
-        self.found
+    /// The stop text that was found. Text after it is dropped.
+    pub fn found(&self) -> Option<&str> {
+        self.found.map(|index| self.stops[index].as_str())
     }
 
     /// Adds text; returns the part before which no stop text can begin.
-    pub(super) fn push(&mut self, text: &str) -> String {
-        if self.found {
+    pub fn push(&mut self, text: &str) -> String {
+        if self.found.is_some() {
             return String::new();
         }
         self.kept.push_str(text);
-        let stops = self.stops.iter().filter(|stop| !stop.is_empty());
-        let first = stops.clone().filter_map(|stop| self.kept.find(stop)).min();
-        if let Some(at) = first {
-            self.found = true;
+        let stops = self.stops.iter().enumerate();
+        let stops = stops.filter(|(_, stop)| !stop.is_empty());
+        let places = stops.clone();
+        let first = places
+            .filter_map(|(index, stop)| Some((self.kept.find(stop)?, index)))
+            .min();
+        if let Some((at, index)) = first {
+            self.found = Some(index);
             self.kept.truncate(at);
             return std::mem::take(&mut self.kept);
         }
         let begun = |at: &usize| {
             stops
                 .clone()
-                .any(|stop| stop.starts_with(&self.kept[*at..]))
+                .any(|(_, stop)| stop.starts_with(&self.kept[*at..]))
         };
         let ends = self.kept.char_indices().map(|(at, _)| at);
         let keep = ends.filter(|at| *at < self.kept.len()).find(begun);
@@ -43,7 +48,7 @@ impl<'s> StopTexts<'s> {
     }
 
     /// The held text, when nothing else comes.
-    pub(super) fn finish(&mut self) -> String {
+    pub fn finish(&mut self) -> String {
         std::mem::take(&mut self.kept)
     }
 }
@@ -54,10 +59,10 @@ mod tests {
 
     fn through(stops: &[&str], pieces: &[&str]) -> (Vec<String>, bool) {
         let stops: Vec<String> = stops.iter().map(|&stop| stop.to_owned()).collect();
-        let mut texts = StopTexts::new(&stops);
+        let mut texts = StopTexts::new(stops);
         let mut out: Vec<String> = pieces.iter().map(|piece| texts.push(piece)).collect();
         out.push(texts.finish());
-        (out, texts.found())
+        (out, texts.found().is_some())
     }
 
     #[test]

@@ -1,0 +1,173 @@
+//! `serve`: models over HTTP.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use rustorch_chat::ReasoningFormat;
+use rustorch_llm::engine::EngineOptions;
+use rustorch_llm::{Engine, hugging_face};
+use rustorch_server::{Keys, ServeOptions, ServedModel, Server};
+use rustorch_tensor::with_runtime;
+
+use super::chat::templates;
+use crate::args::{ChangeArgs, ContextArgs, DeviceArgs, KeyArgs};
+use crate::bundled;
+use crate::devices::Devices;
+use crate::failure::Usage;
+use crate::model::Source;
+use crate::output::note;
+
+const EXAMPLES: &str = "\
+Examples:
+  rustorch-cli serve -m model.gguf                     serve a model on http://127.0.0.1:8080
+  rustorch-cli serve -m a.gguf -m b.gguf --port 8000   serve two models, which requests name `a` and `b`
+  rustorch-cli serve -m model.gguf --host 0.0.0.0 --api-key-file keys.txt
+
+The server has the interfaces of OpenAI, Anthropic, ollama and llama-server: docs/server.md lists the paths.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    /// Model: a GGUF file, the first part of a split one, or a folder of Hugging Face's transformers; repeatable.
+    /// Requests name a model by its file's name without the extension [default: the bundled model]
+    #[arg(short, long, value_name = "FILE")]
+    model: Vec<PathBuf>,
+
+    #[command(flatten)]
+    keys: KeyArgs,
+
+    #[command(flatten)]
+    changes: ChangeArgs,
+
+    /// Name or address to listen on; 0.0.0.0 for all networks
+    #[arg(
+        long,
+        value_name = "HOST",
+        default_value = "127.0.0.1",
+        help_heading = "Server"
+    )]
+    host: String,
+
+    /// Port to listen on; 0 for a free one
+    #[arg(
+        long,
+        value_name = "PORT",
+        default_value_t = 8080,
+        help_heading = "Server"
+    )]
+    port: u16,
+
+    /// File of API keys, one a line. Requests then need one of them
+    #[arg(long, value_name = "FILE", help_heading = "Server")]
+    api_key_file: Option<PathBuf>,
+
+    /// Number of texts that each model computes at once, each with a context of -c tokens (-np)
+    #[arg(long, value_name = "N", default_value_t = 4, help_heading = "Server")]
+    parallel: usize,
+
+    /// Number of requests to each model that may wait; more are refused
+    #[arg(long, value_name = "N", default_value_t = 256, help_heading = "Server")]
+    queue: usize,
+
+    /// Chat template: the name of a model family, a file, or the template itself [default: the model's own]
+    #[arg(
+        long,
+        visible_alias = "chat-template-file",
+        value_name = "NAME|FILE",
+        help_heading = "Conversation"
+    )]
+    chat_template: Option<OsString>,
+
+    /// Handling of reasoning: `none` leaves it in the answer; `auto`, `deepseek` and `deepseek-legacy` separate it
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "auto",
+        help_heading = "Conversation"
+    )]
+    reasoning_format: ReasoningFormat,
+
+    #[command(flatten)]
+    context: ContextArgs,
+
+    #[command(flatten)]
+    devices: DeviceArgs,
+}
+
+pub(super) fn run(options: &Options) -> Result<ExitCode> {
+    if options.parallel == 0 {
+        return Err(Usage("--parallel 0: give at least one text".to_owned()).into());
+    }
+    let keys = match &options.api_key_file {
+        None => Keys::none(),
+        Some(path) => options.read_keys(path)?,
+    };
+    let devices = Devices::open(&options.devices)?;
+    // A port that is taken is told before models are loaded.
+    let server = Server::bind(ServeOptions {
+        host: options.host.clone(),
+        port: options.port,
+        keys,
+        devices: devices.runtime.clone(),
+    })?;
+    let paths: Vec<Option<&PathBuf>> = match options.model.as_slice() {
+        [] => vec![None],
+        models => models.iter().map(Some).collect(),
+    };
+    let models = paths.into_iter().map(|path| options.load(path, &devices));
+    let models = models.collect::<Result<_>>()?;
+    note(format_args!("listening on http://{}", server.address()));
+    server.run(models)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Options {
+    fn read_keys(&self, path: &Path) -> Result<Keys> {
+        let keys = Keys::read(path)
+            .with_context(|| format!("{}: cannot read the keys", path.display()))?;
+        match keys.is_empty() {
+            true => Err(Usage(format!("{}: the file has no key", path.display())).into()),
+            false => Ok(keys),
+        }
+    }
+
+    fn load(&self, path: Option<&PathBuf>, devices: &Devices) -> Result<ServedModel> {
+        let source = Source::changed(path.cloned(), &self.keys, &self.changes);
+        let model = with_runtime(&devices.runtime, devices.routing, || source.load())?;
+        let tokenizer = model.tokenizer().with_context(|| source.to_string())?;
+        let templates = templates(&model, tokenizer, self.chat_template.as_deref())?;
+        let settings = self.context.session(&model, devices)?;
+        let bytes = model.gguf().file_bytes();
+        let options = EngineOptions {
+            sequences: self.parallel,
+            queue: self.queue,
+            session: settings.session,
+        };
+        Ok(ServedModel {
+            name: name(path.map(PathBuf::as_path)),
+            engine: Engine::new(Arc::new(model), &devices.runtime, options)?,
+            templates,
+            reasoning: self.reasoning_format,
+            bytes,
+        })
+    }
+}
+
+/// The name of a model in requests.
+fn name(path: Option<&Path>) -> String {
+    let Some(path) = path else {
+        return bundled::NAME.to_owned();
+    };
+    let folder = hugging_face::folder(path);
+    let name = match &folder {
+        Some(folder) => folder.file_name(),
+        None => path.file_stem(),
+    };
+    name.unwrap_or(path.as_os_str())
+        .to_string_lossy()
+        .into_owned()
+}

@@ -1,0 +1,245 @@
+//! Anthropic's `/v1/messages`.
+
+mod convert;
+mod stream;
+
+use std::sync::Arc;
+
+use rustorch_chat::ToolCall;
+use rustorch_llm::sampler::SamplerConfig;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::answers::{End, Reason, Whole, unique};
+use crate::conversation::{Conversation, ToolChoice};
+use crate::error::ApiError;
+use crate::fields::{Fields, Stops};
+use crate::form;
+use crate::interface::{Interface, Understood};
+use crate::model::Loaded;
+use stream::MessageSpeaker;
+
+/// Fields that change no answer.
+const HINTS: &[&str] = &[
+    "metadata",
+    "service_tier",
+    "context_management",
+    "container",
+    "inference_geo",
+];
+
+/// A request for a message. Besides these fields it has the samplers' options.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MessageRequest {
+    messages: Vec<Map<String, Value>>,
+    system: Option<Value>,
+    max_tokens: Option<usize>,
+    stop_sequences: Option<Stops>,
+    #[serde(default)]
+    tools: Vec<Value>,
+    tool_choice: Option<Choice>,
+    thinking: Option<Thinking>,
+    seed: Option<i64>,
+    #[serde(default)]
+    stream: bool,
+}
+
+/// Whether the model calls tools.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Choice {
+    r#type: ChoiceType,
+    name: Option<String>,
+    #[serde(default)]
+    disable_parallel_tool_use: bool,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ChoiceType {
+    Auto,
+    Any,
+    Tool,
+    None,
+}
+
+/// Reasoning before the answer.
+#[derive(Debug, Deserialize)]
+struct Thinking {
+    r#type: ThinkingType,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+enum ThinkingType {
+    Enabled,
+    Adaptive,
+    Disabled,
+}
+
+impl MessageRequest {
+    /// The conversation. What has no effect is added to `ignored`.
+    fn conversation(&mut self, ignored: &mut Vec<String>) -> Result<Conversation, ApiError> {
+        let mut messages = Vec::new();
+        if let Some(system) = self.system.take() {
+            messages.extend(convert::system(system, ignored)?);
+        }
+        for (index, message) in std::mem::take(&mut self.messages).into_iter().enumerate() {
+            convert::message(index, message, &mut messages)?;
+        }
+        let (choice, parallel) = match &self.tool_choice {
+            None => (ToolChoice::Auto, true),
+            Some(choice) => {
+                let named = || {
+                    choice
+                        .name
+                        .clone()
+                        .ok_or_else(|| ApiError::field("tool_choice.name", "this field is missing"))
+                };
+                let kind = match choice.r#type {
+                    ChoiceType::Auto => ToolChoice::Auto,
+                    ChoiceType::Any => ToolChoice::Required,
+                    ChoiceType::None => ToolChoice::None,
+                    ChoiceType::Tool => ToolChoice::Named(named()?),
+                };
+                (kind, !choice.disable_parallel_tool_use)
+            }
+        };
+        let mut variables = Map::new();
+        if let Some(thinking) = &self.thinking {
+            let thinks = thinking.r#type != ThinkingType::Disabled;
+            variables.insert("enable_thinking".to_owned(), thinks.into());
+        }
+        Ok(Conversation {
+            messages,
+            tools: convert::tools(std::mem::take(&mut self.tools), ignored)?,
+            choice,
+            parallel,
+            grammar: None,
+            variables,
+            reasoning: None,
+        })
+    }
+}
+
+/// The view of a request.
+#[derive(Clone)]
+pub(crate) struct Messages {
+    id: String,
+    model: Arc<Loaded>,
+}
+
+impl Interface for Messages {
+    type Speaker = MessageSpeaker;
+
+    fn read(
+        model: &Arc<Loaded>,
+        mut fields: Fields,
+        salt: u64,
+    ) -> Result<Understood<Self>, ApiError> {
+        fields.skip(HINTS);
+        let mut config = SamplerConfig::default();
+        fields.samplers(&mut config)?;
+        let mut ignored = fields.ignored().to_vec();
+        let mut asked: MessageRequest = fields.into()?;
+        let max_tokens = match asked.max_tokens {
+            Some(n @ 1..) => n,
+            Some(0) => return Err(ApiError::field("max_tokens", "expected at least 1")),
+            None => return Err(ApiError::field("max_tokens", "this field is missing")),
+        };
+        let conversation = asked.conversation(&mut ignored)?;
+        let sampler = form::sampler(model, config, asked.seed, None)?;
+        let mut plan = conversation.plan(model, sampler, salt, &mut ignored)?;
+        plan.request.max_tokens = Some(max_tokens);
+        plan.stops = asked.stop_sequences.unwrap_or_default().0;
+        let view = Self {
+            id: unique("msg_"),
+            model: Arc::clone(model),
+        };
+        let prompt = plan.request.prompt.len();
+        Ok(Understood {
+            plans: vec![plan],
+            speaker: asked
+                .stream
+                .then(|| MessageSpeaker::new(view.clone(), prompt)),
+            view,
+            ignored,
+        })
+    }
+
+    fn response(&self, answers: &[Whole]) -> Value {
+        let Some(whole) = answers.first() else {
+            return Value::Null;
+        };
+        let answer = &whole.answer;
+        let mut content = Vec::new();
+        if !answer.reasoning.is_empty() {
+            content
+                .push(json!({"type": "thinking", "thinking": answer.reasoning, "signature": ""}));
+        }
+        if !answer.content.is_empty() {
+            content.push(json!({"type": "text", "text": answer.content}));
+        }
+        let call = |call: &ToolCall| {
+            // Arguments that were cut off are no object.
+            let input: Option<Map<String, Value>> = serde_json::from_str(&call.arguments).ok();
+            json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input.unwrap_or_default()})
+        };
+        content.extend(answer.calls.iter().map(call));
+        let (reason, stop) = stop_reason(&whole.end.reason, !answer.calls.is_empty());
+        let mut body = self.body(json!(content), usage(&whole.end));
+        body["stop_reason"] = reason.into();
+        body["stop_sequence"] = stop;
+        body
+    }
+}
+
+impl Messages {
+    fn body(&self, content: Value, usage: Value) -> Value {
+        json!({
+            "id": self.id,
+            "type": "message",
+            "role": "assistant",
+            "model": self.model.name,
+            "content": content,
+            "stop_reason": null,
+            "stop_sequence": null,
+            "usage": usage,
+        })
+    }
+}
+
+/// The number of a request's tokens.
+///
+/// # Errors
+/// Fails if a field is wrong.
+pub(crate) fn count_tokens(model: &Loaded, mut fields: Fields) -> Result<Value, ApiError> {
+    fields.skip(HINTS);
+    let mut asked: MessageRequest = fields.into()?;
+    let mut ignored = Vec::new();
+    let prompt = asked
+        .conversation(&mut ignored)?
+        .render(model, true, &mut ignored)?;
+    Ok(json!({"input_tokens": prompt.encode(model.tokenizer()).len()}))
+}
+
+/// Counts of tokens. Cached ones are apart.
+fn usage(end: &End) -> Value {
+    json!({
+        "input_tokens": end.usage.prompt - end.usage.cached,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": end.usage.cached,
+        "output_tokens": end.usage.generated,
+    })
+}
+
+/// Anthropic's word for the reason of an end, and the stop text.
+fn stop_reason(reason: &Reason, calls: bool) -> (&'static str, Value) {
+    match reason {
+        Reason::Stop(text) => ("stop_sequence", text.as_str().into()),
+        Reason::Length => ("max_tokens", Value::Null),
+        Reason::End if calls => ("tool_use", Value::Null),
+        Reason::End => ("end_turn", Value::Null),
+    }
+}

@@ -1,0 +1,236 @@
+//! Paths, and the outermost layer.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::{FromRequest, Request, State};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use rustorch_runtime::Runtime as Devices;
+use serde_json::{Value, json};
+
+use crate::error::{ApiError, Dialect};
+use crate::fields::Fields;
+use crate::guard::{self, Guard};
+use crate::interface::{Interface, answer};
+use crate::metrics::{self, Responses};
+use crate::model::Loaded;
+use crate::respond::{blocking, json_response, text_response};
+use crate::{anthropic, llama, ollama, openai};
+
+/// What the server knows.
+pub(crate) struct App {
+    models: Vec<Arc<Loaded>>,
+    guard: Guard,
+    devices: Devices,
+    responses: Responses,
+}
+
+impl App {
+    /// The state of a server with these models, at least one.
+    pub(crate) fn new(models: Vec<Arc<Loaded>>, guard: Guard, devices: Devices) -> Self {
+        Self {
+            models,
+            guard,
+            devices,
+            responses: Responses::default(),
+        }
+    }
+
+    /// The model of a name; the first without one.
+    ///
+    /// # Errors
+    /// Fails if there is no model of this name.
+    fn model(&self, name: Option<&str>) -> Result<&Arc<Loaded>, ApiError> {
+        // ollama's clients name a version.
+        let bare = name.map(|name| name.strip_suffix(":latest").unwrap_or(name));
+        let named = |model: &&Arc<Loaded>| bare.is_none_or(|name| model.name == name);
+        self.models.iter().find(named).ok_or_else(|| {
+            let known: Vec<&str> = self
+                .models
+                .iter()
+                .map(|model| model.name.as_str())
+                .collect();
+            ApiError::no_model(name.unwrap_or_default(), &known)
+        })
+    }
+}
+
+/// The salt of a request's cache.
+#[derive(Clone, Copy)]
+struct Salt(u64);
+
+/// A request for a model.
+struct Asked {
+    model: Arc<Loaded>,
+    fields: Fields,
+    salt: u64,
+}
+
+impl FromRequest<Arc<App>> for Asked {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, ApiError> {
+        let salt = request.extensions().get::<Salt>().map_or(0, |salt| salt.0);
+        let body = guard::body(request.into_body()).await?;
+        let mut fields = Fields::read(&body)?;
+        let name = match fields.take("model") {
+            None => None,
+            Some(Value::String(name)) => Some(name),
+            Some(_) => return Err(ApiError::field("model", "expected a string")),
+        };
+        let model = Arc::clone(app.model(name.as_deref())?);
+        Ok(Self {
+            model,
+            fields,
+            salt,
+        })
+    }
+}
+
+/// The service.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    let chat = post(generate::<openai::chat::Chat>);
+    let completions = post(generate::<openai::completions::Completion>);
+    let native = post(generate::<llama::completion::Native>);
+    let models = get(models);
+    Router::new()
+        .route("/health", get(health))
+        .route("/v1/health", get(health))
+        .route("/metrics", get(figures))
+        .route("/props", get(props))
+        .route("/slots", get(slots))
+        .route("/models", models.clone())
+        .route("/v1/models", models)
+        .route("/v1/models/{name}", get(model))
+        .route("/chat/completions", chat.clone())
+        .route("/v1/chat/completions", chat)
+        .route("/v1/completions", completions)
+        .route("/v1/messages", post(generate::<anthropic::Messages>))
+        .route("/v1/messages/count_tokens", post(count_tokens))
+        .route("/v1/responses", post(generate::<openai::responses::Responses>))
+        .route("/api/chat", post(generate::<ollama::chat::Chat>))
+        .route(
+            "/api/generate",
+            post(generate::<ollama::generate::Generate>),
+        )
+        .route("/api/tags", get(tags))
+        .route("/api/ps", get(running))
+        .route("/api/show", post(show))
+        .route("/api/version", get(version))
+        .route("/completion", native.clone())
+        .route("/completions", native)
+        .route("/tokenize", post(tokenize))
+        .route("/detokenize", post(detokenize))
+        .route("/apply-template", post(apply_template))
+        .fallback(async |request: Request| ApiError::no_path(request.uri().path()))
+        .method_not_allowed_fallback(async |request: Request| {
+            ApiError::method(request.uri().path())
+        })
+        .layer(middleware::from_fn_with_state(Arc::clone(&app), outermost))
+        .with_state(app)
+}
+
+/// Guards, gives errors the form of their interface, counts and logs. Texts of requests are not logged.
+async fn outermost(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+    let begin = Instant::now();
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let mut response = match app.guard.check(request.uri(), request.headers()) {
+        Err(error) => error.into_response(),
+        Ok(salt) => {
+            request.extensions_mut().insert(Salt(salt));
+            next.run(request).await
+        }
+    };
+    if let Some(error) = response.extensions_mut().remove::<ApiError>() {
+        response = error.response(Dialect::of(&path));
+    }
+    let status = response.status().as_u16();
+    app.responses.count(status);
+    tracing::info!(
+        "{method} {path} {status} after {:.1} ms",
+        begin.elapsed().as_secs_f64() * 1e3
+    );
+    response
+}
+
+async fn generate<I: Interface>(asked: Asked) -> Result<Response, ApiError> {
+    answer::<I>(asked.model, asked.fields, asked.salt).await
+}
+
+async fn tags(State(app): State<Arc<App>>) -> Response {
+    json_response(&ollama::tags(app.models.iter().map(|model| &**model)))
+}
+
+async fn running(State(app): State<Arc<App>>) -> Response {
+    json_response(&ollama::running(app.models.iter().map(|model| &**model)))
+}
+
+async fn show(asked: Asked) -> Result<Response, ApiError> {
+    reply(asked, ollama::show).await
+}
+
+async fn version() -> Response {
+    json_response(&json!({"version": env!("CARGO_PKG_VERSION")}))
+}
+
+async fn health() -> Response {
+    json_response(&json!({"status": "ok"}))
+}
+
+async fn figures(State(app): State<Arc<App>>) -> Response {
+    let models = app.models.iter().map(|model| &**model);
+    let text = metrics::text(models, app.devices.fallbacks().len(), &app.responses);
+    text_response(text, "text/plain; version=0.0.4; charset=utf-8")
+}
+
+async fn models(State(app): State<Arc<App>>) -> Response {
+    let data: Vec<Value> = app
+        .models
+        .iter()
+        .map(|model| openai::model_json(model))
+        .collect();
+    json_response(&json!({"object": "list", "data": data}))
+}
+
+async fn model(
+    State(app): State<Arc<App>>,
+    axum::extract::Path(name): axum::extract::Path<String>,
+) -> Result<Response, ApiError> {
+    Ok(json_response(&openai::model_json(app.model(Some(&name))?)))
+}
+
+async fn props(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    Ok(json_response(&llama::props(app.model(None)?)))
+}
+
+async fn slots(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    Ok(json_response(&llama::slots(app.model(None)?)))
+}
+
+async fn tokenize(asked: Asked) -> Result<Response, ApiError> {
+    reply(asked, llama::tokenize).await
+}
+
+async fn detokenize(asked: Asked) -> Result<Response, ApiError> {
+    reply(asked, llama::detokenize).await
+}
+
+async fn apply_template(asked: Asked) -> Result<Response, ApiError> {
+    reply(asked, llama::apply_template).await
+}
+
+async fn count_tokens(asked: Asked) -> Result<Response, ApiError> {
+    reply(asked, anthropic::count_tokens).await
+}
+
+/// A reply without an engine.
+async fn reply(
+    asked: Asked,
+    work: fn(&Loaded, Fields) -> Result<Value, ApiError>,
+) -> Result<Response, ApiError> {
+    let value = blocking(move || work(&asked.model, asked.fields)).await?;
+    Ok(json_response(&value))
+}

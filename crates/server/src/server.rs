@@ -1,0 +1,229 @@
+//! Listening.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+
+use rustorch_llm::LlmError;
+use rustorch_runtime::Runtime as Devices;
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+
+use crate::guard::{Guard, Keys};
+use crate::model::{Loaded, ServedModel};
+use crate::routes::{App, router};
+
+/// Threads for templates, grammars and vocabularies, which take their time.
+const BLOCKING_THREADS: usize = 4;
+
+/// Options of a [`Server`].
+pub struct ServeOptions {
+    /// Name or address to listen on.
+    pub host: String,
+    /// Port to listen on; 0 for a free one.
+    pub port: u16,
+    /// Keys that requests need.
+    pub keys: Keys,
+    /// The devices, whose fallbacks are counted.
+    pub devices: Devices,
+}
+
+/// A server that cannot begin, or go on.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The address is taken, or is not this machine's.
+    #[error("cannot listen on {address}: {error}; give another --host or --port")]
+    Listen {
+        /// The address.
+        address: String,
+        /// The system's reason.
+        error: io::Error,
+    },
+    /// The system refuses threads or signals.
+    #[error("the system refuses what a server needs: {0}")]
+    System(#[from] io::Error),
+    /// A model that cannot be served.
+    #[error(transparent)]
+    Model(#[from] LlmError),
+    /// Two models with one name.
+    #[error("two models have the name {0:?}; rename a file")]
+    SameName(String),
+    /// No model.
+    #[error("there is no model to serve")]
+    NoModel,
+}
+
+/// A server that listens, and answers when it is [`run`](Self::run).
+pub struct Server {
+    runtime: Runtime,
+    listener: TcpListener,
+    address: SocketAddr,
+    guard: Guard,
+    devices: Devices,
+    stop: (watch::Sender<bool>, watch::Receiver<bool>),
+}
+
+/// Ends a server.
+#[derive(Clone)]
+pub struct Stopper(watch::Sender<bool>);
+
+impl Stopper {
+    /// Has the server take no new connections and end when its answers have ended.
+    pub fn stop(&self) {
+        self.0.send_replace(true);
+    }
+}
+
+impl Server {
+    /// Listens. Connections wait until the server [`run`](Self::run)s.
+    ///
+    /// # Errors
+    /// Fails if the address cannot be listened on.
+    pub fn bind(options: ServeOptions) -> Result<Self, ServeError> {
+        let ServeOptions {
+            host,
+            port,
+            keys,
+            devices,
+        } = options;
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(BLOCKING_THREADS)
+            .build()?;
+        let listen = |error| ServeError::Listen {
+            address: format!("{host}:{port}"),
+            error,
+        };
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let addresses: Vec<SocketAddr> = (bare, port).to_socket_addrs().map_err(listen)?.collect();
+        let listener = runtime
+            .block_on(TcpListener::bind(&addresses[..]))
+            .map_err(listen)?;
+        let address = listener.local_addr()?;
+        let is_loopback = address.ip().is_loopback();
+        Ok(Self {
+            runtime,
+            listener,
+            address,
+            guard: Guard { keys, is_loopback },
+            devices,
+            stop: watch::channel(false),
+        })
+    }
+
+    /// The address, with the port that was found.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends the server from elsewhere.
+    pub fn stopper(&self) -> Stopper {
+        Stopper(self.stop.0.clone())
+    }
+
+    /// Answers with these models until the program is asked to end (SIGTERM, SIGINT), or until [`Stopper::stop`].
+    /// Then it takes no new connections, and returns when its answers have ended. A second signal returns at once.
+    /// A request without a model's name gets the first.
+    ///
+    /// # Errors
+    /// Fails if there is no model, if one has no vocabulary, or if two have one name. Also fails if the system refuses
+    /// signals.
+    pub fn run(self, models: Vec<ServedModel>) -> Result<(), ServeError> {
+        let Self {
+            runtime,
+            listener,
+            guard,
+            devices,
+            stop: (stop, mut stopped),
+            ..
+        } = self;
+        let app = Arc::new(App::new(loaded(models)?, guard, devices));
+        runtime.block_on(async {
+            let mut signals = Signals::new()?;
+            let until = async move {
+                tokio::select! {
+                    () = signals.next() => {
+                        stop.send_replace(true);
+                        signals
+                    }
+                    // The sender lives as long as this server.
+                    _ = stopped.wait_for(|&stopped| stopped) => signals,
+                }
+            };
+            let (give, given) = tokio::sync::oneshot::channel();
+            let shutdown = async move {
+                let signals = until.await;
+                tracing::info!("no new connections; waiting for the answers to end");
+                let _ = give.send(signals);
+            };
+            let serve = axum::serve(listener, router(app)).with_graceful_shutdown(shutdown);
+            let again = async {
+                match given.await {
+                    Ok(mut signals) => signals.next().await,
+                    Err(_) => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                served = serve => served?,
+                () = again => {}
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The models, ready to answer.
+fn loaded(models: Vec<ServedModel>) -> Result<Vec<Arc<Loaded>>, ServeError> {
+    let mut loaded: Vec<Arc<Loaded>> = Vec::new();
+    for model in models {
+        if loaded.iter().any(|other| other.name == model.name) {
+            return Err(ServeError::SameName(model.name));
+        }
+        loaded.push(Loaded::new(model)?);
+    }
+    match loaded.is_empty() {
+        true => Err(ServeError::NoModel),
+        false => Ok(loaded),
+    }
+}
+
+/// Signals that end the program.
+struct Signals {
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    #[cfg(unix)]
+    fn new() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    #[cfg(not(unix))]
+    fn new() -> io::Result<Self> {
+        Ok(Self {})
+    }
+
+    #[cfg(unix)]
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    #[cfg(not(unix))]
+    async fn next(&mut self) {
+        let _ = tokio::signal::ctrl_c().await;
+    }
+}
