@@ -18,7 +18,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 use crate::error::ApiError;
 use crate::model::Loaded;
 
-/// What a model is asked for: one answer.
+/// A request for one answer.
 #[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) request: Request,
@@ -107,7 +107,7 @@ pub(crate) struct Whole {
 /// Requests in the engine. They are cancelled when this is dropped.
 struct Running {
     model: Arc<Loaded>,
-    /// Those that have not ended.
+    /// Requests that have not ended.
     ids: Vec<Option<RequestId>>,
     events: UnboundedReceiver<(usize, EngineEvent)>,
 }

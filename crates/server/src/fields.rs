@@ -62,7 +62,7 @@ impl Fields {
         self.ignored.push(what);
     }
 
-    /// What was ignored.
+    /// Fields and tools that were ignored.
     pub(crate) fn ignored(&self) -> &[String] {
         &self.ignored
     }

@@ -1,4 +1,4 @@
-//! What requests of all interfaces say about sampling, and the form of the text.
+//! Fields that all interfaces share: sampling, and the form of the text.
 
 use rustorch_grammar::Grammar;
 use rustorch_llm::engine::Request;

@@ -1,4 +1,4 @@
-//! What a request passes before it is read: its host, its origin, its key, its size.
+//! Checks of a request before it is read: its host, its origin, its key, its size.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -80,7 +80,7 @@ impl Keys {
     }
 }
 
-/// Who may ask, and under which names.
+/// Checks of hosts, origins and keys.
 pub(crate) struct Guard {
     pub(crate) keys: Keys,
     /// Does only this machine reach the server?

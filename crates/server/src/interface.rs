@@ -44,7 +44,7 @@ pub(crate) struct Understood<I: Interface> {
 /// Answers a request.
 ///
 /// # Errors
-/// Fails if a field is wrong, if the prompt does not fit, if the queue is full, or if the model fails.
+/// Fails if a field is wrong, or if the prompt does not fit. Also fails if the queue is full, or the model fails.
 pub(crate) async fn answer<I: Interface>(
     model: Arc<Loaded>,
     fields: Fields,

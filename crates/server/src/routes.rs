@@ -20,7 +20,7 @@ use crate::model::Loaded;
 use crate::respond::{blocking, json_response, text_response};
 use crate::{anthropic, llama, ollama, openai};
 
-/// What the server knows.
+/// The server's state.
 pub(crate) struct App {
     models: Vec<Arc<Loaded>>,
     guard: Guard,
@@ -110,7 +110,10 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/completions", completions)
         .route("/v1/messages", post(generate::<anthropic::Messages>))
         .route("/v1/messages/count_tokens", post(count_tokens))
-        .route("/v1/responses", post(generate::<openai::responses::Responses>))
+        .route(
+            "/v1/responses",
+            post(generate::<openai::responses::Responses>),
+        )
         .route("/api/chat", post(generate::<ollama::chat::Chat>))
         .route(
             "/api/generate",

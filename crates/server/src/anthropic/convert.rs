@@ -47,7 +47,7 @@ pub(super) fn system(
     Ok((!text.is_empty()).then(|| Message::system(&text)))
 }
 
-/// The tools. Those that Anthropic's own servers run keep their type, and are left out later.
+/// The tools. Tools that Anthropic's own servers run are left out, and added to `ignored`.
 pub(super) fn tools(tools: Vec<Value>, ignored: &mut Vec<String>) -> Result<Vec<Value>, ApiError> {
     let mut kept = Vec::new();
     for (index, tool) in tools.into_iter().enumerate() {

@@ -79,7 +79,7 @@ enum ThinkingType {
 }
 
 impl MessageRequest {
-    /// The conversation. What has no effect is added to `ignored`.
+    /// The conversation. Parts without effect are added to `ignored`.
     fn conversation(&mut self, ignored: &mut Vec<String>) -> Result<Conversation, ApiError> {
         let mut messages = Vec::new();
         if let Some(system) = self.system.take() {

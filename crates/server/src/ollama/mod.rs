@@ -144,7 +144,7 @@ fn now() -> String {
     humantime::format_rfc3339_micros(SystemTime::now()).to_string()
 }
 
-/// What kind of model it is.
+/// The kind of a model.
 fn details(model: &Loaded) -> Value {
     let metadata = &model.engine.model().gguf().metadata;
     let family = metadata.display("general.architecture");

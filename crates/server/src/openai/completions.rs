@@ -97,7 +97,7 @@ fn prompts(value: Value) -> Result<Vec<PromptText>, ApiError> {
     }
 }
 
-/// What is shown of a prompt in front of its text.
+/// A prompt that is shown in front of its text.
 #[derive(Clone)]
 struct Echo {
     text: String,

@@ -17,7 +17,7 @@ use crate::model::Loaded;
 struct StreamOptions {
     #[serde(default)]
     include_usage: bool,
-    /// Of no effect: nothing is added to hide lengths.
+    /// No effect: nothing is added to hide lengths.
     #[serde(default, rename = "include_obfuscation")]
     _include_obfuscation: bool,
 }

@@ -98,7 +98,7 @@ fn stop_texts_and_tools() {
         (&stopped["stop_reason"], &stopped["stop_sequence"]),
         (&json!("stop_sequence"), &json!(word))
     );
-    let forced = json!({"tools": [tool()], "tool_choice": {"type": "any", "disable_parallel_tool_use": true}, "max_tokens": 90});
+    let forced = json!({"tools": [tool()], "tool_choice": {"type": "any", "disable_parallel_tool_use": true}, "max_tokens": 150});
     let called = server.ok("/v1/messages", asked(forced.clone()));
     assert_eq!(called["stop_reason"], "tool_use", "{called}");
     let call = &called["content"][0];

@@ -221,7 +221,7 @@ fn wrong_fields_are_named() {
         (json!({"logit_bias": {"99999": 1}}), "logit_bias", "99999"),
         (
             json!({"response_format": {"type": "x"}}),
-            "response_format",
+            "response_format.type",
             "unknown variant",
         ),
         (

@@ -46,7 +46,7 @@ fn the_native_stream() {
     );
     assert_eq!(
         (&whole["tokens_predicted"], &whole["tokens_evaluated"]),
-        (&json!(6), &json!(5))
+        (&json!(6), &json!(6))
     );
     assert_eq!(
         whole["completion_probabilities"].as_array().unwrap().len(),
@@ -57,7 +57,7 @@ fn the_native_stream() {
     streamed["stream"] = true.into();
     streamed["return_progress"] = true.into();
     let events = server.post("/completion", &streamed).events();
-    assert!(events[0]["prompt_progress"]["total"] == 5, "{}", events[0]);
+    assert!(events[0]["prompt_progress"]["total"] == 6, "{}", events[0]);
     let said: String = events
         .iter()
         .map(|it| it["content"].as_str().unwrap())

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::ApiError;
 
-/// A tool. Those that are no functions keep their type, and are left out later.
+/// A tool. Other types than functions stay as they are, and are left out later.
 pub(super) fn tool(mut tool: Map<String, Value>) -> Value {
     let is_function = tool.get("type").is_some_and(|kind| kind == "function");
     match is_function {
@@ -22,21 +22,34 @@ pub(super) fn tool(mut tool: Map<String, Value>) -> Value {
 ///
 /// # Errors
 /// Fails for items that this server cannot read.
-pub(super) fn messages(instructions: Option<String>, input: Value) -> Result<Vec<Message>, ApiError> {
-    let mut messages: Vec<Message> = instructions.as_deref().map(Message::system).into_iter().collect();
+pub(super) fn messages(
+    instructions: Option<String>,
+    input: Value,
+) -> Result<Vec<Message>, ApiError> {
+    let mut messages: Vec<Message> = instructions
+        .as_deref()
+        .map(Message::system)
+        .into_iter()
+        .collect();
     let items = match input {
         Value::String(text) => {
             messages.push(Message::user(&text));
             return Ok(messages);
         }
         Value::Array(items) => items,
-        _ => return Err(ApiError::field("input", "expected a text, or an array of items")),
+        _ => {
+            return Err(ApiError::field(
+                "input",
+                "expected a text, or an array of items",
+            ));
+        }
     };
     // Reasoning and calls are part of the model's message.
     let mut reasoning = String::new();
     for (index, item) in items.iter().enumerate() {
         let text = |field: &str| {
-            let missing = || ApiError::field(format!("input[{index}].{field}"), "expected a string");
+            let missing =
+                || ApiError::field(format!("input[{index}].{field}"), "expected a string");
             item[field].as_str().map(str::to_owned).ok_or_else(missing)
         };
         match item["type"].as_str() {
@@ -53,7 +66,8 @@ pub(super) fn messages(instructions: Option<String>, input: Value) -> Result<Vec
             }
             Some("function_call") => {
                 let function = json!({"name": text("name")?, "arguments": text("arguments")?});
-                let call = json!({"id": text("call_id")?, "type": "function", "function": function});
+                let call =
+                    json!({"id": text("call_id")?, "type": "function", "function": function});
                 let last = messages.pop_if(|message| message.role() == "assistant");
                 let mut message = last.unwrap_or_else(|| Message::assistant(""));
                 think(&mut message, &mut reasoning);
@@ -91,14 +105,25 @@ fn content(content: &Value, param: &str) -> Result<String, ApiError> {
         Value::String(text) => Ok(text.clone()),
         Value::Array(parts) => {
             let text = |(number, part): (usize, &Value)| {
-                let is_text = matches!(part["type"].as_str(), Some("input_text" | "output_text" | "text"));
+                let is_text = matches!(
+                    part["type"].as_str(),
+                    Some("input_text" | "output_text" | "text")
+                );
                 let text = part["text"].as_str().filter(|_| is_text);
-                let wrong = || ApiError::field(format!("{param}[{number}]"), "this server reads parts of text alone");
+                let wrong = || {
+                    ApiError::field(
+                        format!("{param}[{number}]"),
+                        "this server reads parts of text alone",
+                    )
+                };
                 text.map(str::to_owned).ok_or_else(wrong)
             };
             let texts = parts.iter().enumerate().map(text);
             Ok(texts.collect::<Result<Vec<_>, _>>()?.join("\n"))
         }
-        _ => Err(ApiError::field(param, "expected a text, or an array of parts")),
+        _ => Err(ApiError::field(
+            param,
+            "expected a text, or an array of parts",
+        )),
     }
 }

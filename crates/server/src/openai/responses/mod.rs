@@ -20,7 +20,12 @@ use crate::model::{Loaded, now};
 use stream::ResponseSpeaker;
 
 /// Fields that change no answer here, besides those of chats.
-const MORE_HINTS: &[&str] = &["include", "max_tool_calls", "stream_options", "client_metadata"];
+const MORE_HINTS: &[&str] = &[
+    "include",
+    "max_tool_calls",
+    "stream_options",
+    "client_metadata",
+];
 
 /// A request for a response. Besides these fields it has the samplers' options.
 #[derive(Debug, Deserialize)]
@@ -49,7 +54,7 @@ struct ResponseRequest {
 #[serde(deny_unknown_fields)]
 struct TextOptions {
     format: Option<TextFormat>,
-    /// Of no effect.
+    /// No effect.
     #[serde(rename = "verbosity")]
     _verbosity: Option<String>,
 }
@@ -77,7 +82,7 @@ impl From<TextFormat> for ResponseFormat {
 #[serde(deny_unknown_fields)]
 struct ReasoningOptions {
     effort: Option<String>,
-    /// Of no effect: reasoning is shown as it is.
+    /// No effect: reasoning is shown as it is.
     #[serde(rename = "summary")]
     _summary: Option<String>,
 }
@@ -95,7 +100,11 @@ pub(crate) struct Responses {
 impl Interface for Responses {
     type Speaker = ResponseSpeaker;
 
-    fn read(model: &Arc<Loaded>, mut fields: Fields, salt: u64) -> Result<Understood<Self>, ApiError> {
+    fn read(
+        model: &Arc<Loaded>,
+        mut fields: Fields,
+        salt: u64,
+    ) -> Result<Understood<Self>, ApiError> {
         fields.skip(HINTS);
         fields.skip(MORE_HINTS);
         let mut config = SamplerConfig::default();
@@ -108,21 +117,43 @@ impl Interface for Responses {
             ("background", asked.background == Some(true)),
         ] {
             if is_given {
-                return Err(ApiError::field(param, "nothing is kept here; send the whole conversation in input"));
+                return Err(ApiError::field(
+                    param,
+                    "nothing is kept here; send the whole conversation in input",
+                ));
             }
         }
-        if asked.truncation.as_deref().is_some_and(|it| it != "disabled") {
-            return Err(ApiError::field("truncation", "nothing is cut off here; only disabled is possible"));
+        if asked
+            .truncation
+            .as_deref()
+            .is_some_and(|it| it != "disabled")
+        {
+            return Err(ApiError::field(
+                "truncation",
+                "nothing is cut off here; only disabled is possible",
+            ));
         }
         if asked.max_output_tokens == Some(0) {
             return Err(ApiError::field("max_output_tokens", "expected at least 1"));
         }
         let repeated = Map::from_iter([
             ("instructions".to_owned(), json!(asked.instructions)),
-            ("max_output_tokens".to_owned(), json!(asked.max_output_tokens)),
-            ("parallel_tool_calls".to_owned(), json!(asked.parallel_tool_calls.unwrap_or(true))),
-            ("temperature".to_owned(), json!(config.temperature.temperature)),
-            ("tool_choice".to_owned(), json!(tool_choice(asked.tool_choice.as_ref()))),
+            (
+                "max_output_tokens".to_owned(),
+                json!(asked.max_output_tokens),
+            ),
+            (
+                "parallel_tool_calls".to_owned(),
+                json!(asked.parallel_tool_calls.unwrap_or(true)),
+            ),
+            (
+                "temperature".to_owned(),
+                json!(config.temperature.temperature),
+            ),
+            (
+                "tool_choice".to_owned(),
+                json!(tool_choice(asked.tool_choice.as_ref())),
+            ),
             ("tools".to_owned(), json!(asked.tools)),
             ("top_p".to_owned(), json!(config.top_p.top_p)),
         ]);
@@ -131,7 +162,10 @@ impl Interface for Responses {
             variables.insert("enable_thinking".to_owned(), (effort != "none").into());
             variables.insert("reasoning_effort".to_owned(), effort.into());
         }
-        let format = asked.text.and_then(|text| text.format).map(ResponseFormat::from);
+        let format = asked
+            .text
+            .and_then(|text| text.format)
+            .map(ResponseFormat::from);
         let conversation = Conversation {
             messages: input::messages(asked.instructions, asked.input)?,
             tools: asked.tools.into_iter().map(input::tool).collect(),
@@ -167,10 +201,20 @@ impl Interface for Responses {
             output.push(reasoning_item(&unique("rs_"), &answer.reasoning));
         }
         if !answer.content.is_empty() {
-            output.push(message_item(&unique("msg_"), &answer.content, status(&end.reason)));
+            output.push(message_item(
+                &unique("msg_"),
+                &answer.content,
+                status(&end.reason),
+            ));
         }
         for call in &answer.calls {
-            output.push(call_item(&unique("fc_"), &call.id, &call.name, &call.arguments, "completed"));
+            output.push(call_item(
+                &unique("fc_"),
+                &call.id,
+                &call.name,
+                &call.arguments,
+                "completed",
+            ));
         }
         self.body(status(&end.reason), output, Some(end))
     }

@@ -10,9 +10,20 @@ use crate::speak::{Frames, Speaker};
 
 /// An item that is open, with its text so far.
 enum Item {
-    Reasoning { id: String, text: String },
-    Message { id: String, text: String },
-    Call { id: String, call: String, name: String, text: String },
+    Reasoning {
+        id: String,
+        text: String,
+    },
+    Message {
+        id: String,
+        text: String,
+    },
+    Call {
+        id: String,
+        call: String,
+        name: String,
+        text: String,
+    },
 }
 
 impl Item {
@@ -24,7 +35,9 @@ impl Item {
 
     fn text(&mut self) -> &mut String {
         match self {
-            Self::Reasoning { text, .. } | Self::Message { text, .. } | Self::Call { text, .. } => text,
+            Self::Reasoning { text, .. } | Self::Message { text, .. } | Self::Call { text, .. } => {
+                text
+            }
         }
     }
 
@@ -32,7 +45,12 @@ impl Item {
         match self {
             Self::Reasoning { id, text } => reasoning_item(id, text),
             Self::Message { id, text } => message_item(id, text, status),
-            Self::Call { id, call, name, text } => call_item(id, call, name, text, status),
+            Self::Call {
+                id,
+                call,
+                name,
+                text,
+            } => call_item(id, call, name, text, status),
         }
     }
 }
@@ -108,13 +126,23 @@ impl ResponseSpeaker {
                 let part = text_part(text);
                 let told = json!({"content_index": 0, "text": text, "logprobs": []});
                 self.about(id, "response.output_text.done", told, frames);
-                self.about(id, "response.content_part.done", json!({"content_index": 0, "part": part}), frames);
+                self.about(
+                    id,
+                    "response.content_part.done",
+                    json!({"content_index": 0, "part": part}),
+                    frames,
+                );
             }
             Item::Reasoning { text, .. } => {
                 let part = json!({"type": "reasoning_text", "text": text});
                 let told = json!({"content_index": 0, "text": text});
                 self.about(id, "response.reasoning_text.done", told, frames);
-                self.about(id, "response.content_part.done", json!({"content_index": 0, "part": part}), frames);
+                self.about(
+                    id,
+                    "response.content_part.done",
+                    json!({"content_index": 0, "part": part}),
+                    frames,
+                );
             }
             Item::Call { text, name, .. } => {
                 let told = json!({"arguments": text, "name": name});
@@ -171,7 +199,12 @@ impl Speaker for ResponseSpeaker {
                     self.open(item, frames);
                 }
                 Delta::Arguments { text: new, .. } => {
-                    self.add("response.function_call_arguments.delta", json!({}), &new, frames);
+                    self.add(
+                        "response.function_call_arguments.delta",
+                        json!({}),
+                        &new,
+                        frames,
+                    );
                 }
                 Delta::Id { .. } => {}
             }
@@ -183,7 +216,11 @@ impl Speaker for ResponseSpeaker {
         let status = end.as_ref().map_or("completed", |end| status(&end.reason));
         self.close(status, frames);
         let body = self.view.body(status, self.output.clone(), end.as_ref());
-        self.event(&format!("response.{status}"), json!({"response": body}), frames);
+        self.event(
+            &format!("response.{status}"),
+            json!({"response": body}),
+            frames,
+        );
     }
 
     fn error(&mut self, error: &ApiError, frames: &mut Frames) {
