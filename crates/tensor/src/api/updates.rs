@@ -155,7 +155,7 @@ impl Tensor {
     }
 
     /// Fails for an operand that shows a part of the memory that is written, by PyTorch's rules for `shared` memory.
-    /// Those leave alone what is not dense.
+    /// These rules leave alone what is not dense.
     pub(crate) fn require_apart(
         &self,
         name: &'static str,

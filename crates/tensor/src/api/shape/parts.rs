@@ -162,7 +162,7 @@ impl Tensor {
         Ok(found.ok_or_else(|| OpError::new(name, expected(), index))?)
     }
 
-    /// Each index of `dim` as a tensor without that dimension. Where gradients are recorded, these views are not
+    /// Each index of `dim` as a tensor without that dimension. While gradients are recorded, these views are not
     /// written over; [`Tensor::select`] makes one that is.
     ///
     /// # Errors
@@ -174,7 +174,7 @@ impl Tensor {
             .collect()
     }
 
-    /// Parts of `dim`: of one size, the last one may be smaller, or of a size for each. Where gradients are recorded,
+    /// Parts of `dim`: of one size, the last one may be smaller, or of a size for each. While gradients are recorded,
     /// these views are not written over; [`Tensor::narrow`] makes one that is.
     ///
     /// # Errors
