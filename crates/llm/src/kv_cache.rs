@@ -232,14 +232,11 @@ impl Cache {
         &self.layers
     }
 
-    /// The storages of keys and values, layer by layer.
-    ///
-    /// # Errors
-    /// Fails if one was never written and cannot be computed.
-    pub(crate) fn storages(&self) -> Result<Vec<Storage>, LlmError> {
+    /// The storages of keys and values, layer by layer, even if they were lost with a device.
+    pub(crate) fn storages(&self) -> Vec<Storage> {
         let layers = self.layers.iter().filter(|layer| layer.has_state());
         let tensors = layers.flat_map(|layer| [&layer.keys, &layer.values]);
-        Ok(tensors.map(Tensor::storage).collect::<Result<_, _>>()?)
+        tensors.filter_map(Tensor::storage_in_memory).collect()
     }
 
     /// Tokens that fit.

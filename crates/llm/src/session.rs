@@ -199,8 +199,10 @@ impl<'m> Session<'m> {
             let layers = self.cache.layers().iter().zip(layers);
             for (old, new) in layers.filter(|(old, _)| old.has_state()) {
                 for (old, new) in [(&old.keys, &new.keys), (&old.values, &new.values)] {
+                    // Even if the new one was lost with a device: a pass is going to say so.
+                    let new = new.storage_in_memory().map_or_else(|| new.storage(), Ok)?;
                     if let Some(old) = old.storage_in_memory() {
-                        step.rebind(&old, &new.storage()?)?;
+                        step.rebind(&old, &new)?;
                     }
                 }
             }

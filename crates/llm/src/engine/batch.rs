@@ -88,7 +88,7 @@ impl Bucket {
             Ok::<_, LlmError>(Storage::from_host(buffer))
         };
         let port = |&slot: &usize| {
-            let bound = slots.get(slot).cache().storages()?;
+            let bound = slots.get(slot).cache().storages();
             Ok::<_, LlmError>(Port { slot, bound })
         };
         Ok(Self {
@@ -115,7 +115,7 @@ impl Bucket {
             {
                 port.slot = slot;
             }
-            let storages = slots.get(port.slot).cache().storages()?;
+            let storages = slots.get(port.slot).cache().storages();
             for (old, new) in port.bound.iter_mut().zip(storages) {
                 if !old.same_as(&new) {
                     self.trace.rebind(old, &new)?;
@@ -269,7 +269,7 @@ fn members(slots: &Slots, rows: &[Fed]) -> Vec<usize> {
 fn recover(slots: &mut Slots, members: &[usize]) -> Result<(), LlmError> {
     let mut lost = Vec::new();
     for &slot in members {
-        let storages = slots.get(slot).cache().storages()?;
+        let storages = slots.get(slot).cache().storages();
         if storages.iter().any(|storage| storage.valid_on().is_empty()) {
             lost.push(slot);
         }

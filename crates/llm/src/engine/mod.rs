@@ -109,7 +109,7 @@ struct Job {
     submitted: Instant,
 }
 
-/// What callers and the engine's thread share.
+/// State that callers and the engine's thread share.
 struct State {
     queue: Scheduler<Job>,
     /// Requests to cancel, which may have ended meanwhile.
@@ -223,8 +223,8 @@ impl Engine {
     /// [`ControlFlow::Break`] to cancel. It gets the last event all the same.
     ///
     /// # Errors
-    /// Fails with [`LlmError::Busy`] if the queue is full. Also fails if the prompt is empty, has other than the
-    /// model's tokens, or does not fit the context, if an option of a sampler is invalid, or after [`Self::drain`].
+    /// Fails with [`LlmError::Busy`] if the queue is full. Also fails if the prompt is empty, does not fit the context,
+    /// or has tokens outside the vocabulary. Also fails for invalid options of samplers, and after [`Self::drain`].
     pub fn submit_to(
         &self,
         request: Request,

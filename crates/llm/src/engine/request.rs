@@ -123,7 +123,7 @@ pub enum EngineEvent {
     Prompt {
         /// Tokens of the prompt that are done.
         done: usize,
-        /// Where asked for, log probabilities of the tokens that were processed, except the prompt's first.
+        /// Log probabilities of the processed tokens, except the prompt's first, if the request asked for them.
         logprobs: Vec<TokenLogprobs>,
     },
     /// A token was generated.

@@ -164,7 +164,6 @@ impl<'m, 's> Worker<'m, 's> {
     /// Adds the counts to those that callers see.
     fn update(&mut self, stats: &mut EngineStats) {
         let new = mem::take(&mut self.counts);
-        stats.running = self.running.len();
         stats.finished += new.finished;
         stats.failed += new.failed;
         stats.prompt_tokens += new.prompt_tokens;
@@ -174,10 +173,18 @@ impl<'m, 's> Worker<'m, 's> {
         stats.rows += new.rows;
     }
 
+    /// Counts the end of a request, then sends it, so that a caller who hears of it sees the counts.
     fn ended(&mut self, job: Job, ended: Ended, usage: Usage) {
         self.counts.finished += 1;
         self.counts.failed += u64::from(ended.is_err());
+        self.update(&mut self.shared.lock().stats);
         job.end(ended, usage);
+    }
+
+    /// The same for a request that counts as running.
+    fn stopped(&mut self, job: Job, ended: Ended, usage: Usage) {
+        self.shared.lock().stats.running -= 1;
+        self.ended(job, ended, usage);
     }
 
     /// Gives a request a slot: that of the longest common beginning.
@@ -196,7 +203,7 @@ impl<'m, 's> Worker<'m, 's> {
         });
         let free: Vec<Free> = free.collect();
         let Some(slot) = choose_slot(&free, prompt.len()) else {
-            return self.ended(job, Err(gone()), Usage::default());
+            return self.stopped(job, Err(gone()), Usage::default());
         };
         self.begun += 1;
         let session = self.slots.get_mut(slot);
@@ -220,7 +227,7 @@ impl<'m, 's> Worker<'m, 's> {
         self.counts.prompt_tokens += usage.prompt as u64;
         self.counts.cached_tokens += cached as u64;
         if !job.send(EngineEvent::Started { cached }) {
-            return self.ended(job, Ok(Stop::Caller), usage);
+            return self.stopped(job, Ok(Stop::Caller), usage);
         }
         self.running.push(Running {
             job,
@@ -238,7 +245,7 @@ impl<'m, 's> Worker<'m, 's> {
         for (running, ended) in running.into_iter().zip(ends) {
             match ended {
                 None => self.running.push(running),
-                Some(ended) => self.ended(running.job, ended, running.usage),
+                Some(ended) => self.stopped(running.job, ended, running.usage),
             }
         }
     }

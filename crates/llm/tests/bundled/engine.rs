@@ -125,6 +125,7 @@ pub(crate) fn texts_in_company_are_those_alone() {
         for (i, ids) in together(&engine, requests).into_iter().enumerate() {
             assert_eq!(ids, expected[i % 4], "request {i} of {sequences} sequences");
         }
+        engine.drain();
         let stats = engine.stats();
         assert_eq!((stats.finished, stats.failed), (13, 0));
         assert_eq!((stats.running, stats.waiting), (0, 0));
@@ -155,6 +156,7 @@ pub(crate) fn texts_in_much_company_differ_only_by_rounding() {
         let [a, b] = [ids[same], expected[same]].map(|id| logits[id as usize]);
         assert!((a - b).abs() < 0.05, "request {i}: {a} and {b}");
     }
+    engine.drain();
     assert!(engine.stats().rows > 4 * engine.stats().steps);
 }
 
@@ -221,12 +223,16 @@ pub(crate) fn log_probabilities_are_the_models() {
     let ids: Vec<u32> = ids.collect();
     let mut expected = Vec::new();
     let mut alone = Session::new(&model, &runtime, session()).unwrap();
-    let kept = alone.feed_all(&ids, |_, logits| {
-        let rows = logits.chunks_exact(model.spec().vocab);
-        expected.extend(rows.map(<[f32]>::to_vec));
-        Ok::<_, LlmError>(())
-    });
-    kept.unwrap();
+    // In the engine's passes, two of the prompt and one for each later token, for the same sums.
+    let (chunks, single) = ids.split_at(PROMPTS[3].len() - 1);
+    for pass in chunks.chunks(8).chain(single.chunks(1)) {
+        let kept = alone.feed_all(pass, |_, logits| {
+            let rows = logits.chunks_exact(model.spec().vocab);
+            expected.extend(rows.map(<[f32]>::to_vec));
+            Ok::<_, LlmError>(())
+        });
+        kept.unwrap();
+    }
     assert_eq!((prompt.len(), text.len()), (PROMPTS[3].len() - 1, 4));
     let found = prompt
         .into_iter()
@@ -235,12 +241,12 @@ pub(crate) fn log_probabilities_are_the_models() {
         let logits = &expected[i];
         let total = logits.iter().map(|&x| f64::from(x).exp()).sum::<f64>().ln();
         let of = |id: u32| (f64::from(logits[id as usize]) - total) as f32;
-        assert!((found.logprob - of(ids[i + 1])).abs() < 0.02, "token {i}");
+        assert!((found.logprob - of(ids[i + 1])).abs() < 1e-4, "token {i}");
         assert_eq!(
             found.top.len(),
             if i + 1 < PROMPTS[3].len() { 2 } else { 3 }
         );
-        assert!(found.top.iter().all(|&(id, p)| (p - of(id)).abs() < 0.02));
+        assert!(found.top.iter().all(|&(id, p)| (p - of(id)).abs() < 1e-4));
         assert!(found.top.is_sorted_by(|a, b| a.1 >= b.1));
     }
 }
@@ -260,11 +266,12 @@ pub(crate) fn beginnings_are_shared_by_salt() {
     let longer = [PROMPTS[3], &[400, 401]].concat();
     let (fresh, none) = cached(1, &longer);
     assert_eq!(none, 0);
-    // Of the same prompt, all but the last token.
+    // The same prompt is cached, except its last token.
     assert_eq!(cached(1, &longer), (fresh.clone(), longer.len() - 1));
     assert_eq!(cached(1, PROMPTS[3]).1, PROMPTS[3].len() - 1);
     let (other, none) = cached(2, &longer);
     assert_eq!((other, none), (fresh, 0));
+    engine.drain();
     let stats = engine.stats();
     assert_eq!(
         stats.cached_tokens as usize,
@@ -289,10 +296,11 @@ pub(crate) fn a_warm_engine_makes_no_programs() {
     assert_eq!(runtime.plans().new, warm);
 }
 
-fn failing(n: u64, kind: FaultKind) -> (Arc<Faulty>, SessionOptions) {
+/// A device that fails at launches.
+fn failing(at: impl IntoIterator<Item = u64>, kind: FaultKind) -> (Arc<Faulty>, SessionOptions) {
     let inner: Arc<dyn Backend> = Arc::new(Cpu::new(1));
     let device = inner.info().device;
-    let fault = Fault {
+    let fault = |n| Fault {
         device,
         op: None,
         when: When::Nth(n),
@@ -306,7 +314,10 @@ fn failing(n: u64, kind: FaultKind) -> (Arc<Faulty>, SessionOptions) {
         routing,
         ..session()
     };
-    (Arc::new(Faulty::new(inner, [fault])), options)
+    (
+        Arc::new(Faulty::new(inner, at.into_iter().map(fault))),
+        options,
+    )
 }
 
 /// A device fails under several texts: all go on with the same tokens.
@@ -314,10 +325,11 @@ pub(crate) fn faults_change_no_text() {
     let model = Arc::new(load("Q8_0"));
     let requests = || (0..3).map(|i| greedy(PROMPTS[i], 8)).collect();
     let run = |n: u64, kind| {
-        let (faulty, options) = failing(n, kind);
+        let (faulty, options) = failing([n], kind);
         let runtime = Runtime::new([faulty.clone() as Arc<dyn Backend>, Arc::new(Cpu::new(1))]);
         let engine = engine_with(&model, &runtime, 3, 4, options);
         let texts = together(&engine, requests());
+        engine.drain();
         assert_eq!(engine.stats().failed, 0);
         (texts, faulty.launches(), runtime.fallbacks().len())
     };
@@ -337,16 +349,18 @@ pub(crate) fn faults_change_no_text() {
 pub(crate) fn a_batch_that_fails_is_made_smaller() {
     let model = Arc::new(load("Q8_0"));
     let requests = || (0..3).map(|i| greedy(PROMPTS[i], 8)).collect();
-    let (faulty, options) = failing(u64::MAX, FaultKind::OutOfMemory);
+    let (faulty, options) = failing([], FaultKind::OutOfMemory);
     let runtime = Runtime::new([faulty.clone() as Arc<dyn Backend>]);
     let whole = engine_with(&model, &runtime, 3, 4, options);
     let expected = together(&whole, requests());
     let launches = faulty.launches();
-    // In the middle there are three rows in each pass.
-    let (faulty, options) = failing(launches / 2, FaultKind::OutOfMemory);
+    // In the middle there are three rows in each pass, and a pass is tried twice.
+    let (faulty, options) = failing([launches / 2, launches / 2 + 1], FaultKind::OutOfMemory);
     let runtime = Runtime::new([faulty as Arc<dyn Backend>]);
     let engine = engine_with(&model, &runtime, 3, 4, options);
     assert_eq!(together(&engine, requests()), expected);
+    engine.drain();
+    whole.drain();
     let (more, fewer) = (engine.stats(), whole.stats());
     assert_eq!((more.failed, more.rows), (0, fewer.rows));
     assert!(more.steps > fewer.steps, "{more:?} {fewer:?}");

@@ -13,8 +13,8 @@ use crate::common::{cpu, headers, load, none_of, options};
 const GENERATED: usize = 24;
 
 pub(crate) fn every_architecture_in_company() {
-    let problems = headers().iter().filter_map(|header| {
-        let problem = in_company(header).unwrap_or_else(|error| Some(error.to_string()));
+    let problems = headers().into_iter().filter_map(|header| {
+        let problem = in_company(&header).unwrap_or_else(|error| Some(error.to_string()));
         problem.map(|problem| format!("{}: {problem}", header.name))
     });
     none_of(&problems.collect::<Vec<_>>());
