@@ -26,6 +26,7 @@ mod error;
 mod fields;
 mod form;
 mod guard;
+mod histogram;
 mod interface;
 mod llama;
 mod metrics;

@@ -2,39 +2,11 @@
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
+use rustorch_llm::engine::EngineStats;
+
+use crate::histogram::{BOUNDS, Histogram, ModelMetrics};
 use crate::model::Loaded;
-
-/// Upper bounds of a histogram's buckets, in seconds.
-const BOUNDS: [f64; 16] = [
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0,
-];
-
-/// Counts of durations.
-#[derive(Default)]
-pub(crate) struct Histogram {
-    /// By the first bound that is not below; the last has no bound.
-    buckets: [AtomicU64; BOUNDS.len() + 1],
-    micros: AtomicU64,
-}
-
-impl Histogram {
-    pub(crate) fn observe(&self, time: Duration) {
-        let seconds = time.as_secs_f64();
-        let bucket = BOUNDS.iter().position(|&bound| seconds <= bound);
-        self.buckets[bucket.unwrap_or(BOUNDS.len())].fetch_add(1, Ordering::Relaxed);
-        self.micros
-            .fetch_add(time.as_micros() as u64, Ordering::Relaxed);
-    }
-}
-
-/// Durations of a model's answers.
-#[derive(Default)]
-pub(crate) struct ModelMetrics {
-    pub(crate) first_token: Histogram,
-    pub(crate) between_tokens: Histogram,
-}
 
 /// Responses by their status's first digit.
 #[derive(Default)]
@@ -47,6 +19,53 @@ impl Responses {
     }
 }
 
+/// A figure of an engine: its kind, name, help and value.
+type Figure = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&EngineStats) -> u64,
+);
+
+const FIGURES: [Figure; 6] = [
+    (
+        "gauge",
+        "rustorch_requests_running",
+        "Requests that are being answered",
+        |s| s.running as u64,
+    ),
+    (
+        "gauge",
+        "rustorch_requests_waiting",
+        "Requests in the queue",
+        |s| s.waiting as u64,
+    ),
+    (
+        "counter",
+        "rustorch_requests_total",
+        "Requests that ended",
+        |s| s.finished,
+    ),
+    (
+        "counter",
+        "rustorch_prompt_tokens_total",
+        "Tokens of prompts, cached ones included",
+        |s| s.prompt_tokens,
+    ),
+    (
+        "counter",
+        "rustorch_generated_tokens_total",
+        "Generated tokens",
+        |s| s.generated_tokens,
+    ),
+    (
+        "counter",
+        "rustorch_prefix_cached_tokens_total",
+        "Tokens of prompts that were cached",
+        |s| s.cached_tokens,
+    ),
+];
+
 /// The text of all figures.
 pub(crate) fn text<'a>(
     models: impl Iterator<Item = &'a Loaded> + Clone,
@@ -58,46 +77,7 @@ pub(crate) fn text<'a>(
         .clone()
         .map(|model| (model, model.engine.stats()))
         .collect();
-    type Figure = fn(&rustorch_llm::engine::EngineStats) -> u64;
-    let figures: [(&str, &str, &str, Figure); 6] = [
-        (
-            "gauge",
-            "rustorch_requests_running",
-            "Requests that are being answered",
-            |s| s.running as u64,
-        ),
-        (
-            "gauge",
-            "rustorch_requests_waiting",
-            "Requests in the queue",
-            |s| s.waiting as u64,
-        ),
-        (
-            "counter",
-            "rustorch_requests_total",
-            "Requests that ended",
-            |s| s.finished,
-        ),
-        (
-            "counter",
-            "rustorch_prompt_tokens_total",
-            "Tokens of prompts, cached ones included",
-            |s| s.prompt_tokens,
-        ),
-        (
-            "counter",
-            "rustorch_generated_tokens_total",
-            "Generated tokens",
-            |s| s.generated_tokens,
-        ),
-        (
-            "counter",
-            "rustorch_prefix_cached_tokens_total",
-            "Tokens of prompts that were cached",
-            |s| s.cached_tokens,
-        ),
-    ];
-    for (kind, name, help, figure) in figures {
+    for (kind, name, help, figure) in FIGURES {
         page.head(kind, name, help);
         for (model, stats) in &stats {
             page.sample(name, &[("model", &model.name)], figure(stats));
@@ -176,6 +156,8 @@ fn escaped(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

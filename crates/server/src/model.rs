@@ -9,7 +9,7 @@ use rustorch_llm::engine::Engine;
 use rustorch_tokenizer::{EncodeOptions, Tokenizer};
 
 use crate::error::ApiError;
-use crate::metrics::ModelMetrics;
+use crate::histogram::ModelMetrics;
 
 /// A model to serve.
 pub struct ServedModel {

@@ -402,3 +402,35 @@ fn names_cannot_be_spelled_otherwise() {
         assert!(!accepts_text(&constraint, text), "{text}");
     }
 }
+
+#[test]
+fn json_is_framed_by_marks() {
+    let framed = |before: &str, after: &str, repeats| {
+        let grammar = Grammar::Framed {
+            before: before.to_owned(),
+            schema: json!({"enum": [1, 2]}).to_string(),
+            after: after.to_owned(),
+            repeats,
+        };
+        constrain(grammar).unwrap()
+    };
+    let text = framed("<call>", "</call>", false);
+    for (said, expected) in [
+        ("<call>1</call>", true),
+        ("<call>\n2\n</call>", true),
+        ("<call>3</call>", false),
+        ("<call>1", false),
+        ("1", false),
+        ("<call>1</call>\n<call>2</call>", false),
+    ] {
+        assert_eq!(accepts_text(&text, said), expected, "{said}");
+    }
+    let several = framed("<call>", "</call>", true);
+    assert!(accepts_text(&several, "<call>1</call>\n<call>2</call>"));
+    assert!(accepts_text(&framed("", "", false), "2"));
+    // A mark may be a control token, and then it is no text.
+    let control = framed("<|control-7|>", "<|control-8|>", false);
+    let one = BYTES + u32::from(b'1');
+    assert!(accepts(&control, &[7, one, 8]));
+    assert!(!accepts_text(&control, "<|control-7|>1<|control-8|>"));
+}

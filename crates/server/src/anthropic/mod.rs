@@ -2,6 +2,7 @@
 
 mod convert;
 mod stream;
+mod view;
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use rustorch_llm::sampler::SamplerConfig;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::answers::{End, Reason, Whole, unique};
+use crate::answers::{Whole, unique};
 use crate::conversation::{Conversation, ToolChoice};
 use crate::error::ApiError;
 use crate::fields::{Fields, Stops};
@@ -18,6 +19,8 @@ use crate::form;
 use crate::interface::{Interface, Understood};
 use crate::model::Loaded;
 use stream::MessageSpeaker;
+pub(crate) use view::Messages;
+use view::{stop_reason, usage};
 
 /// Fields that change no answer.
 const HINTS: &[&str] = &[
@@ -123,13 +126,6 @@ impl MessageRequest {
     }
 }
 
-/// The view of a request.
-#[derive(Clone)]
-pub(crate) struct Messages {
-    id: String,
-    model: Arc<Loaded>,
-}
-
 impl Interface for Messages {
     type Speaker = MessageSpeaker;
 
@@ -195,21 +191,6 @@ impl Interface for Messages {
     }
 }
 
-impl Messages {
-    fn body(&self, content: Value, usage: Value) -> Value {
-        json!({
-            "id": self.id,
-            "type": "message",
-            "role": "assistant",
-            "model": self.model.name,
-            "content": content,
-            "stop_reason": null,
-            "stop_sequence": null,
-            "usage": usage,
-        })
-    }
-}
-
 /// The number of a request's tokens.
 ///
 /// # Errors
@@ -222,24 +203,4 @@ pub(crate) fn count_tokens(model: &Loaded, mut fields: Fields) -> Result<Value, 
         .conversation(&mut ignored)?
         .render(model, true, &mut ignored)?;
     Ok(json!({"input_tokens": prompt.encode(model.tokenizer()).len()}))
-}
-
-/// Counts of tokens. Cached ones are apart.
-fn usage(end: &End) -> Value {
-    json!({
-        "input_tokens": end.usage.prompt - end.usage.cached,
-        "cache_creation_input_tokens": 0,
-        "cache_read_input_tokens": end.usage.cached,
-        "output_tokens": end.usage.generated,
-    })
-}
-
-/// Anthropic's word for the reason of an end, and the stop text.
-fn stop_reason(reason: &Reason, calls: bool) -> (&'static str, Value) {
-    match reason {
-        Reason::Stop(text) => ("stop_sequence", text.as_str().into()),
-        Reason::Length => ("max_tokens", Value::Null),
-        Reason::End if calls => ("tool_use", Value::Null),
-        Reason::End => ("end_turn", Value::Null),
-    }
 }

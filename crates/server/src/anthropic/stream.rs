@@ -3,7 +3,7 @@
 use rustorch_chat::Delta;
 use serde_json::{Value, json};
 
-use super::{Messages, stop_reason, usage};
+use super::view::{Messages, stop_reason, usage};
 use crate::answers::{End, Part};
 use crate::error::{ApiError, Dialect};
 use crate::speak::{Frames, Speaker};

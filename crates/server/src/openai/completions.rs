@@ -70,6 +70,23 @@ struct CompletionRequest {
     stream_options: Option<StreamOptions>,
 }
 
+impl CompletionRequest {
+    /// Refuses what is not supported.
+    fn check(&self, n: usize) -> Result<(), ApiError> {
+        if self.best_of.is_some_and(|best| best != n) {
+            let problem = "only the value of n is possible";
+            return Err(ApiError::field("best_of", problem));
+        }
+        match self.suffix.as_deref() {
+            None | Some("") => Ok(()),
+            Some(_) => {
+                let problem = "text in the middle is not supported here; omit it";
+                Err(ApiError::field("suffix", problem))
+            }
+        }
+    }
+}
+
 /// The prompts of a request.
 fn prompts(value: Value) -> Result<Vec<PromptText>, ApiError> {
     let expected = |_| {
@@ -130,18 +147,7 @@ impl Interface for Completion {
         let ignored = fields.ignored().to_vec();
         let asked: CompletionRequest = fields.into()?;
         let n = form::choices(asked.n)?;
-        if asked.best_of.is_some_and(|best| best != n) {
-            return Err(ApiError::field(
-                "best_of",
-                "only the value of n is possible",
-            ));
-        }
-        if asked.suffix.is_some_and(|suffix| !suffix.is_empty()) {
-            return Err(ApiError::field(
-                "suffix",
-                "use /infill for text in the middle",
-            ));
-        }
+        asked.check(n)?;
         let logprobs = asked
             .logprobs
             .map(|count| form::logprobs("logprobs", count));

@@ -217,7 +217,7 @@ fn wrong_fields_are_named() {
         (json!({"seed": -5}), "seed", "expected -1"),
         (json!({"logprobs": 1000}), "logprobs", "0 to 100"),
         (json!({"best_of": 3}), "best_of", "value of n"),
-        (json!({"suffix": "x"}), "suffix", "/infill"),
+        (json!({"suffix": "x"}), "suffix", "in the middle"),
         (json!({"logit_bias": {"99999": 1}}), "logit_bias", "99999"),
         (
             json!({"response_format": {"type": "x"}}),

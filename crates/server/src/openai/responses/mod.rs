@@ -2,6 +2,7 @@
 
 mod input;
 mod stream;
+mod view;
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::chat::HINTS;
-use crate::answers::{End, Reason, Whole, unique};
+use crate::answers::{Whole, unique};
 use crate::conversation::{Conversation, ToolChoice};
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -18,6 +19,8 @@ use crate::form::{self, NamedSchema, ResponseFormat};
 use crate::interface::{Interface, Understood};
 use crate::model::{Loaded, now};
 use stream::ResponseSpeaker;
+pub(crate) use view::Responses;
+use view::{call_item, message_item, reasoning_item, status};
 
 /// Fields that change no answer here, besides those of chats.
 const MORE_HINTS: &[&str] = &[
@@ -47,6 +50,63 @@ struct ResponseRequest {
     seed: Option<i64>,
     #[serde(default)]
     stream: bool,
+}
+
+impl ResponseRequest {
+    /// Refuses what needs a state.
+    fn check(&self) -> Result<(), ApiError> {
+        for (param, is_given) in [
+            ("previous_response_id", self.previous_response_id.is_some()),
+            ("conversation", self.conversation.is_some()),
+            ("background", self.background == Some(true)),
+        ] {
+            if is_given {
+                return Err(ApiError::field(
+                    param,
+                    "nothing is kept here; send the whole conversation in input",
+                ));
+            }
+        }
+        if self
+            .truncation
+            .as_deref()
+            .is_some_and(|it| it != "disabled")
+        {
+            return Err(ApiError::field(
+                "truncation",
+                "nothing is cut off here; only disabled is possible",
+            ));
+        }
+        if self.max_output_tokens == Some(0) {
+            return Err(ApiError::field("max_output_tokens", "expected at least 1"));
+        }
+        Ok(())
+    }
+
+    /// The fields that the response repeats.
+    fn repeated(&self, config: &SamplerConfig) -> Map<String, Value> {
+        Map::from_iter([
+            ("instructions".to_owned(), json!(self.instructions)),
+            (
+                "max_output_tokens".to_owned(),
+                json!(self.max_output_tokens),
+            ),
+            (
+                "parallel_tool_calls".to_owned(),
+                json!(self.parallel_tool_calls.unwrap_or(true)),
+            ),
+            (
+                "temperature".to_owned(),
+                json!(config.temperature.temperature),
+            ),
+            (
+                "tool_choice".to_owned(),
+                json!(tool_choice(self.tool_choice.as_ref())),
+            ),
+            ("tools".to_owned(), json!(self.tools)),
+            ("top_p".to_owned(), json!(config.top_p.top_p)),
+        ])
+    }
 }
 
 /// The form of the text.
@@ -87,16 +147,6 @@ struct ReasoningOptions {
     _summary: Option<String>,
 }
 
-/// The view of a request.
-#[derive(Clone)]
-pub(crate) struct Responses {
-    id: String,
-    created: u64,
-    model: Arc<Loaded>,
-    /// Fields of the request that the response repeats.
-    repeated: Map<String, Value>,
-}
-
 impl Interface for Responses {
     type Speaker = ResponseSpeaker;
 
@@ -111,52 +161,8 @@ impl Interface for Responses {
         fields.samplers(&mut config)?;
         let mut ignored = fields.ignored().to_vec();
         let asked: ResponseRequest = fields.into()?;
-        for (param, is_given) in [
-            ("previous_response_id", asked.previous_response_id.is_some()),
-            ("conversation", asked.conversation.is_some()),
-            ("background", asked.background == Some(true)),
-        ] {
-            if is_given {
-                return Err(ApiError::field(
-                    param,
-                    "nothing is kept here; send the whole conversation in input",
-                ));
-            }
-        }
-        if asked
-            .truncation
-            .as_deref()
-            .is_some_and(|it| it != "disabled")
-        {
-            return Err(ApiError::field(
-                "truncation",
-                "nothing is cut off here; only disabled is possible",
-            ));
-        }
-        if asked.max_output_tokens == Some(0) {
-            return Err(ApiError::field("max_output_tokens", "expected at least 1"));
-        }
-        let repeated = Map::from_iter([
-            ("instructions".to_owned(), json!(asked.instructions)),
-            (
-                "max_output_tokens".to_owned(),
-                json!(asked.max_output_tokens),
-            ),
-            (
-                "parallel_tool_calls".to_owned(),
-                json!(asked.parallel_tool_calls.unwrap_or(true)),
-            ),
-            (
-                "temperature".to_owned(),
-                json!(config.temperature.temperature),
-            ),
-            (
-                "tool_choice".to_owned(),
-                json!(tool_choice(asked.tool_choice.as_ref())),
-            ),
-            ("tools".to_owned(), json!(asked.tools)),
-            ("top_p".to_owned(), json!(config.top_p.top_p)),
-        ]);
+        asked.check()?;
+        let repeated = asked.repeated(&config);
         let mut variables = Map::new();
         if let Some(effort) = asked.reasoning.and_then(|reasoning| reasoning.effort) {
             variables.insert("enable_thinking".to_owned(), (effort != "none").into());
@@ -220,37 +226,6 @@ impl Interface for Responses {
     }
 }
 
-impl Responses {
-    fn body(&self, status: &str, output: Vec<Value>, end: Option<&End>) -> Value {
-        let incomplete = (status == "incomplete").then(|| json!({"reason": "max_output_tokens"}));
-        let mut body = json!({
-            "id": self.id,
-            "object": "response",
-            "created_at": self.created,
-            "status": status,
-            "error": null,
-            "incomplete_details": incomplete,
-            "model": self.model.name,
-            "output": output,
-            "metadata": {},
-            "truncation": "disabled",
-            "usage": end.map(usage),
-        });
-        for (name, value) in &self.repeated {
-            body[name] = value.clone();
-        }
-        body
-    }
-}
-
-/// Whether the answer is whole.
-fn status(reason: &Reason) -> &'static str {
-    match reason {
-        Reason::Length => "incomplete",
-        Reason::End | Reason::Stop(_) => "completed",
-    }
-}
-
 fn tool_choice(choice: Option<&ToolChoice>) -> Value {
     match choice {
         None | Some(ToolChoice::Auto) => json!("auto"),
@@ -258,46 +233,4 @@ fn tool_choice(choice: Option<&ToolChoice>) -> Value {
         Some(ToolChoice::Required) => json!("required"),
         Some(ToolChoice::Named(name)) => json!({"type": "function", "name": name}),
     }
-}
-
-fn usage(end: &End) -> Value {
-    json!({
-        "input_tokens": end.usage.prompt,
-        "input_tokens_details": {"cached_tokens": end.usage.cached},
-        "output_tokens": end.usage.generated,
-        // Tokens of reasoning are not counted apart.
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": end.usage.prompt + end.usage.generated,
-    })
-}
-
-fn text_part(text: &str) -> Value {
-    json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
-}
-
-fn message_item(id: &str, text: &str, status: &str) -> Value {
-    let content = match text {
-        "" => json!([]),
-        text => json!([text_part(text)]),
-    };
-    json!({"id": id, "type": "message", "status": status, "role": "assistant", "content": content})
-}
-
-fn reasoning_item(id: &str, text: &str) -> Value {
-    let content = match text {
-        "" => json!([]),
-        text => json!([{"type": "reasoning_text", "text": text}]),
-    };
-    json!({"id": id, "type": "reasoning", "summary": [], "content": content})
-}
-
-fn call_item(id: &str, call: &str, name: &str, arguments: &str, status: &str) -> Value {
-    json!({
-        "id": id,
-        "type": "function_call",
-        "status": status,
-        "call_id": call,
-        "name": name,
-        "arguments": arguments,
-    })
 }

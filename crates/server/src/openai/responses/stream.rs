@@ -3,7 +3,7 @@
 use rustorch_chat::Delta;
 use serde_json::{Value, json};
 
-use super::{Responses, call_item, message_item, reasoning_item, status, text_part};
+use super::view::{Responses, call_item, message_item, reasoning_item, status, text_part};
 use crate::answers::{End, Part, unique};
 use crate::error::{ApiError, Dialect};
 use crate::speak::{Frames, Speaker};
