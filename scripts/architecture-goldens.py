@@ -122,14 +122,15 @@ def logits(path: str, is_encoder: bool):
     return np.stack([row(i) for i in rows])
 
 
-def asked(keys: dict, tensors: dict):
+def asked(keys: dict, tensors: dict, is_quiet: bool = True):
     """The same of a file of these, in a process of its own: llama.cpp ends it at some mistakes."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1)
-        os.dup2(null, 2)
+        if is_quiet:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, 1)
+            os.dup2(null, 2)
         try:
             with tempfile.TemporaryDirectory() as folder:
                 path = f"{folder}/model.gguf"
@@ -152,6 +153,7 @@ def goldens(path: Path, described: dict) -> dict:
     keys = dict(described["keys"])
     expected = asked(keys, tensors)
     if expected is None:
+        asked(keys, tensors, is_quiet=False)
         raise SystemExit(f"{path}: llama.cpp refuses it")
     same = lambda found: found is not None and np.array_equal(found, expected)
     # llama.cpp compares the numbers of experts. It reads no epsilon of Qwen2-VL; files have one.

@@ -1,6 +1,7 @@
 //! Mixtures of experts.
 
 use rustorch_ir::ops::RopeLayout::{Halves, Interleaved};
+use rustorch_ir::ops::RopeScaling;
 
 use super::Arch;
 use super::base::Base;
@@ -17,6 +18,7 @@ pub(super) const ALL: &[Arch] = &[
     BAILINGMOE,
     BAILINGMOE2,
     DOTS1,
+    DEEPSEEK2_OCR,
     MINIMAX_M2,
     GROVEMOE,
 ];
@@ -155,19 +157,12 @@ const BAILINGMOE2: Arch = Arch {
     name: "bailingmoe2",
     describe: |file| {
         let b = file.rms(Halves)?;
-        let normalised = b.keys.flag("expert_weights_norm");
-        let gating = b.gating(Gating::Softmax);
         let own = b
             .keys
             .count_of("expert_shared_feed_forward_length", 0)
             .filter(|n| *n > 0);
         b.model(|l| {
-            let mut ffn = leading(&b, l, |experts| ExpertsSpec {
-                normalised,
-                gating,
-                choice_bias: Need::Optional,
-                ..experts
-            });
+            let mut ffn = by_keys(&b, l);
             if let (Some(_), Some(shared), Some(own)) = (&ffn.experts, &mut ffn.dense, own) {
                 shared.width = b.shared_width(own);
             }
@@ -176,21 +171,38 @@ const BAILINGMOE2: Arch = Arch {
     },
 };
 
+/// The first layers dense, the others with experts as the file's keys describe them.
+fn by_keys(b: &Base, l: usize) -> FfnSpec {
+    leading(b, l, |experts| ExpertsSpec {
+        normalised: b.keys.flag("expert_weights_norm"),
+        gating: b.gating(Gating::Softmax),
+        choice_bias: Need::Optional,
+        ..experts
+    })
+}
+
 /// dots.llm1.
 const DOTS1: Arch = Arch {
     name: "dots1",
     describe: |file| {
         let b = file.rms(Halves)?;
-        let normalised = b.keys.flag("expert_weights_norm");
-        let gating = b.gating(Gating::Softmax);
+        b.model(|l| Ok(b.layer(l, b.normed_attention(l)?, by_keys(&b, l))))
+    },
+};
+
+/// The decoder of DeepSeek-OCR. Its rotation is never scaled.
+const DEEPSEEK2_OCR: Arch = Arch {
+    name: "deepseek2-ocr",
+    describe: |file| {
+        let b = file.rms(Halves)?;
+        let mut rope = b.rope()?;
+        rope.op.scaling = RopeScaling::NONE;
         b.model(|l| {
-            let ffn = leading(&b, l, |experts| ExpertsSpec {
-                normalised,
-                gating,
-                choice_bias: Need::Optional,
-                ..experts
-            });
-            Ok(b.layer(l, b.normed_attention(l)?, ffn))
+            let attention = AttentionSpec {
+                rope: Some(rope.clone()),
+                ..b.unrotated(l)
+            };
+            Ok(b.layer(l, attention, by_keys(&b, l)))
         })
     },
 };
