@@ -169,19 +169,22 @@ impl<'a> Keys<'a> {
             self.note(name, scalar.into());
             return Some(UNKNOWN);
         };
+        self.check_length(name, list.len());
         let value = list.get(layer).copied();
-        match value {
-            None => {
-                let problem = format!("expected a number for layer {layer}, got {}", list.len());
-                self.wrong(name, problem);
-            }
-            Some(value) if value < 0 => {
-                self.wrong(name, format!("expected at least 0, got {value}"));
-            }
-            Some(_) => {}
+        if let Some(value) = value.filter(|value| *value < 0) {
+            self.wrong(name, format!("expected at least 0, got {value}"));
         }
         let value = value.and_then(|value| usize::try_from(value).ok());
         Some(value.map_or(UNKNOWN, |value| self.limited(name, Some(value))))
+    }
+
+    /// Collects the mistake of a list that has not one number for each layer.
+    fn check_length(&self, name: &str, length: usize) {
+        let layers = self.size("block_count");
+        if self.contradict(&[layers], length == layers) {
+            let problem = format!("expected {layers} numbers, one for each layer, got {length}");
+            self.wrong(name, problem);
+        }
     }
 
     /// A number that is not too large.
@@ -214,10 +217,13 @@ impl<'a> Keys<'a> {
         };
         match self.gguf.metadata.f32_array(&key) {
             Err(_) => self.note(name, scalar.into()),
-            Ok(list) => match list.get(layer) {
-                Some(value) if value.is_finite() => return Some(f64::from(*value)),
-                _ => self.wrong(name, format!("expected a number for layer {layer}")),
-            },
+            Ok(list) => {
+                self.check_length(name, list.len());
+                match list.get(layer) {
+                    Some(value) if value.is_finite() => return Some(f64::from(*value)),
+                    _ => self.wrong(name, format!("layer {layer} has no finite number")),
+                }
+            }
         }
         Some(1.0)
     }

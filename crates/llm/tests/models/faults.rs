@@ -313,7 +313,7 @@ fn header(name: &str) -> Header {
 /// An error names the key that makes no sense.
 pub(crate) fn contradictions_are_named() {
     let sound = header("llama-moe");
-    let wrong: [(&str, Option<Value>, &str); 16] = [
+    let wrong: [(&str, Option<Value>, &str); 17] = [
         ("block_count", None, "missing"),
         ("block_count", Some(1_000_000_000_u32.into()), "more than"),
         ("block_count", Some(0_u32.into()), "got 0"),
@@ -324,7 +324,12 @@ pub(crate) fn contradictions_are_named() {
         (
             "attention.head_count",
             Some(vec![4_i32].into()),
-            "for layer 1",
+            "expected 2 numbers, one for each layer, got 1",
+        ),
+        (
+            "attention.head_count",
+            Some(vec![4_i32, 4, 4].into()),
+            "expected 2 numbers, one for each layer, got 3",
         ),
         (
             "attention.head_count",
