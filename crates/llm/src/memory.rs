@@ -4,7 +4,7 @@ use rustorch_ir::DType;
 use rustorch_runtime::{DeviceInfo, DeviceType, Hardware, Runtime};
 
 use crate::kv_cache::check_cache;
-use crate::spec::{FfnSpec, LayerSpec, Mixer, ModelSpec, Role, StateSpec, layer_of};
+use crate::spec::{FfnSpec, LayerSpec, Mixer, ModelSpec, StateSpec, is_before_layers, layer_of};
 use crate::{LlmError, Model, SessionOptions};
 
 /// The share of a device's free memory that weights and caches may take.
@@ -245,23 +245,18 @@ fn query_features(mixer: &Mixer) -> usize {
     }
 }
 
-/// The layers that a tensor is with. The first one has tables and the weights of each layer's own inputs. The last one
-/// has the head. The table `shared` is the head, too.
+/// The layers that a tensor is with. The first one has what serves before all layers. The last one has the head. The table `shared` is the head, too.
 pub(crate) fn layers_with(
     name: &str,
     shared: Option<&str>,
     last: usize,
 ) -> impl Iterator<Item = usize> {
-    use Role::{PositionEmbedding, TokenEmbedding, TypeEmbedding};
-
     let weight = name.split(".lora_").next().unwrap_or(name);
-    let (first, second) = match (layer_of(weight), Role::of(weight)) {
-        (Some(layer), _) => (layer, None),
-        _ if shared == Some(weight) => (0, Some(last)),
-        (None, Some(TokenEmbedding | PositionEmbedding | TypeEmbedding)) => (0, None),
-        // All layers' inputs are computed before the first layer.
-        _ if weight.starts_with("per_layer_") => (0, None),
-        (None, _) => (last, None),
+    let (first, second) = match layer_of(weight) {
+        Some(layer) => (layer, None),
+        None if shared == Some(weight) => (0, Some(last)),
+        None if is_before_layers(weight) => (0, None),
+        None => (last, None),
     };
     let second = second.filter(|second| *second != first);
     [first].into_iter().chain(second)
@@ -393,9 +388,13 @@ mod tests {
     }
 
     #[test]
-    fn inputs_of_all_layers_are_with_the_first() {
+    fn what_serves_before_all_layers_is_with_the_first() {
         let with = |name| layers_with(name, Some("token_embd.weight"), 3).collect::<Vec<_>>();
         for name in [
+            "position_embd.weight",
+            "token_types.weight",
+            "token_embd_norm.weight",
+            "token_embd_norm.bias",
             "per_layer_token_embd.weight",
             "per_layer_model_proj.weight",
             "per_layer_model_proj.weight.lora_a",

@@ -9,6 +9,14 @@ pub fn layer_of(name: &str) -> Option<usize> {
     name.strip_prefix("blk.")?.split_once('.')?.0.parse().ok()
 }
 
+/// Returns whether a tensor serves before the first layer: a table, the norm of its rows, or what makes each layer's
+/// own input.
+pub fn is_before_layers(name: &str) -> bool {
+    Role::of(name).is_some_and(Role::is_table)
+        || name.starts_with("token_embd_norm.")
+        || name.starts_with("per_layer_")
+}
+
 /// A tensor that a model reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorSpec {
@@ -122,6 +130,14 @@ impl Role {
 
     /// Endings of names: experts, experts that all tokens share, and experts of groups.
     const ENDINGS: [&str; 4] = ["", "_exps", "_shexp", "_chexps"];
+
+    /// Returns whether a token reads one row of it.
+    pub fn is_table(self) -> bool {
+        matches!(
+            self,
+            Self::TokenEmbedding | Self::PositionEmbedding | Self::TypeEmbedding
+        )
+    }
 
     /// The role of the tensor of this name. Names of other architectures have more before the same parts.
     pub fn of(name: &str) -> Option<Self> {
