@@ -172,10 +172,8 @@ impl Decoder {
         let has_head = self.parameters.contains_key("output.weight");
         let products = self.parameters.iter().map(|(name, weight)| {
             let passes = if weight.requires_grad() { 3.0 } else { 2.0 };
-            let is_table = match Role::of(name) {
-                Some(Role::TokenEmbedding) => has_head,
-                role => role == Some(Role::PositionEmbedding),
-            };
+            let is_head = !has_head && name == "token_embd.weight";
+            let is_table = Role::of(name).is_some_and(Role::is_table) && !is_head;
             match weight.rank() {
                 2 | 3 if !is_table => {
                     passes * weight.numel() as f64 * self.spec().part_read(name, weight.rank())

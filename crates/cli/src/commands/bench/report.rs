@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use rustorch_gguf::TensorInfo;
 use rustorch_llm::Model;
 use rustorch_llm::quantize::FileType;
-use rustorch_llm::spec::{KeysValues, LayerSpec, Mixer, Role, Window, layer_of};
+use rustorch_llm::spec::{KeysValues, LayerSpec, Mixer, Role, Window, is_before_layers, layer_of};
 use rustorch_runtime::DeviceType;
 use serde::Serialize;
 
@@ -270,8 +270,7 @@ impl Run<'_> {
         let tensors = gguf.tensors().iter();
         let tensors = tensors.filter(|t| !is_looked_up(&t.name, tied));
         let weights = tensors.map(|tensor| {
-            // The inputs of all layers are computed before the first one.
-            let home = match tensor.name.starts_with("per_layer_") {
+            let home = match is_before_layers(&tensor.name) {
                 true => 0,
                 false => layers.saturating_sub(1),
             };
@@ -317,7 +316,7 @@ impl Run<'_> {
 /// Is it a table of which a token reads a row? A head without weights of its own reads the whole embedding table.
 fn is_looked_up(name: &str, tied: bool) -> bool {
     let is_head = tied && name == "token_embd.weight";
-    Role::of(name) == Some(Role::TokenEmbedding) && !is_head
+    Role::of(name).is_some_and(Role::is_table) && !is_head
 }
 
 /// The layer whose keys and values a layer of `layers` reads: itself, or an earlier one.
@@ -373,7 +372,10 @@ mod tests {
         assert!(is_looked_up("token_embd.weight", false));
         assert!(!is_looked_up("token_embd.weight", true));
         for tied in [false, true] {
-            assert!(is_looked_up("per_layer_token_embd.weight", tied));
+            for table in ["per_layer_token_embd", "position_embd", "token_types"] {
+                assert!(is_looked_up(&format!("{table}.weight"), tied), "{table}");
+            }
+            assert!(!is_looked_up("token_embd_norm.weight", tied));
             assert!(!is_looked_up("per_layer_model_proj.weight", tied));
             assert!(!is_looked_up("output.weight", tied));
         }
