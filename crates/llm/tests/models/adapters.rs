@@ -1,6 +1,7 @@
-//! Low-rank adapters of experts.
+//! Low-rank adapters of experts, and of all parts of Gemma 4.
 
 use rustorch_gguf::{GgmlType, Gguf, GgufWriter, Metadata};
+use rustorch_llm::spec::Role;
 use rustorch_llm::{AdapterFile, Model, ModelOptions};
 use rustorch_testing::adapters::{Tensors, merge};
 use rustorch_testing::models::Header;
@@ -38,13 +39,16 @@ fn tensors(gguf: &Gguf) -> Tensors {
     all.collect()
 }
 
+/// Numbers for a tensor of this shape.
+fn draw(random: &mut Random, shape: Vec<usize>) -> (Vec<usize>, Vec<f32>) {
+    let number = |_| ((random.bits() >> 40) as f32 / (1 << 23) as f32 - 1.0) * 0.1;
+    let numbers = (0..shape.iter().product()).map(number).collect();
+    (shape, numbers)
+}
+
 /// An adapter of all experts of a model, with this many experts more than that.
 fn adapter(model: &Gguf, more: usize) -> Tensors {
     let mut random = Random::new(7);
-    let mut draw = |shape: &[usize]| -> Vec<f32> {
-        let number = |_| ((random.bits() >> 40) as f32 / (1 << 23) as f32 - 1.0) * 0.1;
-        (0..shape.iter().product()).map(number).collect()
-    };
     let mut all = Tensors::new();
     for info in model.tensors() {
         let [experts, outputs, inputs] = info.shape()[..] else {
@@ -52,11 +56,11 @@ fn adapter(model: &Gguf, more: usize) -> Tensors {
         };
         let experts = experts + more;
         for (side, shape) in [
-            ("a", [experts, RANK, inputs]),
-            ("b", [experts, outputs, RANK]),
+            ("a", vec![experts, RANK, inputs]),
+            ("b", vec![experts, outputs, RANK]),
         ] {
             let name = format!("{}.lora_{side}", info.name);
-            all.insert(name, (shape.to_vec(), draw(&shape)));
+            all.insert(name, draw(&mut random, shape));
         }
     }
     all
@@ -87,7 +91,8 @@ fn merged(model: &Gguf, adapter: &Tensors, has_factors: bool) -> Gguf {
     let factors = all.clone();
     let factor = |weight: &str, expert: usize| {
         let found = factors.get(&weight.replace(".weight", ".scale"));
-        let found = found.filter(|_| has_factors);
+        // A router's tensor of this name is a norm's.
+        let found = found.filter(|_| has_factors && weight.contains("_exps"));
         found.map_or(1.0, |(_, factors)| f64::from(factors[expert]))
     };
     let changed = merge(&mut all, adapter, f64::from(SCALE * ALPHA), factor);
@@ -119,6 +124,57 @@ pub(crate) fn experts_are_extended() {
         let effect = difference(&found, &unchanged);
         assert!(effect > 1e-2, "{name}: {effect}");
     }
+}
+
+/// Products of all layers and of their own inputs, the keys that serve for values, and the table of the own inputs.
+pub(crate) fn all_parts_of_gemma4_are_extended() {
+    const TABLE: &str = "per_layer_token_embd.weight";
+    let header = headers().into_iter().find(|h| h.name == "gemma4-moe");
+    let model = header.unwrap().model().unwrap();
+    let mut random = Random::new(11);
+    let mut all = adapter(&model, 0);
+    for info in model.tensors() {
+        let shape = info.shape();
+        let is_product = Role::of(&info.name).is_some() && info.name != "token_embd.weight";
+        if let ([outputs, inputs], true) = (&shape[..], is_product) {
+            let (outputs, inputs) = (*outputs, *inputs);
+            for (side, shape) in [("a", vec![RANK, inputs]), ("b", vec![outputs, RANK])] {
+                let name = format!("{}.lora_{side}", info.name);
+                all.insert(name, draw(&mut random, shape));
+            }
+        }
+    }
+    assert!(all.len() > 60, "{}", all.len());
+    // A table's adapter lies the other way round: rows of the first matrix are looked up.
+    let mut turned = all.clone();
+    let [a, b] = ["a", "b"].map(|side| format!("{TABLE}.lora_{side}"));
+    turned.insert(a.clone(), all[&b].clone());
+    turned.insert(b, transposed(&all[&a]));
+    let changed = Model::load_with(model.clone(), &with_adapter(&model, &turned)).unwrap();
+    let found = logits(&changed, &cpu(), options()).unwrap();
+    let expected = logits_of(merged(&model, &all, true)).unwrap();
+    let error = difference(&found, &expected);
+    assert!(error < 1e-4, "{error}");
+    // Each part of the adapter has an effect.
+    for part in [
+        "attn_k.",
+        "ffn_down.",
+        "inp_gate.",
+        "per_layer_model_proj.",
+        "per_layer_token_embd.",
+    ] {
+        let mut without = turned.clone();
+        without.retain(|name, _| !name.contains(part));
+        let less = Model::load_with(model.clone(), &with_adapter(&model, &without)).unwrap();
+        let effect = difference(&logits(&less, &cpu(), options()).unwrap(), &found);
+        assert!(effect > 1e-4, "{part} {effect}");
+    }
+}
+
+fn transposed((shape, numbers): &(Vec<usize>, Vec<f32>)) -> (Vec<usize>, Vec<f32>) {
+    let (rows, columns) = (shape[0], shape[1]);
+    let at = |i: usize| numbers[i % rows * columns + i / rows];
+    (vec![columns, rows], (0..rows * columns).map(at).collect())
 }
 
 pub(crate) fn other_shapes_are_refused() {

@@ -75,18 +75,64 @@ pub(crate) fn after_a_loss() {
         };
         let faulty = Arc::new(Faulty::new(inner, [fault]));
         let runtime = Runtime::new([faulty as Arc<dyn Backend>, Arc::new(Cpu::new(1))]);
-        let options = SessionOptions {
-            batch: 25,
-            routing: Routing {
-                device: DeviceType::Cpu,
-                ..Routing::AUTO
-            },
-            ..options()
-        };
-        let rows = logits(model, &runtime, options)?;
+        let rows = logits(model, &runtime, batches_of(25))?;
         assert_eq!(runtime.fallbacks().len(), 1);
         Ok(rows)
     });
+}
+
+/// A device is lost, and the other one has no memory while it computes the tokens again. The next calls go on.
+pub(crate) fn after_a_failure_while_rebuilding() {
+    const BATCH: usize = 5;
+    const FAILURES: u64 = 3;
+    same(&headers(), |model| {
+        let faults = |nth: &[u64], kind| {
+            let fault = |&nth: &u64| Fault {
+                device: DeviceType::Cpu,
+                op: None,
+                when: When::Nth(nth),
+                kind,
+            };
+            nth.iter().map(fault).collect::<Vec<_>>()
+        };
+        let faulty = |faults| Arc::new(Faulty::new(Arc::new(Cpu::new(1)), faults));
+        // Launches of a pass: the device is lost in the fourth.
+        let calm = faulty(Vec::new());
+        let runtime = Runtime::new([calm.clone() as Arc<dyn Backend>]);
+        let mut session = Session::new(model, &runtime, batches_of(BATCH))?;
+        feed(&mut session, &TOKENS[..3 * BATCH], &mut Vec::new())?;
+        let lost = faulty(faults(&[calm.launches() + 1], FaultKind::Lost));
+        // A failed launch is tried once more.
+        let nths: Vec<_> = (2..2 + 2 * FAILURES).collect();
+        let full = faulty(faults(&nths, FaultKind::OutOfMemory));
+        let runtime = Runtime::new([lost as Arc<dyn Backend>, full]);
+        let mut session = Session::new(model, &runtime, batches_of(BATCH))?;
+        let (mut rows, mut failures) = (Vec::new(), 0);
+        while session.tokens().len() < TOKENS.len() {
+            let rest = &TOKENS[session.tokens().len()..];
+            match feed(&mut session, rest, &mut rows) {
+                Ok(()) => {}
+                Err(_) if failures < FAILURES => failures += 1,
+                Err(error) => return Err(error),
+            }
+        }
+        assert!(failures > 0);
+        // The loss, and each refusal.
+        assert!(runtime.fallbacks().len() > 1);
+        Ok(rows)
+    });
+}
+
+/// Sessions with this batch, on a processor first.
+fn batches_of(batch: usize) -> SessionOptions {
+    SessionOptions {
+        batch,
+        routing: Routing {
+            device: DeviceType::Cpu,
+            ..Routing::AUTO
+        },
+        ..options()
+    }
 }
 
 pub(crate) fn layers_on_two_devices(devices: &Devices) {

@@ -32,6 +32,7 @@ fn main() -> ExitCode {
     ];
     Suite::new()
         .always(always![
+            adapters::all_parts_of_gemma4_are_extended,
             adapters::experts_are_extended,
             adapters::other_shapes_are_refused,
             encoders::dense_products,
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
             folders::modules_that_are_unknown_are_refused,
             folders::predictions_are_left_out,
             folders::vectors_are_those_of_transformers,
+            feeding::after_a_failure_while_rebuilding,
             feeding::after_a_loss,
             feeding::after_truncation,
             feeding::in_pieces,
