@@ -36,7 +36,7 @@ LARGE = 1000
 # Logits below are of tokens that are never chosen.
 HIDDEN = -1e30
 # Architectures without logits.
-ENCODERS = "bert|embedding|-embed$"
+ENCODERS = "bert|embedding|-embed$|t5encoder"
 # Keys of things that none of these models have.
 ELSEWHERE = "tokenizer|ssm|kda|wkv|posnet|convnext|classifier|shortconv|hyper_connection|hrm|dense_|general.name"
 
@@ -111,7 +111,9 @@ def logits(path: str, is_encoder: bool):
     for i, token in enumerate(TOKENS):
         batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = token, i, 1, i in rows
         batch.seq_id[i][0] = 0
-    if llama.llama_decode(context, batch):
+    # T5's encoder has a way of its own.
+    compute = llama.llama_encode if llama.llama_model_has_encoder(model) else llama.llama_decode
+    if compute(context, batch):
         return None
     array = lambda pointer, n: np.ctypeslib.as_array(pointer, shape=(n,)).copy()
     if is_encoder and llama.llama_pooling_type(context) == llama.LLAMA_POOLING_TYPE_RANK:

@@ -24,6 +24,7 @@ EXPERTS = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=8)
 LOCAL = dict(num_local_experts=4, num_experts_per_tok=2)
 ROUTED = dict(n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=8, n_shared_experts=1,
               first_k_dense_replace=1, n_group=1, topk_group=1)
+LATENT = dict(num_key_value_heads=2, kv_lora_rank=12, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=8)
 GRANITE = dict(attention_multiplier=0.2, embedding_multiplier=3.0, residual_multiplier=0.5, logits_scaling=2.0)
 GEMMA = dict(head_dim=16, query_pre_attn_scalar=16, sliding_window=4)
 GEMMA4 = dict(head_dim=8, global_head_dim=16, sliding_window=4, hidden_size_per_layer_input=6,
@@ -118,6 +119,11 @@ KINDS = {
                           eos_token_id=39, attn_config=dict(kv_n_heads=1, clip_qkv=0.5, rope_theta=500.0), ffn_config=dict(
                               ffn_hidden_size=8, hidden_size=16, moe_num_experts=4, moe_top_k=2))),
     "dots1": ("Dots1", dict(SIZES, **ROUTED, norm_topk_prob=True)),
+    "deepseek_v2": ("DeepseekV2", dict(SIZES, **ROUTED, **LATENT, q_lora_rank=None, routed_scaling_factor=1.0)),
+    "deepseek_v3": ("DeepseekV3", dict(SIZES, **dict(ROUTED, n_routed_experts=8, n_group=4, topk_group=2), **LATENT,
+                                       q_lora_rank=10, routed_scaling_factor=2.5, norm_topk_prob=True, rope_scaling=dict(
+                                           YARN, mscale=1.0, mscale_all_dim=1.0))),
+    "glm4_moe_lite": ("Glm4MoeLite", dict(SIZES, **ROUTED, **LATENT, q_lora_rank=10, routed_scaling_factor=1.8)),
     "llama4": ("Llama4", dict(SIZES, num_local_experts=4, num_hidden_layers=4, head_dim=16, num_experts_per_tok=1,
                               intermediate_size_mlp=20, interleave_moe_layer_step=2), "Llama4TextConfig"),
     "qwen2_vl": ("Qwen2VL", dict(text_config=dict(SIZES, head_dim=8, rope_parameters=dict(

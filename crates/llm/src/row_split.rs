@@ -83,10 +83,13 @@ fn divide_attention(attention: &mut AttentionSpec, ranks: usize) -> Result<(), S
     {
         return Err("a norm of queries or keys is over several heads".to_owned());
     }
+    if attention.latent.is_some() {
+        return Err("latent attention has no division yet".to_owned());
+    }
     if attention.inner_norm.is_some() {
         return Err("a norm is over the results of all heads".to_owned());
     }
-    if attention.alibi.is_some() {
+    if attention.alibi.is_some() || attention.distances.is_some() {
         return Err("biases of positions differ between its heads".to_owned());
     }
     let heads = [&mut attention.heads, &mut attention.kv_heads];

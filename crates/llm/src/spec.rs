@@ -4,8 +4,12 @@ use std::ops::Range;
 
 use rustorch_ir::ops::Rope;
 
+/// Begin of the names of T5's encoder.
+pub(crate) const ENCODER: &str = "enc.";
+
 /// The layer that a tensor belongs to, by its name in a file.
 pub fn layer_of(name: &str) -> Option<usize> {
+    let name = name.strip_prefix(ENCODER).unwrap_or(name);
     name.strip_prefix("blk.")?.split_once('.')?.0.parse().ok()
 }
 
@@ -34,7 +38,7 @@ impl TensorSpec {
 
     /// Returns whether it is a stack of experts' matrices.
     pub fn are_experts(&self) -> bool {
-        self.role().is_some() && self.shape.len() == 3
+        self.shape.len() == 3 && self.role().is_some_and(|role| role != Role::EachHead)
     }
 
     /// Returns whether a low-rank adapter extends its products. This is so for the products of layers that all tokens
@@ -75,6 +79,10 @@ pub enum Role {
     Values,
     /// Product that gives queries, keys and values.
     QueriesKeysValues,
+    /// First product of latent attention: features that queries, or keys and values, are products of.
+    Latent,
+    /// Product of each head's queries or results.
+    EachHead,
     /// Gate of attention's result.
     AttentionGate,
     /// Last product of attention.
@@ -111,8 +119,13 @@ impl Role {
     ];
 
     /// Names in layers, without the layer's prefix and without endings.
-    const PRODUCTS: [(&str, Self); 14] = [
+    const PRODUCTS: [(&str, Self); 19] = [
         ("attn_q", Self::Queries),
+        ("attn_q_a", Self::Latent),
+        ("attn_q_b", Self::Queries),
+        ("attn_kv_a_mqa", Self::Latent),
+        ("attn_k_b", Self::EachHead),
+        ("attn_v_b", Self::EachHead),
         ("attn_k", Self::Keys),
         ("attn_v", Self::Values),
         ("attn_kv_b", Self::Values),
@@ -304,6 +317,8 @@ pub struct PoolSpec {
 pub struct LayerSpec {
     /// Index of the layer whose weights these are (`blk.{index}`).
     pub index: usize,
+    /// Begin of the names of its tensors, before `blk`.
+    pub scope: &'static str,
     /// Norm before the mixer.
     pub norm: Option<NormSpec>,
     /// The part that mixes tokens.
@@ -391,6 +406,8 @@ pub struct AttentionSpec {
     pub keys_as_values: bool,
     /// The keys and values.
     pub source: KeysValues,
+    /// Products by way of few features, in the place of those of queries, keys and values.
+    pub latent: Option<LatentSpec>,
     /// Rotates queries and keys before their norms.
     pub norm_after_rope: bool,
     /// Rotation of queries and keys.
@@ -401,6 +418,8 @@ pub struct AttentionSpec {
     pub window: Option<Window>,
     /// Largest slope of ALiBi's bias ([Press et al.](https://arxiv.org/abs/2108.12409)), as a power of two.
     pub alibi: Option<f64>,
+    /// Bias by the distance of query and key.
+    pub distances: Option<DistancesSpec>,
     /// Presence of sinks (`attn_sinks`): one score per head that takes weight and adds nothing.
     pub sinks: Need,
     /// Multiplier of the scores.
@@ -422,6 +441,39 @@ pub struct AttentionSpec {
     pub biases: bool,
     /// Adds the bias of the last product, if the file has it.
     pub out_bias: bool,
+}
+
+/// A bias of scores that is learned for some distances of query and key (T5,
+/// [Raffel et al.](https://arxiv.org/abs/1910.10683), section 2.1), both ways.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DistancesSpec {
+    /// Name of the table, `[buckets, heads]`.
+    pub table: String,
+    /// Number of buckets: near distances have one each, far ones share some.
+    pub buckets: usize,
+}
+
+/// Latent attention ([DeepSeek-V2](https://arxiv.org/abs/2405.04434), section 2.1): keys and values of all heads are
+/// products of one vector. The rotated features of keys are the same in all heads.
+///
+/// A file may have that product in two parts. Then it is computed of queries and results: all heads share one key
+/// and value, the vector itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LatentSpec {
+    /// Features between the two products of queries, and their norm; `None` for one product.
+    pub queries: Option<(usize, NormSpec)>,
+    /// Features of the vector.
+    pub rank: usize,
+    /// Norm of the vector.
+    pub norm: NormSpec,
+    /// Features of a head's queries and keys that are rotated.
+    pub rotated: usize,
+    /// Features of a head's queries and keys that are not.
+    pub plain: usize,
+    /// Features of a head's result.
+    pub value_width: usize,
+    /// Whether the product is one of queries and results (`attn_k_b`, `attn_v_b`), not of the vector (`attn_kv_b`).
+    pub absorbed: bool,
 }
 
 /// Keys and values that a layer attends to.
@@ -719,13 +771,21 @@ impl ModelSpec {
         let mut layers = self.layers.iter();
         let layer = layers.find(|layer| Some(layer.index) == index);
         match layer.and_then(|layer| layer.ffn.experts.as_ref()) {
-            Some(experts) if rank == 3 => experts.used as f64 / experts.count as f64,
+            Some(experts) if rank == 3 && Role::of(name) != Some(Role::EachHead) => {
+                experts.used as f64 / experts.count as f64
+            }
             _ => 1.0,
         }
     }
 }
 
 impl AttentionSpec {
+    /// Features of a head's result.
+    pub(crate) fn result_width(&self) -> usize {
+        let latent = self.latent.as_ref();
+        latent.map_or(self.value_width, |latent| latent.value_width)
+    }
+
     /// Are its keys and values kept for later tokens?
     fn has_state(&self) -> bool {
         self.causal && !matches!(self.source, KeysValues::Of(_))

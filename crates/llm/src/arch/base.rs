@@ -7,9 +7,9 @@ use crate::keys::{Keys, MAX_LAYERS, UNKNOWN};
 use crate::rotary::{RopeOptions, Rotary};
 use crate::spec::{
     Activation, AttentionSpec, ChosenBy, DenseSpec, EmbeddingSpec, ExpertsSpec, FfnSpec, Gate,
-    Gating, HeadNormSpec, HeadSpec, KeysValues, LayerSpec, Mixer, ModelSpec, Need, NormKind,
-    NormSpec, NormedOver, PoolSpec, Pooling, Residual, RopeFactors, RopeSpec, Scales, Window,
-    layer_of,
+    Gating, HeadNormSpec, HeadSpec, KeysValues, LatentSpec, LayerSpec, Mixer, ModelSpec, Need,
+    NormKind, NormSpec, NormedOver, PoolSpec, Pooling, Residual, RopeFactors, RopeSpec, Scales,
+    Window, layer_of,
 };
 
 /// More experts than this are a mistake, or an attack.
@@ -168,6 +168,7 @@ impl<'a> Base<'a> {
     pub(super) fn layer(&self, index: usize, attention: AttentionSpec, ffn: FfnSpec) -> LayerSpec {
         LayerSpec {
             index,
+            scope: "",
             norm: Some(self.norm("attn_norm")),
             mixer: Mixer::Attention(Box::new(attention)),
             out_norm: None,
@@ -233,11 +234,13 @@ impl<'a> Base<'a> {
             value_norm: None,
             keys_as_values: false,
             source: KeysValues::Own,
+            latent: None,
             norm_after_rope: false,
             rope: None,
             causal: self.is_causal(),
             window: None,
             alibi: None,
+            distances: None,
             sinks: Need::Absent,
             scale: 1.0 / (key_width as f64).sqrt(),
             temperature: None,
@@ -249,6 +252,57 @@ impl<'a> Base<'a> {
             biases: true,
             out_bias: true,
         }
+    }
+
+    /// Latent attention of layer `l`: absorbed in files that have the width of a head's own keys and values.
+    pub(super) fn latent(&self, l: usize, has_query_rank: bool) -> Result<AttentionSpec, LlmError> {
+        let k = self.keys;
+        let given = self.unrotated(l);
+        let own = |name| k.count_of(name, 0).filter(|n| *n > 0);
+        let own = own("attention.key_length_mla").zip(own("attention.value_length_mla"));
+        let (width, value_width) = own.unwrap_or((given.key_width, given.value_width));
+        let rotated = k.size("rope.dimension_count");
+        if k.contradict(&[rotated, width], rotated < width) {
+            let problem = format!("expected less than {width}, got {rotated}");
+            k.wrong("rope.dimension_count", problem);
+        }
+        let rank = k.size("attention.kv_lora_rank");
+        let query_rank = match has_query_rank {
+            true => Some(k.size("attention.q_lora_rank")),
+            false => None,
+        };
+        let latent = LatentSpec {
+            queries: query_rank.map(|rank| (rank, self.norm("attn_q_a_norm"))),
+            rank,
+            norm: self.norm("attn_kv_a_norm"),
+            rotated,
+            plain: width.saturating_sub(rotated),
+            value_width,
+            absorbed: own.is_some(),
+        };
+        let (kv_heads, key_width, value_width) = match own {
+            Some(_) => (1, rank + rotated, rank),
+            None => (given.heads, width, value_width),
+        };
+        let kept = [
+            ("attention.head_count_kv", kv_heads, given.kv_heads),
+            ("attention.key_length", key_width, given.key_width),
+            ("attention.value_length", value_width, given.value_width),
+        ];
+        for (name, expected, found) in kept {
+            if k.contradict(&[expected, found], expected == found) {
+                k.wrong(name, format!("expected {expected}, got {found}"));
+            }
+        }
+        Ok(AttentionSpec {
+            kv_heads,
+            key_width,
+            value_width,
+            latent: Some(latent),
+            rope: Some(self.rope_of(rotated, rotated)?),
+            scale: 1.0 / (width as f64).sqrt(),
+            ..given
+        })
     }
 
     /// Attention of layer `l` whose queries and keys have norms over each head.
@@ -566,6 +620,32 @@ impl<'a> Base<'a> {
     pub(super) fn token_types(&self) -> usize {
         let keys = self.keys.with_prefix("tokenizer.ggml");
         keys.size("token_type_count")
+    }
+}
+
+impl RopeSpec {
+    /// The number by which a context is stretched.
+    pub(super) fn stretch(&self) -> f64 {
+        let (RopeScaling::Linear { factor } | RopeScaling::Yarn { factor, .. }) = self.op.scaling;
+        1.0 / factor.0
+    }
+
+    /// Is it YaRN's rotation, whose magnitude grows with the stretched context?
+    pub(super) fn is_yarn(&self) -> bool {
+        match self.op.scaling {
+            RopeScaling::Linear { .. } => false,
+            RopeScaling::Yarn { extrapolation, .. } => extrapolation.0 != 0.0,
+        }
+    }
+
+    /// Divides YaRN's magnitude by `1 + 0.1 · growth · ln(stretch)`.
+    pub(super) fn divide_magnitude(&mut self, growth: f64) {
+        let divisor = 1.0 + 0.1 * growth * self.stretch().ln().max(0.0);
+        if self.is_yarn()
+            && let RopeScaling::Yarn { attention, .. } = &mut self.op.scaling
+        {
+            *attention = (attention.0 / divisor).into();
+        }
     }
 }
 

@@ -7,8 +7,8 @@ use super::base::Base;
 use super::gemma;
 use crate::LlmError;
 use crate::spec::{
-    Activation, AttentionSpec, DenseSpec, ExpertsSpec, FfnSpec, Gate, LayerSpec, Mixer, ModelSpec,
-    Need, NormedOver, Pooling, Window,
+    Activation, AttentionSpec, DenseSpec, DistancesSpec, ENCODER, ExpertsSpec, FfnSpec, Gate,
+    LayerSpec, Mixer, ModelSpec, Need, NormedOver, Pooling, Window,
 };
 
 pub(super) const ALL: &[Arch] = &[
@@ -22,6 +22,7 @@ pub(super) const ALL: &[Arch] = &[
     EUROBERT,
     GEMMA_EMBEDDING,
     LLAMA_EMBED,
+    T5_ENCODER,
 ];
 
 /// The same model as an encoder.
@@ -250,5 +251,41 @@ const LLAMA_EMBED: Arch = Arch {
         let b = file.rms(Interleaved)?;
         let model = b.model(|l| Ok(b.layer(l, b.attention(l)?, b.ffn(l, true))))?;
         Ok(encoder(&b, model))
+    },
+};
+
+/// T5's encoder: biases by distance, and no scale of scores.
+const T5_ENCODER: Arch = Arch {
+    name: "t5encoder",
+    describe: |file| {
+        let b = file.rms(Halves)?;
+        let buckets = b.keys.size("attention.relative_buckets_count");
+        let name = |l, part| format!("{ENCODER}blk.{l}.{part}.weight");
+        let has = |l, part| b.keys.gguf.tensor(&name(l, part)).is_some();
+        let model = b.model(|l| {
+            let own = if has(l, "attn_rel_b") { l } else { 0 };
+            let attention = AttentionSpec {
+                distances: Some(DistancesSpec {
+                    table: name(own, "attn_rel_b"),
+                    buckets,
+                }),
+                scale: 1.0,
+                ..b.unrotated(l)
+            };
+            let dense = match has(l, "ffn_gate") {
+                true => DenseSpec {
+                    activation: Activation::GeluTanh,
+                    ..b.gated(l)
+                },
+                false => b.ungated(l, Activation::Relu),
+            };
+            Ok(LayerSpec {
+                scope: ENCODER,
+                ..b.layer(l, attention, dense.into())
+            })
+        })?;
+        let mut model = encoder(&b, model);
+        model.head.norm = Some(b.norm("enc.output_norm"));
+        Ok(model)
     },
 };

@@ -110,7 +110,7 @@ const ARCTIC: Arch = Arch {
 };
 
 /// The first layers dense, the others with experts beside shared ones.
-fn leading(b: &Base, l: usize, experts: impl Fn(ExpertsSpec) -> ExpertsSpec) -> FfnSpec {
+pub(super) fn leading(b: &Base, l: usize, experts: impl Fn(ExpertsSpec) -> ExpertsSpec) -> FfnSpec {
     if b.is_leading(l) {
         return b.gated(l).into();
     }

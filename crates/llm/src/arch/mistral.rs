@@ -1,7 +1,6 @@
 //! Mistral 3.
 
 use rustorch_ir::ops::RopeLayout::Interleaved;
-use rustorch_ir::ops::RopeScaling;
 
 use super::Arch;
 use crate::spec::{AttentionSpec, Temperature};
@@ -17,19 +16,10 @@ const MISTRAL3: Arch = Arch {
         let log_multiplier = b.keys.number_or("rope.scaling.yarn_log_multiplier", 0.0);
         b.model(|l| {
             let mut attention = b.attention(l)?;
-            let rope = attention.rope.as_mut();
-            let original = rope.as_ref().map_or(1, |rope| rope.original_context);
-            if let Some(RopeScaling::Yarn {
-                factor,
-                extrapolation,
-                attention,
-                ..
-            }) = rope.map(|rope| &mut rope.op.scaling)
-                && extrapolation.0 != 0.0
-            {
-                // The magnitude that grows with the factor is divided by one that grows by this multiplier.
-                let growth = 1.0 + 0.1 * log_multiplier * (1.0 / factor.0).ln().max(0.0);
-                *attention = (attention.0 / growth).into();
+            let mut original = 1;
+            if let Some(rope) = &mut attention.rope {
+                original = rope.original_context;
+                rope.divide_magnitude(log_multiplier);
             }
             let attention = AttentionSpec {
                 temperature: (scale != 0.0).then_some(Temperature {

@@ -13,6 +13,7 @@ mod gemma;
 mod glm;
 mod granite;
 mod hunyuan;
+mod latent;
 mod llama;
 mod mistral;
 mod olmo;
@@ -46,6 +47,7 @@ const ARCHITECTURES: &[&[Arch]] = &[
     glm::ALL,
     granite::ALL,
     hunyuan::ALL,
+    latent::ALL,
     llama::ALL,
     mistral::ALL,
     olmo::ALL,

@@ -3,6 +3,8 @@
 use rustorch_ir::ops::Rope;
 use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor};
 
+use super::distances::Distances;
+use super::latent::Latent;
 use super::linear::{Linear, Scaled, times};
 use super::norm::{HeadNorm, Norm};
 use super::pass::{Attended, Pass};
@@ -19,6 +21,7 @@ enum Qkv {
     KeysAsValues(Box<[Linear; 2]>),
     Split(Box<[Linear; 3]>),
     Fused(Box<(Linear, [Part; 3])>),
+    Latent(Box<Latent>),
 }
 
 /// Keys and values of a layer's input, or those of another layer.
@@ -53,6 +56,10 @@ impl Qkv {
         inputs: usize,
         spec: &AttentionSpec,
     ) -> Result<Self, LlmError> {
+        if let Some(latent) = &spec.latent {
+            let latent = Latent::load(w, prefix, latent, spec.heads, inputs)?;
+            return Ok(Self::Latent(Box::new(latent)));
+        }
         let name = |part: &str| format!("{prefix}attn_{part}");
         let scaled = match spec.scales {
             true => Scaled::BeforeBias,
@@ -115,6 +122,10 @@ impl Qkv {
                 };
                 let [at_k, at_v] = [q.outputs, q.outputs + k.outputs];
                 Ok((part(0, q)?, Keyed::Own([part(at_k, k)?, part(at_v, v)?])))
+            }
+            Self::Latent(latent) => {
+                let [q, own @ ..] = latent.forward(x, pass)?;
+                Ok((q, Keyed::Own(own)))
             }
         }
     }
@@ -182,6 +193,7 @@ pub(crate) struct Attention {
     key_norm: Option<HeadNorm>,
     value_norm: Option<Norm>,
     rotary: Option<Rotary>,
+    distances: Option<Distances>,
     sinks: Option<Tensor>,
     gate: Option<OutputGate>,
     inner_norm: Option<Norm>,
@@ -203,6 +215,13 @@ impl Attention {
             norm.as_ref().map(load).transpose()
         };
         let sinks = format!("{prefix}attn_sinks.weight");
+        let results = heads * spec.result_width();
+        // T5 has another name.
+        let [short, full] = ["attn_o", "attn_output"].map(|name| format!("{prefix}{name}"));
+        let output = match w.has(&format!("{short}.weight")) {
+            true => short,
+            false => full,
+        };
         let outputs = [heads * keys, kv_heads * keys, kv_heads * values];
         let qkv = Qkv::load(w, prefix, outputs, width, spec)?;
         Ok(Self {
@@ -214,21 +233,18 @@ impl Attention {
             },
             value_norm: Norm::opt(w, prefix, spec.value_norm.as_ref(), values)?,
             rotary: (spec.rope.as_ref().map(|rope| Rotary::load(w, rope))).transpose()?,
+            distances: (spec.distances.as_ref())
+                .map(|distances| Distances::load(w, distances, heads))
+                .transpose()?,
             sinks: match spec.sinks {
                 Need::Required => Some(w.f32(&sinks, &[heads])?),
                 Need::Optional => w.opt_f32(&sinks, &[heads])?,
                 Need::Absent => None,
             },
             gate: Self::load_gate(w, prefix, spec, width)?,
-            inner_norm: Norm::opt(w, prefix, spec.inner_norm.as_ref(), heads * values)?,
-            output: Linear::load(
-                w,
-                &format!("{prefix}attn_output"),
-                width,
-                heads * values,
-                Scaled::BeforeBias,
-            )?
-            .with_own_bias(spec.out_bias),
+            inner_norm: Norm::opt(w, prefix, spec.inner_norm.as_ref(), results)?,
+            output: Linear::load(w, &output, width, results, Scaled::BeforeBias)?
+                .with_own_bias(spec.out_bias),
             spec: spec.clone(),
         })
     }
@@ -251,7 +267,7 @@ impl Attention {
         let is_by_head = rows == Some(spec.heads);
         let outputs = match is_by_head {
             true => spec.heads,
-            false => spec.heads * spec.value_width,
+            false => spec.heads * spec.result_width(),
         };
         Ok(Some(OutputGate {
             product: Linear::load(w, &name, outputs, width, Scaled::Never)?,
@@ -296,6 +312,10 @@ impl Attention {
             3 => y,
             _ => y.reshape([rows, spec.heads, spec.value_width])?,
         };
+        let y = match &self.qkv {
+            Qkv::Latent(latent) => latent.results(y, pass)?,
+            _ => y,
+        };
         let y = match &self.gate {
             Some(gate) => {
                 let factor = gate.activation.of(&gate.product.forward(x, pass)?)?;
@@ -306,7 +326,7 @@ impl Attention {
             }
             None => y,
         };
-        let y = y.reshape([rows, spec.heads * spec.value_width])?;
+        let y = y.reshape([rows, spec.heads * spec.result_width()])?;
         let y = Norm::apply(self.inner_norm.as_ref(), y)?;
         times(self.output.forward(&y, pass)?, spec.out_scale)
     }
@@ -400,6 +420,13 @@ impl Attention {
         let spec = &self.spec;
         let (k, v) = (&attended.keys, &attended.values);
         let mask = pass.mask(spec, k.size(-2)?, attended.window)?;
+        let mask = match &self.distances {
+            Some(distances) => {
+                let bias = pass.at_home(&distances.bias(q.size(-2)?)?)?;
+                Some(mask.map_or(Ok(bias.clone()), |mask| mask.add(&bias))?)
+            }
+            None => mask,
+        };
         let options = AttentionOptions {
             mask: mask.as_ref(),
             is_causal: spec.causal,

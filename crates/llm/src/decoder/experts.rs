@@ -15,7 +15,7 @@ use crate::weights::Loader;
 const LEAST_SUM: f64 = 6.103_515_625e-5;
 
 /// Products of which each token uses those of its experts. They are computed where their weights are.
-struct ExpertLinear {
+pub(super) struct ExpertLinear {
     name: String,
     /// `[experts, outputs, inputs]`.
     weight: Tensor,
@@ -27,7 +27,12 @@ struct ExpertLinear {
 }
 
 impl ExpertLinear {
-    fn load(w: &Loader, name: &str, shape: [usize; 3], scales: bool) -> Result<Self, LlmError> {
+    pub(super) fn load(
+        w: &Loader,
+        name: &str,
+        shape: [usize; 3],
+        scales: bool,
+    ) -> Result<Self, LlmError> {
         let [experts, outputs, _] = shape;
         let scale = match scales {
             true => w.opt_f32(&format!("{name}.scale"), &[experts])?,
@@ -44,7 +49,7 @@ impl ExpertLinear {
     }
 
     /// `x` `[t, 1 or used, inputs]` to `[t, used, outputs]`, by the experts `ids` `[t, used]`.
-    fn forward(&self, x: &Tensor, ids: &Tensor, pass: &Pass) -> RusTorchResult<Tensor> {
+    pub(super) fn forward(&self, x: &Tensor, ids: &Tensor, pass: &Pass) -> RusTorchResult<Tensor> {
         let x = pass.moved(x, &self.name)?;
         let ids = &pass.moved(ids, &self.name)?;
         let mut y = x.expert_linear(&self.weight, ids)?;

@@ -3,8 +3,10 @@
 
 mod activation;
 mod attention;
+mod distances;
 mod experts;
 mod ffn;
+mod latent;
 mod linear;
 mod norm;
 mod pass;
@@ -400,7 +402,7 @@ struct Layer {
 
 impl Layer {
     fn load(w: &Loader, spec: &LayerSpec, width: usize) -> Result<Self, LlmError> {
-        let prefix = &format!("blk.{}.", spec.index);
+        let prefix = &format!("{}blk.{}.", spec.scope, spec.index);
         let norm = |norm: &Option<_>| Norm::opt(w, prefix, norm.as_ref(), width);
         let input_experts = spec.input_experts.as_ref().map(|(norm, experts)| {
             let norm = Norm::load(w, prefix, norm, width)?;

@@ -92,6 +92,8 @@ pub(super) struct Matrices {
     pub(super) outer: usize,
     pub(super) rows: usize,
     pub(super) columns: usize,
+    /// Columns that are kept, the first ones; fewer than all only if rows and columns are exchanged.
+    pub(super) kept: usize,
     /// Are rows and columns exchanged?
     pub(super) is_transposed: bool,
 }
@@ -112,8 +114,24 @@ impl Matrices {
             outer,
             rows,
             columns,
+            kept: columns,
             is_transposed: is_transposed && columns > 1,
         }
+    }
+
+    /// Keeps the first columns alone. Rows and columns are exchanged.
+    ///
+    /// # Errors
+    /// Fails if there are fewer.
+    pub(super) fn keep_columns(&mut self, count: usize) -> Result<(), String> {
+        if count >= self.columns {
+            return Err(format!(
+                "{} columns are not more than {count}",
+                self.columns
+            ));
+        }
+        self.kept = count;
+        Ok(())
     }
 
     /// Bytes of an element.
@@ -131,7 +149,7 @@ impl Matrices {
                 let row = rows.source(i, self.rows);
                 if self.is_transposed {
                     let element = |column| (column * self.rows + row) * size;
-                    let elements = (0..self.columns).map(element);
+                    let elements = (0..self.kept).map(element);
                     elements.for_each(|at| out.extend_from_slice(&data[at..at + size]));
                 } else {
                     let length = self.columns * size;

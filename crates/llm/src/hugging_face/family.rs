@@ -88,6 +88,10 @@ pub(super) enum Op {
     Stacked,
     /// The same, rows and columns of each being exchanged.
     StackedTransposed,
+    /// The keys' part of a product of each head, rows and columns being exchanged.
+    HeadKeys,
+    /// The values' part of a product of each head.
+    HeadValues,
     /// A number of each layer, which is a key.
     Number,
     /// Each n-th row of MXFP4 blocks.
@@ -97,8 +101,9 @@ pub(super) enum Op {
 }
 
 use Op::{
-    AddOne, Behind, Blocks, ByKind, ColumnPart, Every, EveryColumn, ExpertsLast, ExpertsPart, Keys,
-    Number, Part, Queries, Same, Scales, Stacked, StackedTransposed, Transposed,
+    AddOne, Behind, Blocks, ByKind, ColumnPart, Every, EveryColumn, ExpertsLast, ExpertsPart,
+    HeadKeys, HeadValues, Keys, Number, Part, Queries, Same, Scales, Stacked, StackedTransposed,
+    Transposed,
 };
 
 const fn row(from: &'static str, to: &'static [(&'static str, Op)]) -> Row {
@@ -285,6 +290,19 @@ const DECODER: &[Row] = &[
     row("block_sparse_moe.experts.#.w1", &[("ffn_gate_exps", Same)]),
     row("block_sparse_moe.experts.#.w2", &[("ffn_down_exps", Same)]),
     row("block_sparse_moe.experts.#.w3", &[("ffn_up_exps", Same)]),
+];
+
+/// Latent attention.
+const LATENT: &[Row] = &[
+    row("self_attn.q_a_proj", &[("attn_q_a", Same)]),
+    row("self_attn.q_a_layernorm", &[("attn_q_a_norm", Same)]),
+    row("self_attn.q_b_proj", &[("attn_q_b", Same)]),
+    row("self_attn.kv_a_proj_with_mqa", &[("attn_kv_a_mqa", Same)]),
+    row("self_attn.kv_a_layernorm", &[("attn_kv_a_norm", Same)]),
+    row(
+        "self_attn.kv_b_proj",
+        &[("attn_k_b", HeadKeys), ("attn_v_b", HeadValues)],
+    ),
 ];
 
 /// Norms behind both parts, and before them (Gemma 2).
@@ -1065,6 +1083,42 @@ pub(super) const FAMILIES: &[Family] = &[
         },
         ..Family::new(&["dots1"], "dots1")
     },
+    Family {
+        names: &[LATENT, DECODER],
+        keys: LATENT_KEYS,
+        fixed: &[
+            ("hidden_act", &["\"silu\""]),
+            ("attention_bias", &["false"]),
+            ("topk_method", &["\"greedy\""]),
+            ("norm_topk_prob", &["false"]),
+        ],
+        also: rope::latent,
+        ..Family::new(&["deepseek_v2"], "deepseek2")
+    },
+    Family {
+        names: &[LATENT, DECODER],
+        keys: LATENT_KEYS,
+        fixed: &[
+            ("hidden_act", &["\"silu\""]),
+            ("attention_bias", &["false"]),
+            ("rope_interleave", &["true"]),
+        ],
+        also: |config, draft| {
+            draft.size("expert_gating_func", 2);
+            rope::latent(config, draft)
+        },
+        ..Family::new(&["deepseek_v3", "kimi_k2", "glm4_moe_lite"], "deepseek2")
+    },
+];
+
+/// Keys of latent attention and its experts.
+const LATENT_KEYS: &[Key] = &[
+    size("attention.q_lora_rank", &["q_lora_rank"]),
+    EXPERT_WIDTH,
+    size("expert_shared_count", &["n_shared_experts"]),
+    size("leading_dense_block_count", &["first_k_dense_replace"]),
+    number("expert_weights_scale", &["routed_scaling_factor"]),
+    flag("expert_weights_norm", &["norm_topk_prob"]),
 ];
 
 /// Nemotron's layer norms, which add 1 to their weights.

@@ -237,6 +237,7 @@ fn draft(folder: &Path, family: &'static Family, config: &Config) -> Result<Draf
         heads,
         kv_heads: kv_heads(config, heads)?,
         head_width,
+        plain: 0,
         factors: Vec::new(),
     };
     draft.size("block_count", layers);
@@ -477,21 +478,24 @@ impl<'a> Groups<'a> {
         Ok(tensors)
     }
 
-    /// A tensor that has elements. Experts' matrices that are one below the other have a dimension of experts then.
+    /// A tensor that has elements. Matrices of experts or heads that are one below the other have a dimension of these
+    /// then.
     fn stacked(&self, mut part: Part, op: Op) -> Result<Part, String> {
         if part.shape.contains(&0) {
             return Err(format!("no elements: {:?}", part.shape));
         }
-        if let Op::Stacked | Op::StackedTransposed = op {
-            let &[rows, columns] = &part.shape[..] else {
-                return Err(format!("expected 2 dimensions, got {:?}", part.shape));
-            };
-            let experts = self.experts;
-            if experts == 0 || !rows.is_multiple_of(experts) {
-                return Err(format!("{rows} rows are not of {experts} experts"));
-            }
-            part.shape = vec![experts, rows / experts, columns];
+        let (count, name) = match op {
+            Op::Stacked | Op::StackedTransposed => (self.experts, "experts"),
+            Op::HeadKeys | Op::HeadValues => (self.draft.heads, "heads"),
+            _ => return Ok(part),
+        };
+        let &[rows, columns] = &part.shape[..] else {
+            return Err(format!("expected 2 dimensions, got {:?}", part.shape));
+        };
+        if count == 0 || !rows.is_multiple_of(count) {
+            return Err(format!("{rows} rows are not of {count} {name}"));
         }
+        part.shape = vec![count, rows / count, columns];
         Ok(part)
     }
 
@@ -509,7 +513,11 @@ impl<'a> Groups<'a> {
         let shape = group.parts.values().next().map(|(_, part)| &part.shape[..]);
         let is_transposed = match (group.op, shape) {
             (
-                Op::Transposed | Op::StackedTransposed | Op::EveryColumn(..) | Op::ColumnPart(..),
+                Op::Transposed
+                | Op::StackedTransposed
+                | Op::EveryColumn(..)
+                | Op::ColumnPart(..)
+                | Op::HeadKeys,
                 _,
             ) => true,
             // The width of the model is on the side of the input, or of the result.
@@ -529,13 +537,19 @@ impl<'a> Groups<'a> {
                 Rows::Part(index, of)
             }
             Op::Behind(first) => Rows::Behind(first),
+            Op::HeadValues => Rows::Behind(self.draft.plain),
             Op::Every(first, of) | Op::EveryColumn(first, of) => Rows::Every(first, of),
             _ => Rows::All,
         };
         let parts = group.parts.into_values();
         let parts = parts.map(|(_, part)| self.stacked(part, group.op));
         let tensors = parts.map(|part| Ok(Matrices::new(part?, is_bias, is_transposed)));
-        let tensors = tensors.collect::<Result<Vec<_>, String>>()?;
+        let mut tensors = tensors.collect::<Result<Vec<_>, String>>()?;
+        if let Op::HeadKeys = group.op {
+            for tensor in &mut tensors {
+                tensor.keep_columns(self.draft.plain)?;
+            }
+        }
         let first = &tensors[0];
         let (dtype, shape) = (first.part.dtype, first.part.shape.clone());
         if tensors
@@ -552,7 +566,7 @@ impl<'a> Groups<'a> {
         if let Some(n) = shape.last_mut().filter(|_| is_vector) {
             *n = rows.count(first.rows)?;
         } else if let [.., r, c] = &mut shape[..] {
-            (*r, *c) = (rows.count(first.rows)?, first.columns);
+            (*r, *c) = (rows.count(first.rows)?, first.kept);
         }
         if group.is_stacked {
             shape.insert(0, count);

@@ -21,6 +21,8 @@ pub(super) struct Draft {
     pub(super) heads: usize,
     pub(super) kv_heads: usize,
     pub(super) head_width: usize,
+    /// Features of a head's keys that are not rotated, if keys and values are one product of a vector.
+    pub(super) plain: usize,
     /// Divisors of rotary frequencies, by the tensor's name.
     pub(super) factors: Vec<(&'static str, Vec<f32>)>,
 }
@@ -178,7 +180,9 @@ fn scaling(rope: &Rope, draft: &mut Draft, dims: usize, base: f64) -> Result<(),
                 _ => None,
             };
             let asked = rope.number("attention_factor")?.or(ratio);
-            if let Some(asked) = asked.filter(|_| draft.architecture != "mistral3") {
+            // These have keys of their own for it.
+            let is_apart = matches!(draft.architecture, "mistral3" | "deepseek2");
+            if let Some(asked) = asked.filter(|_| !is_apart) {
                 draft.number("rope.scaling.attn_factor", asked / usual);
             }
             Ok(())
@@ -250,6 +254,41 @@ pub(super) fn mistral3(config: &Config, draft: &mut Draft) -> Result<(), LlmErro
         }
     }
     Ok(())
+}
+
+/// DeepSeek: widths of latent attention, and the growth of scores with YaRN's factor.
+pub(super) fn latent(config: &Config, draft: &mut Draft) -> Result<(), LlmError> {
+    let size = |key| config.size(&[key]);
+    let (plain, rotated) = (size("qk_nope_head_dim")?, size("qk_rope_head_dim")?);
+    let (rank, values) = (size("kv_lora_rank")?, size("v_head_dim")?);
+    draft.plain = plain as usize;
+    for (key, size) in [
+        ("rope.dimension_count", rotated),
+        ("attention.head_count_kv", 1),
+        ("attention.kv_lora_rank", rank),
+        ("attention.key_length", rank.saturating_add(rotated)),
+        ("attention.value_length", rank),
+        ("attention.key_length_mla", plain.saturating_add(rotated)),
+        ("attention.value_length_mla", values),
+    ] {
+        draft.size(key, size);
+    }
+    let rope = Rope::new(config, "full_attention");
+    if rope.kind() != "yarn" {
+        return Ok(());
+    }
+    let (one, all) = (rope.number("mscale")?, rope.number("mscale_all_dim")?);
+    match all.filter(|all| *all != 0.0 && one.is_none_or(|one| one == *all)) {
+        Some(all) => {
+            draft.number("rope.scaling.yarn_log_multiplier", 0.1 * all);
+            Ok(())
+        }
+        None => {
+            let problem =
+                "expected an mscale_all_dim that is mscale, and not 0; GGUF has no key for another";
+            Err(config.wrong("rope_scaling", problem))
+        }
+    }
 }
 
 /// ERNIE 4.5: shared experts are one that is as wide as all of them.
