@@ -240,6 +240,8 @@ pub struct EmbeddingSpec {
     pub types: usize,
     /// Inputs that each layer has of its own.
     pub layer_inputs: Option<LayerInputsSpec>,
+    /// Name of the first value `[width]` of a second state (HRM-Text); the embedding is that of the other.
+    pub low_state: Option<&'static str>,
 }
 
 /// Inputs that each layer has of its own (Gemma 4): `(n(x · per_layer_model_proj / √width) + √w · row) / √2`, with
@@ -349,6 +351,27 @@ pub struct LayerSpec {
     pub factor: Need,
     /// Norm of the layer's result, whose weights belong to no layer.
     pub last_norm: Option<NormSpec>,
+    /// The end of a stack that the layer is.
+    pub stack: StackSpec,
+}
+
+/// The ends of a stack of layers that the layer is, in a model with two states (HRM-Text). The first layer reads the
+/// sum of both states, and the result of the last one replaces a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StackSpec {
+    /// Whether the layer is the first one.
+    pub is_first: bool,
+    /// The state that the result replaces, if the layer is the last one.
+    pub replaces: Option<State>,
+}
+
+/// One of two states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The state of more cycles.
+    Low,
+    /// The state of the embedding and of the logits.
+    High,
 }
 
 /// The part that reads a layer's own input `i`: `x + norm((act(x · inp_gate) · i) · proj)`.

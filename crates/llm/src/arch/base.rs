@@ -9,7 +9,7 @@ use crate::spec::{
     Activation, AttentionSpec, ChosenBy, DenseSpec, EmbeddingSpec, ExpertsSpec, FfnSpec, Gate,
     Gating, HeadNormSpec, HeadSpec, KeysValues, LatentSpec, LayerSpec, Mixer, ModelSpec, Need,
     NormKind, NormSpec, NormedOver, PoolSpec, Pooling, Residual, RopeFactors, RopeSpec, Scales,
-    Window, layer_of,
+    StackSpec, Window, layer_of,
 };
 
 /// More experts than this are a mistake, or an attack.
@@ -100,6 +100,7 @@ impl<'a> Base<'a> {
                 positions: Need::Absent,
                 types: 0,
                 layer_inputs: None,
+                low_state: None,
             },
             layers: (0..self.layers).map(layer).collect::<Result<_, _>>()?,
             head: HeadSpec {
@@ -184,6 +185,10 @@ impl<'a> Base<'a> {
             own_input: None,
             factor: Need::Absent,
             last_norm: None,
+            stack: StackSpec {
+                is_first: false,
+                replaces: None,
+            },
         }
     }
 
@@ -276,7 +281,7 @@ impl<'a> Base<'a> {
             rank,
             norm: self.norm("attn_kv_a_norm"),
             rotated,
-            plain: width.saturating_sub(rotated),
+            plain: width.checked_sub(rotated).unwrap_or(UNKNOWN),
             value_width,
             absorbed: own.is_some(),
         };

@@ -1,13 +1,13 @@
 //! Granite and MiniCPM: the embedding, the residual connections, the scores and the logits are scaled.
 
-use rustorch_ir::ops::RopeLayout::Interleaved;
+use rustorch_ir::ops::RopeLayout::{Halves, Interleaved};
 
 use super::Arch;
 use super::base::{Base, File};
 use crate::LlmError;
 use crate::spec::{AttentionSpec, DenseSpec, FfnSpec, Gate, LayerSpec, ModelSpec, Need};
 
-pub(super) const ALL: &[Arch] = &[GRANITE, GRANITEMOE, GRANITE_SWA, MINICPM];
+pub(super) const ALL: &[Arch] = &[GRANITE, GRANITEMOE, GRANITE_SWA, MINICPM, MINICPM3];
 
 /// Factors where a file has none.
 struct Defaults {
@@ -119,5 +119,21 @@ const MINICPM: Arch = Arch {
             logit: 256.0 / b.width as f64,
         };
         scaled(&b, model, &defaults)
+    },
+};
+
+/// MiniCPM 3.
+const MINICPM3: Arch = Arch {
+    name: "minicpm3",
+    describe: |file| {
+        let b = file.rms(Halves)?;
+        let mut model = b.model(|l| {
+            let mut layer = b.layer(l, b.latent(l, true)?, b.gated(l).into());
+            layer.residual_scale = 1.4 / (b.layers as f64).sqrt();
+            Ok(layer)
+        })?;
+        model.embedding.scale = 12.0;
+        model.head.scale = 256.0 / b.width as f64;
+        Ok(model)
     },
 };

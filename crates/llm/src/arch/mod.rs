@@ -13,7 +13,6 @@ mod gemma;
 mod glm;
 mod granite;
 mod hunyuan;
-mod latent;
 mod llama;
 mod mistral;
 mod olmo;
@@ -47,7 +46,6 @@ const ARCHITECTURES: &[&[Arch]] = &[
     glm::ALL,
     granite::ALL,
     hunyuan::ALL,
-    latent::ALL,
     llama::ALL,
     mistral::ALL,
     olmo::ALL,

@@ -6,10 +6,10 @@ use rustorch_ir::ops::{Rope, RopeScaling};
 use super::Arch;
 use crate::spec::{
     Activation, AttentionSpec, DenseSpec, HeadNormSpec, LayerSpec, Need, NormKind, NormSpec,
-    NormedOver, RopeFactors, RopeSpec, Scales,
+    NormedOver, RopeFactors, RopeSpec, Scales, StackSpec, State,
 };
 
-pub(super) const ALL: &[Arch] = &[APERTUS, OPENELM, TALKIE, CHAMELEON, COGVLM];
+pub(super) const ALL: &[Arch] = &[APERTUS, OPENELM, TALKIE, CHAMELEON, COGVLM, HRM_TEXT, PLM];
 
 /// Apertus: xIELU without a gate.
 const APERTUS: Arch = Arch {
@@ -159,6 +159,65 @@ const COGVLM: Arch = Arch {
                 ..attention
             };
             Ok(b.layer(l, attention, b.gated(l).into()))
+        })
+    },
+};
+
+/// HRM-Text: a stack of layers for each of two states, used again in each cycle.
+const HRM_TEXT: Arch = Arch {
+    name: "hrm_text",
+    describe: |file| {
+        let b = file.rms(Halves)?;
+        let size = |name| b.keys.size(&format!("hrm.{name}"));
+        let (each, high, low) = (size("layers_per_stack"), size("h_cycles"), size("l_cycles"));
+        let all = each.saturating_mul(high).saturating_mul(low + 1);
+        if b.keys.contradict(&[all], all == b.layers) {
+            let problem = format!("expected {all}, the layers of all cycles, got {}", b.layers);
+            b.keys.wrong("block_count", problem);
+        }
+        let bare = |name| NormSpec {
+            weight: Need::Absent,
+            ..b.norm(name)
+        };
+        let mut model = b.model(|l| {
+            let (stack, place) = (l / each % (low + 1), l % each);
+            let is_last = place + 1 == each;
+            let (state, first) = match stack == low {
+                true => (State::High, each),
+                false => (State::Low, 0),
+            };
+            let attention = AttentionSpec {
+                gate: Some((Activation::Sigmoid, Need::Required)),
+                ..b.attention(l)?
+            };
+            Ok(LayerSpec {
+                index: first + place,
+                norm: Some(bare("attn_norm")),
+                ffn_norm: Some(bare("ffn_norm")),
+                last_norm: is_last.then(|| bare("stack_norm")),
+                stack: StackSpec {
+                    is_first: place == 0,
+                    replaces: is_last.then_some(state),
+                },
+                ..b.layer(l, attention, b.gated(l).into())
+            })
+        })?;
+        let scale = b.keys.number_or("embedding_scale", 0.0);
+        model.embedding.scale = if scale == 0.0 { 1.0 } else { scale };
+        model.embedding.low_state = Some("hrm.z_l_init");
+        model.head.norm = None;
+        Ok(model)
+    },
+};
+
+/// PLM.
+const PLM: Arch = Arch {
+    name: "plm",
+    describe: |file| {
+        let b = file.rms(Interleaved)?;
+        b.model(|l| {
+            let ffn = b.ungated(l, Activation::ReluSquared);
+            Ok(b.layer(l, b.latent(l, false)?, ffn.into()))
         })
     },
 };

@@ -37,8 +37,8 @@ impl Distances {
     }
 }
 
-/// The bucket of the distance from a query to a key. Half of the buckets are for keys behind the query. Of each half,
-/// the first ones have one distance, the others logarithmic ranges.
+/// The bucket of the distance from a query to a key. Half of the buckets are for keys behind the query. The first ones
+/// of each half have one distance, the others logarithmic ranges.
 fn bucket(distance: i64, buckets: usize) -> i64 {
     let half = (buckets / 2) as i64;
     let (exact, far) = ((half / 2).max(1), distance.abs());

@@ -13,7 +13,7 @@ use crate::weights::Loader;
 
 /// The product from the vector to keys and values.
 enum Expansion {
-    /// That of keys multiplies queries, that of values the results.
+    /// Two products: one of the queries, for keys, and one of the results, for values.
     Absorbed {
         keys: ExpertLinear,
         values: ExpertLinear,

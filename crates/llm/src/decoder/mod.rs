@@ -21,7 +21,7 @@ use crate::kv_cache::LayerCache;
 use crate::placement::Placement;
 use crate::spec::{
     Activation, HeadSpec, KeysValues, LayerInputsSpec, LayerSpec, Mixer, ModelSpec, Need,
-    OwnInputSpec, Residual, TensorSpec,
+    OwnInputSpec, Residual, State, TensorSpec,
 };
 use crate::weights::Loader;
 use attention::Attention;
@@ -42,6 +42,8 @@ pub(crate) struct Decoder {
     /// A row for each token type.
     types: Option<Table>,
     layer_inputs: Option<LayerInputs>,
+    /// The first value of a second state, `[width]`.
+    low_state: Option<Tensor>,
     layers: Vec<Layer>,
     norm: Option<Norm>,
     /// `None` for an encoder.
@@ -79,6 +81,9 @@ impl Decoder {
             )?,
             layer_inputs: (spec.embedding.layer_inputs.as_ref())
                 .map(|inputs| LayerInputs::load(&w, inputs, &spec))
+                .transpose()?,
+            low_state: (spec.embedding.low_state)
+                .map(|name| w.f32(name, &[width]))
                 .transpose()?,
             layers: (spec.layers.iter())
                 .map(|layer| Layer::load(&w, layer, width))
@@ -169,8 +174,13 @@ impl Decoder {
         let inputs = inputs.map(|inputs| inputs.forward(tokens, &embedded, pass));
         let inputs = inputs.transpose()?;
         let mut x = embedded.clone();
+        let (mut low, mut high) = (self.low_state.clone(), embedded.clone());
         for (index, layer) in self.layers.iter().enumerate() {
             pass.enter(index);
+            let stack = self.spec.layers[index].stack;
+            if let Some(low) = low.as_ref().filter(|_| stack.is_first) {
+                x = pass.at_home(&high)?.add(&pass.at_home(low)?)?;
+            }
             let own = inputs.as_ref().map(|inputs| {
                 let own = inputs.narrow(1, index, 1)?;
                 pass.at_home(&own.squeeze(1)?)
@@ -180,6 +190,11 @@ impl Decoder {
                 own: own.transpose()?,
             };
             x = layer.forward(&pass.at_home(&x)?, &given, pass, cache.get(index))?;
+            match stack.replaces {
+                Some(State::Low) => low = Some(x.clone()),
+                Some(State::High) => high = x.clone(),
+                None => {}
+            }
         }
         Ok(x)
     }

@@ -499,6 +499,26 @@ impl<'a> Groups<'a> {
         Ok(part)
     }
 
+    /// The rows of a tensor, and their order.
+    fn rows(&self, op: Op) -> Rows {
+        let (heads, kv_heads) = (self.draft.heads, self.draft.kv_heads);
+        match op {
+            Op::Queries => Rows::Neighbours { heads },
+            Op::Keys => Rows::Neighbours { heads: kv_heads },
+            Op::ByKind => Rows::ByKind {
+                groups: kv_heads,
+                queries: heads / kv_heads,
+            },
+            Op::Part(index, of) | Op::ColumnPart(index, of) | Op::ExpertsPart(index, of) => {
+                Rows::Part(index, of)
+            }
+            Op::Behind(first) => Rows::Behind(first),
+            Op::HeadValues => Rows::Behind(self.draft.plain),
+            Op::Every(first, of) | Op::EveryColumn(first, of) => Rows::Every(first, of),
+            _ => Rows::All,
+        }
+    }
+
     /// One tensor.
     fn change(&self, name: String, group: Group) -> Result<Changed, String> {
         if let Op::Blocks(first, of) | Op::Scales(first, of) = group.op {
@@ -525,22 +545,7 @@ impl<'a> Groups<'a> {
             (Op::ExpertsLast, Some([.., columns])) => *columns == self.draft.width,
             _ => false,
         };
-        let (heads, kv_heads) = (self.draft.heads, self.draft.kv_heads);
-        let rows = match group.op {
-            Op::Queries => Rows::Neighbours { heads },
-            Op::Keys => Rows::Neighbours { heads: kv_heads },
-            Op::ByKind => Rows::ByKind {
-                groups: kv_heads,
-                queries: heads / kv_heads,
-            },
-            Op::Part(index, of) | Op::ColumnPart(index, of) | Op::ExpertsPart(index, of) => {
-                Rows::Part(index, of)
-            }
-            Op::Behind(first) => Rows::Behind(first),
-            Op::HeadValues => Rows::Behind(self.draft.plain),
-            Op::Every(first, of) | Op::EveryColumn(first, of) => Rows::Every(first, of),
-            _ => Rows::All,
-        };
+        let rows = self.rows(group.op);
         let parts = group.parts.into_values();
         let parts = parts.map(|(_, part)| self.stacked(part, group.op));
         let tensors = parts.map(|part| Ok(Matrices::new(part?, is_bias, is_transposed)));

@@ -87,6 +87,10 @@ const SAME_WITHOUT: &[(&str, &str)] = &[
         "experts are in every second layer, so that the first one is dense anyway",
     ),
     ("tokenizer.ggml.model", "the files have no vocabulary"),
+    (
+        "deepseek2.attention.q_lora_rank",
+        "0 says the same: queries are one product",
+    ),
 ];
 
 fn keys(header: &Header) -> Vec<String> {
