@@ -31,13 +31,12 @@ mod batch;
 mod request;
 mod scheduler;
 mod slots;
+mod state;
 mod worker;
 
-use std::collections::HashSet;
-use std::mem;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{self, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -46,95 +45,13 @@ use rustorch_tokenizer::Tokenizer;
 
 use crate::generate::end_tokens;
 use crate::sampler::SamplerChain;
-use crate::session::SessionOptions;
 use crate::{LlmError, Model};
 
+use request::gone;
 pub use request::{EngineEvent, Request, RequestId, Stream, TokenLogprobs, Usage};
-use request::{Sink, gone};
-use scheduler::Scheduler;
+use state::{Closing, Job, Shared};
+pub use state::{EngineOptions, EngineStats};
 use worker::Worker;
-
-/// Options of an [`Engine`].
-#[derive(Clone, Debug)]
-pub struct EngineOptions {
-    /// Sequences that are computed at once; each has a context and a cache of its own.
-    pub sequences: usize,
-    /// Requests that may wait for a sequence. More are refused with [`LlmError::Busy`].
-    pub queue: usize,
-    /// Context, cache and devices of each sequence. Its `batch` is the number of a prompt's tokens that are computed
-    /// between two tokens of the other texts.
-    pub session: SessionOptions,
-}
-
-impl Default for EngineOptions {
-    fn default() -> Self {
-        Self {
-            sequences: 4,
-            queue: 64,
-            session: SessionOptions::default(),
-        }
-    }
-}
-
-/// Counts of an engine since its begin, and the requests in it now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct EngineStats {
-    /// Requests that are computed now.
-    pub running: usize,
-    /// Requests that wait now.
-    pub waiting: usize,
-    /// Requests that ended, whatever the reason.
-    pub finished: u64,
-    /// Requests among these that failed.
-    pub failed: u64,
-    /// Tokens of prompts, including those in the cache.
-    pub prompt_tokens: u64,
-    /// Tokens of prompts that were in the cache.
-    pub cached_tokens: u64,
-    /// Generated tokens.
-    pub generated_tokens: u64,
-    /// Passes that computed a token of one or more texts.
-    pub steps: u64,
-    /// Texts of all these passes.
-    pub rows: u64,
-}
-
-/// A request in the engine.
-struct Job {
-    id: RequestId,
-    request: Request,
-    chain: SamplerChain,
-    sink: Sink,
-    submitted: Instant,
-}
-
-/// State that callers and the engine's thread share.
-struct State {
-    queue: Scheduler<Job>,
-    /// Requests to cancel, which may have ended meanwhile.
-    cancelled: HashSet<RequestId>,
-    stats: EngineStats,
-    next: u64,
-    /// No new requests are taken.
-    is_draining: bool,
-    /// The engine's thread is to end, or has ended.
-    is_closed: bool,
-}
-
-struct Shared {
-    state: Mutex<State>,
-    /// There is something to do.
-    work: Condvar,
-    /// All requests have ended.
-    idle: Condvar,
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// A model that answers many requests at once. Clones share one engine; the last one to go ends it, and its requests
 /// fail.
@@ -164,18 +81,7 @@ impl Engine {
             let problem = "an engine needs at least one sequence";
             return Err(LlmError::Input(problem.to_owned()));
         }
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State {
-                queue: Scheduler::new(options.queue),
-                cancelled: HashSet::new(),
-                stats: EngineStats::default(),
-                next: 0,
-                is_draining: false,
-                is_closed: false,
-            }),
-            work: Condvar::new(),
-            idle: Condvar::new(),
-        });
+        let shared = Arc::new(Shared::new(options.queue));
         let sequences = options.sequences;
         let (begun, begin) = sync_channel(1);
         let thread = {
@@ -348,21 +254,5 @@ impl Drop for Handle {
             // Its panic is reported where it happens.
             let _ = thread.join();
         }
-    }
-}
-
-/// Says at the end of the engine's thread, be it a panic, that no request is going to be answered.
-struct Closing<'a>(&'a Shared);
-
-impl Drop for Closing<'_> {
-    fn drop(&mut self) {
-        let mut state = self.0.lock();
-        state.is_closed = true;
-        state.stats.running = 0;
-        // Streams of requests that are left hear of it when their sinks go.
-        let left = mem::replace(&mut state.queue, Scheduler::new(0));
-        drop(state);
-        drop(left);
-        self.0.idle.notify_all();
     }
 }

@@ -10,7 +10,7 @@ use super::batch::{Batch, Fed};
 use super::request::{EngineEvent, TokenLogprobs, Usage, gone};
 use super::scheduler::{Free, choose_slot};
 use super::slots::{Slots, unread};
-use super::{EngineOptions, EngineStats, Job, Shared};
+use super::state::{EngineOptions, EngineStats, Job, Shared};
 use crate::generate::{Stop, end_tokens};
 use crate::kv_cache::DRAFTS;
 use crate::selection::{Scores, Selection};

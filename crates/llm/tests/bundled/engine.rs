@@ -133,33 +133,6 @@ pub(crate) fn texts_in_company_are_those_alone() {
     }
 }
 
-/// More rows are added up in another order: a text may differ from there on, if two tokens are nearly equal.
-pub(crate) fn texts_in_much_company_differ_only_by_rounding() {
-    let model = Arc::new(load("Q8_0"));
-    let expected = alone(&model, 12);
-    let runtime = cpu();
-    let engine = engine(&model, &runtime, 9, 64);
-    let requests = (0..18).map(|i| greedy(PROMPTS[i % 4], 12)).collect();
-    for (i, ids) in together(&engine, requests).into_iter().enumerate() {
-        let expected = &expected[i % 4];
-        let pairs = ids.iter().zip(expected);
-        let same = pairs.take_while(|(a, b)| a == b).count();
-        if same == 12 {
-            continue;
-        }
-        let mut alone = Session::new(&model, &runtime, session()).unwrap();
-        let mut logits = Vec::new();
-        alone.feed(PROMPTS[i % 4], &mut logits).unwrap();
-        for &id in &ids[..same] {
-            alone.feed(&[id], &mut logits).unwrap();
-        }
-        let [a, b] = [ids[same], expected[same]].map(|id| logits[id as usize]);
-        assert!((a - b).abs() < 0.05, "request {i}: {a} and {b}");
-    }
-    engine.drain();
-    assert!(engine.stats().rows > 4 * engine.stats().steps);
-}
-
 /// Each request has samplers, a seed and a form of its own, in one batch.
 pub(crate) fn each_text_has_its_own_samplers() {
     let model = Arc::new(load("Q8_0"));

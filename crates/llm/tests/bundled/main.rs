@@ -64,7 +64,6 @@ fn main() -> ExitCode {
             engine::faults_change_no_text,
             engine::log_probabilities_are_the_models,
             engine::texts_in_company_are_those_alone,
-            engine::texts_in_much_company_differ_only_by_rounding,
             engine::wrong_requests_are_refused,
             engine::random_requests_end_once,
             f32_hybrid::the_goldens_without_a_conversion_or_a_copy,
