@@ -1,6 +1,5 @@
 //! The commands, one file each.
 
-mod batched_bench;
 mod bench;
 mod calibrate;
 mod chat;
@@ -52,8 +51,6 @@ pub(crate) enum Command {
     Perplexity(perplexity::Options),
     /// Benchmark a model file, or a model shape with random weights
     Bench(Box<bench::Options>),
-    /// Measure the speed of several texts at once, as llama-batched-bench does
-    BatchedBench(Box<batched_bench::Options>),
     /// Train a language model on texts and write it as a GGUF file
     Train(Box<train::Options>),
     /// Run an ONNX model on tensors of .npy files
@@ -109,7 +106,6 @@ pub(crate) fn run(command: &Command, program: clap::Command) -> Result<ExitCode>
         Command::Logits(options) => logits::run(options),
         Command::Perplexity(options) => perplexity::run(options),
         Command::Bench(options) => bench::run(options),
-        Command::BatchedBench(options) => batched_bench::run(options),
         Command::Inspect(options) => inspect::run(options),
         Command::Devices(options) => devices::run(options),
         Command::Report(options) => report::run(options),
