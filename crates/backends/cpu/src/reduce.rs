@@ -1,5 +1,7 @@
 //! Reductions over some dimensions, by rows or by columns.
 
+mod terms;
+
 use std::marker::PhantomData;
 
 use bytemuck::{cast_slice, cast_slice_mut};
@@ -17,6 +19,7 @@ use crate::pool::Pool;
 use crate::reader::Reader;
 use crate::simd::{Kernel, Level, Simd};
 use crate::view::View;
+use terms::Terms;
 
 /// Elements that are combined by themselves, of a row or of columns side by side: where there
 /// are more, threads share them. A constant, so that results do not depend on how many threads
@@ -385,58 +388,6 @@ pub(crate) fn totals<T: Element<Compute: Real>>(
     };
     reduce::<T, f64, f64>(pool, &x, order, &mut sums, loops, |sum| sum);
     sums
-}
-
-/// Adds elements, or the squares of their distances from centres, to the results.
-struct Terms<'a, X> {
-    results: &'a mut [f64],
-    x: &'a [X],
-    centres: Option<&'a [f64]>,
-    /// Whether `x` is rows with an element for each result, and not a row for each result.
-    by_columns: bool,
-}
-
-impl<X: Real> Kernel for Terms<'_, X> {
-    #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
-        let Self {
-            results,
-            x,
-            centres,
-            by_columns,
-        } = self;
-        let square = |x: X, centre: f64| {
-            let apart = x.as_() - centre;
-            apart * apart
-        };
-        if by_columns {
-            for row in x.chunks_exact(results.len()) {
-                match centres {
-                    None => {
-                        for (sum, &x) in results.iter_mut().zip(row) {
-                            *sum += x.as_();
-                        }
-                    }
-                    Some(centres) => {
-                        for ((sum, &x), &centre) in results.iter_mut().zip(row).zip(centres) {
-                            *sum += square(x, centre);
-                        }
-                    }
-                }
-            }
-            return;
-        }
-        let len = x.len() / results.len();
-        for (i, (result, row)) in results.iter_mut().zip(x.chunks_exact(len)).enumerate() {
-            *result += match centres {
-                None => fold(row, 0.0, |sum, x| sum + x.as_(), |a, b| a + b),
-                Some(centres) => {
-                    let centre = centres[i];
-                    fold(row, 0.0, |sum, x| sum + square(x, centre), |a, b| a + b)
-                }
-            };
-        }
-    }
 }
 
 /// Combines elements with these loops and rounds the results with `finish`.

@@ -126,7 +126,7 @@ pub(crate) fn experts_are_extended() {
     }
 }
 
-/// Products of all layers and of their own inputs, the keys that serve for values, and the table of the own inputs.
+/// Adapters of all products, of the keys that serve for values, and of the table of the layers' own inputs.
 pub(crate) fn all_parts_of_gemma4_are_extended() {
     const TABLE: &str = "per_layer_token_embd.weight";
     let header = headers().into_iter().find(|h| h.name == "gemma4-moe");

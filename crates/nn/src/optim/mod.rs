@@ -23,8 +23,8 @@ pub use adam::{
 };
 pub use lbfgs::{LBFGS, LBFGSOptions};
 pub use matrices::{Adafactor, AdafactorOptions, AdjustLr, Muon, MuonOptions};
-pub(crate) use optimizer::{OptimizerId, RecordedUpdate};
 pub use optimizer::{IntoParameters, LearningRates, Optimizer, ParamGroup, Rule, Scheduled, State};
+pub(crate) use optimizer::{OptimizerId, RecordedUpdate};
 pub use options::{OptionValue, Options};
 pub use sgd::{
     ASGD, ASGDOptions, Adadelta, AdadeltaOptions, Adagrad, AdagradOptions, RMSprop, RMSpropOptions,
