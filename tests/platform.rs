@@ -20,7 +20,7 @@ const PLATFORM: [&str; 2] = ["runtime/src/platform", "runtime/src/platform.rs"];
 /// Names that reach the system.
 const SYSTEM: [&str; 13] = [
     "std::fs",
-    "std::env::",
+    "std::env::var",
     "std::net",
     "libc::",
     "num_cpus",

@@ -389,7 +389,7 @@ impl Head {
 /// The part of a layer that mixes tokens.
 enum LayerMixer {
     Attention(Box<Attention>),
-    Linear(Linear),
+    Linear(Box<Linear>),
     None,
 }
 
@@ -434,7 +434,7 @@ impl Layer {
                 }
                 Mixer::Linear => {
                     let name = format!("{prefix}attn_output");
-                    LayerMixer::Linear(Linear::load(w, &name, width, width, Scaled::BeforeBias)?)
+                    LayerMixer::Linear(Box::new(Linear::load(w, &name, width, width, Scaled::BeforeBias)?))
                 }
                 Mixer::None => LayerMixer::None,
             },
