@@ -15,8 +15,8 @@ lint() {
 }
 
 target=${1:-here}
-# What Parquet is compressed with is C, for which Windows has compilers and archivers of its own.
-skipped=$([[ $target != windows ]] || echo parquet)
+# Parquet's compression is written in C: for another system it needs that system's compiler.
+skipped=$([[ $target == here ]] || echo parquet)
 features=$(cargo metadata --no-deps --locked --format-version 1 | python3 -c '
 import json, sys
 packages = json.load(sys.stdin)["packages"]

@@ -104,6 +104,30 @@ pub(crate) struct Whole {
     pub(crate) end: End,
 }
 
+/// An answer whose end has not come.
+#[derive(Default)]
+struct Growing {
+    answer: Answer,
+    tokens: Vec<Token>,
+    prompt_logprobs: Vec<TokenLogprobs>,
+    end: Option<End>,
+}
+
+impl Growing {
+    /// The answer, once its end has come.
+    fn whole(self) -> Result<Whole, ApiError> {
+        let end = self
+            .end
+            .ok_or_else(|| ApiError::internal("the engine ended an answer without a reason"))?;
+        Ok(Whole {
+            answer: self.answer,
+            tokens: self.tokens,
+            prompt_logprobs: self.prompt_logprobs,
+            end,
+        })
+    }
+}
+
 /// Requests in the engine. They are cancelled when this is dropped.
 struct Running {
     model: Arc<Loaded>,
@@ -173,36 +197,23 @@ impl Started {
     pub(crate) async fn all(self) -> Result<Vec<Whole>, ApiError> {
         let model = Arc::clone(&self.running.model);
         let mut answers = Answers::new(self, model.tokenizer());
-        let mut all: Vec<(Answer, Vec<Token>, Vec<TokenLogprobs>, Option<End>)> = Vec::new();
+        let mut all: Vec<Growing> = Vec::new();
         all.resize_with(answers.readers.len(), Default::default);
         while let Some((choice, part)) = answers.next().await? {
-            let (answer, tokens, prompt, end) = &mut all[choice];
+            let growing = &mut all[choice];
             match part {
-                Part::Prompt { logprobs, .. } => prompt.extend(logprobs),
-                Part::Step {
-                    deltas,
-                    tokens: new,
-                } => {
-                    tokens.extend(new);
+                Part::Prompt { logprobs, .. } => growing.prompt_logprobs.extend(logprobs),
+                Part::Step { deltas, tokens } => {
+                    growing.tokens.extend(tokens);
                     for delta in deltas {
                         let (source, delta) = (String::new(), Some(delta));
-                        answer.add(&AnswerPart { source, delta });
+                        growing.answer.add(&AnswerPart { source, delta });
                     }
                 }
-                Part::End(at) => *end = Some(at),
+                Part::End(end) => growing.end = Some(end),
             }
         }
-        let whole = |(answer, tokens, prompt_logprobs, end): (_, _, _, Option<End>)| {
-            let end = end
-                .ok_or_else(|| ApiError::internal("the engine ended an answer without a reason"))?;
-            Ok(Whole {
-                answer,
-                tokens,
-                prompt_logprobs,
-                end,
-            })
-        };
-        all.into_iter().map(whole).collect()
+        all.into_iter().map(Growing::whole).collect()
     }
 
     /// The model.

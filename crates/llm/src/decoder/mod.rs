@@ -434,7 +434,13 @@ impl Layer {
                 }
                 Mixer::Linear => {
                     let name = format!("{prefix}attn_output");
-                    LayerMixer::Linear(Box::new(Linear::load(w, &name, width, width, Scaled::BeforeBias)?))
+                    LayerMixer::Linear(Box::new(Linear::load(
+                        w,
+                        &name,
+                        width,
+                        width,
+                        Scaled::BeforeBias,
+                    )?))
                 }
                 Mixer::None => LayerMixer::None,
             },

@@ -119,6 +119,9 @@ impl<'a, T: Real> Operand<'a, T> {
         time: usize,
         copy: &'v mut Vec<T>,
     ) -> &'v [T] {
+        if self.width == 0 {
+            return &[];
+        }
         let [of_batch, of_time, of_head, step] = self.strides;
         let from = batch * of_batch + time * of_time + head * of_head;
         if step == 1 || self.width <= 1 {
