@@ -134,6 +134,24 @@ impl Running {
     }
 }
 
+/// The chunks of a body, joined.
+fn joined(mut body: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    loop {
+        let line = body
+            .windows(2)
+            .position(|it| it == b"\r\n")
+            .expect("a chunk's size");
+        let size = std::str::from_utf8(&body[..line]).unwrap();
+        let size = usize::from_str_radix(size, 16).unwrap();
+        plain.extend_from_slice(&body[line + 2..line + 2 + size]);
+        body = &body[line + 2 + size + 2..];
+        if size == 0 {
+            return plain;
+        }
+    }
+}
+
 /// A response.
 #[derive(Debug)]
 pub(crate) struct Reply {
@@ -148,27 +166,15 @@ impl Reply {
         let end =
             end.unwrap_or_else(|| panic!("no response: {:?}", String::from_utf8_lossy(bytes)));
         let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
-        let mut body = &bytes[end + 4..];
-        let mut plain = Vec::new();
+        let body = &bytes[end + 4..];
         let is_chunked = head
             .to_ascii_lowercase()
             .contains("transfer-encoding: chunked");
-        while is_chunked {
-            let line = body
-                .windows(2)
-                .position(|it| it == b"\r\n")
-                .expect("a chunk's size");
-            let size = std::str::from_utf8(&body[..line]).unwrap();
-            let size = usize::from_str_radix(size, 16).unwrap();
-            plain.extend_from_slice(&body[line + 2..line + 2 + size]);
-            body = &body[line + 2 + size + 2..];
-            if size == 0 {
-                break;
-            }
-        }
-        if !is_chunked {
-            plain = body.to_vec();
-        }
+        let plain = if is_chunked {
+            joined(body)
+        } else {
+            body.to_vec()
+        };
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         let text = String::from_utf8(plain).unwrap();
         Self { status, head, text }
