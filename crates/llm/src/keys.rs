@@ -22,6 +22,7 @@ pub(crate) const UNKNOWN: usize = 1 << 18;
 pub(crate) struct Keys<'a> {
     pub(crate) gguf: &'a Gguf,
     pub(crate) prefix: &'a str,
+    architecture: &'a str,
     /// The first mistake of each key.
     problems: Rc<RefCell<Vec<(String, LlmError)>>>,
 }
@@ -32,9 +33,11 @@ impl<'a> Keys<'a> {
     /// # Errors
     /// The file names no architecture.
     pub(crate) fn new(gguf: &'a Gguf) -> Result<Self, LlmError> {
+        let architecture = gguf.metadata.str("general.architecture")?;
         Ok(Self {
             gguf,
-            prefix: gguf.metadata.str("general.architecture")?,
+            prefix: architecture,
+            architecture,
             problems: Rc::default(),
         })
     }
@@ -44,6 +47,7 @@ impl<'a> Keys<'a> {
         Self {
             gguf: self.gguf,
             prefix,
+            architecture: self.architecture,
             problems: Rc::clone(&self.problems),
         }
     }
@@ -180,7 +184,7 @@ impl<'a> Keys<'a> {
 
     /// Collects the mistake of a list that has not one number for each layer.
     fn check_length(&self, name: &str, length: usize) {
-        let layers = self.size("block_count");
+        let layers = self.with_prefix(self.architecture).size("block_count");
         if self.contradict(&[layers], length == layers) {
             let problem = format!("expected {layers} numbers, one for each layer, got {length}");
             self.wrong(name, problem);

@@ -236,7 +236,7 @@ pub(crate) fn experts_leave_a_small_device(devices: &Devices) {
 pub(crate) fn tensors_on_two_devices(devices: &Devices) {
     const PATTERNS: [&str; 5] = [
         "token_embd|output",
-        r"attn_(q|k|v|qkv)\.",
+        r"attn_(q|k|v|kv|qkv)(_a|_b|_a_mqa)?\.",
         r"ffn_(up|gate_up)",
         r"ffn_down|ffn_gate_inp|attn_gate",
         r"blk\.1\.|attn_output",

@@ -585,7 +585,6 @@ fn capabilities_are_asked_of_the_device() {
             OpKind::Random,
             OpKind::Offload,
             OpKind::Reload,
-            OpKind::VarMean,
             OpKind::Matmul,
             OpKind::AttentionBackward,
             OpKind::Determinant,
