@@ -15,7 +15,7 @@ use crate::session::SessionOptions;
 pub struct EngineOptions {
     /// Sequences that are computed at once; each has a context and a cache of its own.
     pub sequences: usize,
-    /// Requests that may wait for a sequence. More are refused with [`LlmError::Busy`].
+    /// Requests that may wait for a sequence. More are refused with [`LlmError::Busy`](crate::LlmError::Busy).
     pub queue: usize,
     /// Context, cache and devices of each sequence. Its `batch` is the number of a prompt's tokens that are computed
     /// between two tokens of the other texts.
