@@ -11,8 +11,8 @@ pub(super) const ROWS: usize = 8;
 /// Lanes that are computed together, at most, and so read past the last window.
 pub(super) const LANES: usize = 8 * 16;
 
-/// Products that are added up one after the other. Longer sums add up sums of this length: each addition rounds,
-/// later ones more.
+/// Products that are added up one after the other, at least. Sums of twice as many add up sums of such chains: each
+/// addition rounds, later ones more.
 const CHAIN: usize = 256;
 
 /// Number of channels that are computed together, of `outputs`.
@@ -111,9 +111,16 @@ impl Tiles<'_> {
             Some(bias) => from_fn(|r| bias[first + r.min(channels - 1)]),
             None => [0.0; R],
         };
-        let mut tile = bias.map(|bias| [[bias; 16]; T]);
-        for (offsets, weights) in self.offsets.chunks(CHAIN).zip(weights.chunks(CHAIN)) {
-            let mut sums = [[s.splat_f32(0.0); T]; R];
+        let mut tile = [[[0.0; 16]; T]; R];
+        let mut sums = bias.map(|bias| [s.splat_f32(bias); T]);
+        let inner = self.offsets.len();
+        let chain = inner.div_ceil((inner / CHAIN).max(1)).max(1);
+        let chains = self.offsets.chunks(chain).zip(weights.chunks(chain));
+        for (i, (offsets, weights)) in chains.enumerate() {
+            if i > 0 {
+                add(s, &sums, &mut tile);
+                sums = [[s.splat_f32(0.0); T]; R];
+            }
             for (&offset, weights) in offsets.iter().zip(weights) {
                 let (x, _) = self.image[offset + at..][..16 * T].as_chunks::<16>();
                 let mut pixels = [s.splat_f32(0.0); T];
@@ -127,10 +134,12 @@ impl Tiles<'_> {
                     }
                 }
             }
-            for (out, sums) in tile.iter_mut().zip(sums) {
-                for (out, sum) in out.iter_mut().zip(sums) {
-                    s.store_f32(s.add_f32(s.load_f32(out), sum), out);
-                }
+        }
+        if inner > chain {
+            add(s, &sums, &mut tile);
+        } else {
+            for (out, &sum) in tile.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
+                s.store_f32(sum, out);
             }
         }
         for (channel, lanes) in (first..).zip(&tile[..channels]) {
@@ -164,5 +173,17 @@ impl Tiles<'_> {
             place += self.width - column;
             (row, column) = (row + 1, 0);
         }
+    }
+}
+
+/// Adds vectors of sums to those in memory.
+#[inline(always)]
+fn add<S: Simd, const R: usize, const T: usize>(
+    s: S,
+    sums: &[[S::F; T]; R],
+    tile: &mut [[[f32; 16]; T]; R],
+) {
+    for (out, &sum) in tile.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
+        s.store_f32(s.add_f32(s.load_f32(out), sum), out);
     }
 }
