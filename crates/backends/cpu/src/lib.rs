@@ -4,6 +4,7 @@
 //! `kernels`. Kernels are functions of typed slices; parallel loops go through one
 //! [`pool::Pool`] of threads.
 
+pub mod bandwidth;
 mod cache;
 mod convolution;
 mod element;

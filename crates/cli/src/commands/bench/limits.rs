@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use rustorch_cpu::bandwidth;
 use rustorch_ir::ops::{Distribution, Random, UnaryOp};
 use rustorch_ir::{DType, Graph, OpError, Shape, TensorType, ValueId};
 use rustorch_runtime::{DeviceType, HostBuffer, Routing, Runtime, Storage};
 use serde::{Deserialize, Serialize};
 
-use super::bandwidth;
 use super::kernels::fastest_run;
 use crate::output::note;
 

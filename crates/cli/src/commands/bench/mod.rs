@@ -1,6 +1,5 @@
 //! `bench`: the speed of a model by llama-bench's methods, of operations, or of training.
 
-mod bandwidth;
 pub(crate) mod kernels;
 pub(crate) mod limits;
 pub(crate) mod measure;
@@ -14,6 +13,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use rustorch_cpu::bandwidth;
 use rustorch_llm::quantize::FileType;
 use rustorch_llm::{Model, Preset};
 use rustorch_runtime::DeviceType;

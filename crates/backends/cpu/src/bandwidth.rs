@@ -1,9 +1,9 @@
-//! Read bandwidth of the processor's threads.
+//! Read bandwidth of the processor's threads. It is measured here, since this crate is compiled to be fast.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use rustorch_cpu::pool::Pool;
+use crate::pool::Pool;
 
 /// Beyond the caches of most processors.
 const BYTES: usize = 512 << 20;
@@ -12,7 +12,7 @@ const PASSES: usize = 5;
 
 /// Bytes a second of the best of several passes, by as many threads as compute. `None` if there
 /// is no memory for the test.
-pub(super) fn measure(threads: usize) -> Option<f64> {
+pub fn measure(threads: usize) -> Option<f64> {
     let words = BYTES / size_of::<u64>();
     let mut memory: Vec<u64> = Vec::new();
     memory.try_reserve_exact(words).ok()?;
