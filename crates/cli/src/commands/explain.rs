@@ -10,7 +10,7 @@ use rustorch_profile::{KeyAverages, ProfilerOptions};
 use rustorch_runtime::{
     DeviceSelector, DeviceType, Explanation, PreferredUnits, Runtime, lowering_passes,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::generate::Options;
 use crate::args::Format;
@@ -47,6 +47,41 @@ impl Pass {
     /// The times of all operations together.
     fn measured(&self) -> Duration {
         self.rows.iter().filter_map(|row| row.measured).sum()
+    }
+
+    /// The pass as JSON, times in microseconds.
+    fn json(&self, layers: &[Value]) -> Value {
+        let micros = |time: Option<Duration>| time.map(|t| t.as_secs_f64() * 1e6);
+        let row = |row: &Explanation| {
+            json!({
+                "op": row.op,
+                "count": row.count,
+                "device": row.device.to_string(),
+                "reason": row.reason,
+                "replaces": row.replaces,
+                "bytes": row.bytes,
+                "moved_bytes": row.moved(),
+                "expected_us": micros(row.expected),
+                "measured_us": micros(row.measured),
+            })
+        };
+        let preferred = self.preferred.iter().map(|preferred| {
+            json!({
+                "device": preferred.device.to_string(),
+                "unit": preferred.unit,
+                "operations": preferred.operations,
+            })
+        });
+        json!({
+            "pass": self.name,
+            "tokens": self.tokens,
+            "layers": layers,
+            "operations": self.rows.iter().map(row).collect::<Vec<_>>(),
+            "preferred_units": preferred.collect::<Vec<_>>(),
+            "measured_us": micros(self.wall.map(|_| self.measured())),
+            "wall_us": micros(self.wall),
+            "key_averages": self.averages,
+        })
     }
 }
 
@@ -109,42 +144,9 @@ pub(super) fn run(options: &Options) -> Result<()> {
             passes.iter().try_for_each(|pass| table(pass, out))?;
         }
         Format::Json => {
-            let micros = |time: Option<Duration>| time.map(|t| t.as_secs_f64() * 1e6);
-            let row = |row: &Explanation| {
-                json!({
-                    "op": row.op,
-                    "count": row.count,
-                    "device": row.device.to_string(),
-                    "reason": row.reason,
-                    "replaces": row.replaces,
-                    "bytes": row.bytes,
-                    "moved_bytes": row.moved(),
-                    "expected_us": micros(row.expected),
-                    "measured_us": micros(row.measured),
-                })
-            };
-            let chosen = layers_json(&layers);
-            let pass = |pass: &Pass| {
-                let rows: Vec<_> = pass.rows.iter().map(row).collect();
-                let preferred = pass.preferred.iter().map(|preferred| {
-                    json!({
-                        "device": preferred.device.to_string(),
-                        "unit": preferred.unit,
-                        "operations": preferred.operations,
-                    })
-                });
-                json!({
-                    "pass": pass.name,
-                    "tokens": pass.tokens,
-                    "layers": chosen,
-                    "operations": rows,
-                    "preferred_units": preferred.collect::<Vec<_>>(),
-                    "measured_us": micros(pass.wall.map(|_| pass.measured())),
-                    "wall_us": micros(pass.wall),
-                    "key_averages": pass.averages,
-                })
-            };
-            json_line(out, &passes.iter().map(pass).collect::<Vec<_>>())?;
+            let layers = layers_json(&layers);
+            let passes = passes.iter().map(|pass| pass.json(&layers));
+            json_line(out, &passes.collect::<Vec<_>>())?;
         }
     }
     Ok(())
