@@ -9,7 +9,8 @@ tokens in the place of logits, or scores.
 
 `cargo run --release -p rustorch-llm --example write_models -- HEADERS FILES` is the step between. The models were written
 by llama.cpp's own test-llama-archs (-o MODELS -d 0.3) after a change of its sizes: 64 features, 4 heads, 2 of keys, 96
-between the products, 64 tokens, a window of 12, 3 of 8 experts. `goldens` takes keys out of a header whose absence
+between the products, 64 tokens, a window of 12, 3 of 8 experts. Headers of recurrent models are written by hand.
+`goldens` takes keys out of a header whose absence
 changes no logit of llama.cpp. It lists tensors whose values change none.
 
 Needs the PyPI packages gguf, numpy and llama-cpp-python 0.3.36, and LLAMA_CPP_LIB_PATH, a folder with llama.cpp 0.5.0.

@@ -23,10 +23,18 @@ pub struct LayerCache {
     pub(crate) values: Tensor,
     /// The place of its window among those of the cache. Without one, a token's row is its position.
     pub(crate) window: Option<usize>,
+    /// Recurrent states `[2, …]`: a pass reads one of the two, and writes the other.
+    pub(crate) recurrent: Vec<Tensor>,
 }
 
 impl LayerCache {
-    /// Does the layer have a state?
+    /// Keys and values, if it has some, and recurrent states.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        let attended = [&self.keys, &self.values].into_iter();
+        attended.filter(|_| self.has_state()).chain(&self.recurrent)
+    }
+
+    /// Does the layer have keys and values?
     pub(crate) fn has_state(&self) -> bool {
         self.keys.shape()[0] > 0
     }
@@ -42,6 +50,15 @@ struct Held {
     base: usize,
     /// Position of the first token with keys and values.
     first: usize,
+}
+
+/// The two recurrent states that each layer has. So a pass may fail, or its tokens be dropped, while the state before
+/// it stays.
+struct Slots {
+    /// The number of tokens that each one has seen; `None` if it is not known.
+    after: [Option<usize>; 2],
+    /// The one that a pass reads and the one that it writes, `i32` `[2]`.
+    chosen: Storage,
 }
 
 /// Tokens that stay in a window when room is made.
@@ -66,6 +83,8 @@ pub(crate) struct Cache {
     is_whole: bool,
     /// The windows' bases, `i32`; none where all layers have rows for the whole context.
     bases: Option<Storage>,
+    /// `None` for a model without recurrent states.
+    slots: Option<Slots>,
 }
 
 /// Can keys and values be kept in `dtype`?
@@ -158,15 +177,25 @@ pub(crate) fn new_layers(
         let storage = Storage::from_host(buffer.ok_or_else(|| no_memory(context))?);
         Ok(Tensor::from_storage(storage, shape, dtype)?)
     };
+    let recurrent = |shape: Vec<usize>| -> Result<Tensor, LlmError> {
+        let shape: Vec<usize> = [2].into_iter().chain(shape).collect();
+        let bytes = DType::F32.bytes_of(&shape);
+        let buffer = bytes.and_then(HostBuffer::zeroed);
+        let storage = Storage::from_host(buffer.ok_or_else(|| no_memory(context))?);
+        Ok(Tensor::from_storage(storage, shape, DType::F32)?)
+    };
     (spec.layers.iter())
-        .map(|layer| {
-            let layer = layer.state();
+        .map(|spec| {
+            let layer = spec.state();
             let [keys, values] = layer.shape(layer.rows(context, batch));
             let window = layer.window();
             Ok(LayerCache {
                 keys: state(keys)?,
                 values: state(values)?,
                 window: window.and_then(|own| windows.iter().position(|known| *known == own)),
+                recurrent: (spec.recurrent_states().into_iter())
+                    .map(recurrent)
+                    .collect::<Result<_, _>>()?,
             })
         })
         .collect()
@@ -218,12 +247,24 @@ impl Cache {
             }
             false => None,
         };
+        let layers = new_layers(spec, context, batch, dtype)?;
+        let slots = match layers.iter().any(|layer| !layer.recurrent.is_empty()) {
+            true => {
+                let chosen = HostBuffer::zeroed(size_of::<[i32; 2]>());
+                Some(Slots {
+                    after: [Some(0), None],
+                    chosen: Storage::from_host(chosen.ok_or_else(|| no_memory(context))?),
+                })
+            }
+            false => None,
+        };
         Ok(Self {
-            layers: new_layers(spec, context, batch, dtype)?,
+            layers,
             context,
             windows,
             is_whole: true,
             bases,
+            slots,
         })
     }
 
@@ -232,10 +273,9 @@ impl Cache {
         &self.layers
     }
 
-    /// The storages of keys and values, layer by layer, even if they were lost with a device.
+    /// The storages of all tensors, layer by layer, even if they were lost with a device.
     pub(crate) fn storages(&self) -> Vec<Storage> {
-        let layers = self.layers.iter().filter(|layer| layer.has_state());
-        let tensors = layers.flat_map(|layer| [&layer.keys, &layer.values]);
+        let tensors = self.layers.iter().flat_map(LayerCache::tensors);
         tensors.filter_map(Tensor::storage_in_memory).collect()
     }
 
@@ -250,10 +290,79 @@ impl Cache {
         bases.map(|bases| (bases, self.windows.len()))
     }
 
+    /// The numbers of the recurrent states that a pass reads and writes.
+    pub(crate) fn slots(&self) -> Option<&Storage> {
+        self.slots.as_ref().map(|slots| &slots.chosen)
+    }
+
     /// Does it hold all that the token after `past` ones sees?
     pub(crate) fn reaches(&self, past: usize) -> bool {
+        let is_known = self.slots.is_none() || self.slot(past).is_some();
+        is_known && self.windows_reach(past)
+    }
+
+    fn windows_reach(&self, past: usize) -> bool {
         let mut windows = self.windows.iter();
         self.is_whole && windows.all(|held| held.first <= past.saturating_sub(held.window))
+    }
+
+    /// The number of tokens, of `past` ones, that need not be computed again. The cache holds all that the token after
+    /// them sees, if it is not 0.
+    pub(crate) fn resume(&self, past: usize) -> usize {
+        let from = match &self.slots {
+            None => Some(past),
+            Some(slots) => {
+                let known = slots.after.into_iter().flatten();
+                known.filter(|after| *after <= past).max()
+            }
+        };
+        from.filter(|from| self.windows_reach(*from)).unwrap_or(0)
+    }
+
+    /// The recurrent state that has seen exactly `past` tokens.
+    pub(crate) fn slot(&self, past: usize) -> Option<usize> {
+        let slots = self.slots.as_ref()?;
+        slots.after.iter().position(|after| *after == Some(past))
+    }
+
+    /// Chooses the recurrent states for a pass over the token after `past` ones, of which one has seen just these.
+    ///
+    /// # Errors
+    /// The same errors as [`Runtime::write`].
+    pub(crate) fn choose_slots(&mut self, past: usize, runtime: &Runtime) -> Result<(), LlmError> {
+        let read = self.slot(past).unwrap_or(0);
+        if let Some(slots) = &mut self.slots {
+            // It is not known while the pass writes it.
+            slots.after[1 - read] = None;
+            let chosen = [read as i32, 1 - read as i32].map(i32::to_ne_bytes);
+            let written = runtime.write(&slots.chosen, chosen.as_flattened());
+            written.map_err(RusTorchError::from)?;
+        }
+        Ok(())
+    }
+
+    /// Says that the pass over the tokens from `past` to `end` has written its recurrent states.
+    pub(crate) fn advance(&mut self, past: usize, end: usize) {
+        let read = self.slot(past);
+        if let Some((slots, read)) = self.slots.as_mut().zip(read) {
+            slots.after[1 - read] = Some(end);
+        }
+    }
+
+    /// Makes the recurrent states those before the first token.
+    fn clear_recurrent(&self, runtime: &Runtime) -> Result<(), LlmError> {
+        for state in self.layers.iter().flat_map(|layer| &layer.recurrent) {
+            let bytes = state.dtype().bytes_of(state.shape()).unwrap_or(0);
+            let written = runtime.write(&state.storage()?, &vec![0; bytes]);
+            written.map_err(RusTorchError::from)?;
+        }
+        Ok(())
+    }
+
+    /// May a pass over the token before `end` be queued before the host knows the token? A recurrent state would be lost
+    /// with another token.
+    pub(crate) fn may_run_ahead(&self, end: usize) -> bool {
+        self.slots.is_none() && self.has_room(end)
     }
 
     /// Are there rows for the tokens up to this one?
@@ -283,6 +392,12 @@ impl Cache {
     /// The same errors as [`Runtime::write`].
     pub(crate) fn begin_at(&mut self, past: usize, runtime: &Runtime) -> Result<(), LlmError> {
         self.is_whole = false;
+        if let Some(slots) = &mut self.slots {
+            slots.after = [Some(past), None];
+        }
+        if past == 0 {
+            self.clear_recurrent(runtime)?;
+        }
         for held in &mut self.windows {
             held.first = past.saturating_sub(held.window);
             held.base = match held.rows < self.context {
@@ -329,7 +444,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Makes room for the tokens up to `end`, of which `past` are there.
+    /// Makes room for the tokens up to `end`, of which `past` are there, and chooses recurrent states.
     ///
     /// # Errors
     /// Fails if they are more than a pass may have, or if no device is left.
@@ -340,6 +455,7 @@ impl Cache {
         past: usize,
         end: usize,
     ) -> Result<(), LlmError> {
+        self.choose_slots(past, runtime)?;
         if self.has_room(end) {
             return Ok(());
         }

@@ -46,6 +46,8 @@ pub struct MemoryNeeds {
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct States {
     layers: Vec<StateSpec>,
+    /// Bytes of each layer's recurrent states, whatever the context.
+    recurrent: Vec<u64>,
     /// Tokens of a batch.
     batch: usize,
     /// The element type of keys and values.
@@ -56,6 +58,9 @@ impl States {
     fn new(spec: &ModelSpec, batch: usize, dtype: DType) -> Self {
         Self {
             layers: spec.layers.iter().map(LayerSpec::state).collect(),
+            recurrent: (spec.layers.iter())
+                .map(|layer| layer.recurrent_bytes() as u64)
+                .collect(),
             batch,
             dtype,
         }
@@ -63,9 +68,12 @@ impl States {
 
     /// Bytes of each layer's state for `context` tokens; `None` if it is too large, or if the type is unsupported.
     fn bytes(&self, context: usize) -> Option<Vec<u64>> {
-        let states = self.layers.iter();
-        let bytes = states.map(|state| state.bytes(context, self.batch, self.dtype));
-        bytes.map(|bytes| bytes.map(|bytes| bytes as u64)).collect()
+        let states = self.layers.iter().zip(&self.recurrent);
+        let bytes = states.map(|(state, recurrent)| {
+            let bytes = state.bytes(context, self.batch, self.dtype)? as u64;
+            bytes.checked_add(*recurrent)
+        });
+        bytes.collect()
     }
 
     /// Bytes of the layers with fewer rows than `context`, for which all layers have `caches`.
@@ -75,9 +83,11 @@ impl States {
             let row = state.token_bytes(self.dtype).unwrap_or(0) as u64;
             bytes < row.saturating_mul(rows)
         };
+        let caches = caches.iter().zip(&self.recurrent);
+        let caches = caches.map(|(bytes, recurrent)| bytes.saturating_sub(*recurrent));
         let states = self.layers.iter().zip(caches);
-        let shorter = states.filter(|(state, bytes)| is_shorter(state, **bytes));
-        shorter.map(|(_, bytes)| *bytes).sum()
+        let shorter = states.filter(|(state, bytes)| is_shorter(state, *bytes));
+        shorter.map(|(_, bytes)| bytes).sum()
     }
 }
 
@@ -239,10 +249,14 @@ fn ffn_features(ffn: &FfnSpec) -> usize {
 
 /// Features of a token's queries.
 fn query_features(mixer: &Mixer) -> usize {
-    match mixer {
-        Mixer::Attention(attention) => attention.heads * attention.key_width,
-        Mixer::Linear | Mixer::None => 0,
-    }
+    let attention = mixer.attention();
+    let recurrent = mixer.recurrent();
+    let queries = attention.map_or(0, |attention| attention.heads * attention.key_width);
+    // Of keys and reads each head has its own copy.
+    let operands = recurrent.map_or(0, |recurrent| {
+        recurrent.channels() + recurrent.heads * recurrent.key_width
+    });
+    queries.saturating_add(operands)
 }
 
 /// The layers that a tensor is with. The first one has what serves before all layers. The last one has the head. The table `shared` is the head, too.
@@ -313,6 +327,7 @@ mod tests {
         };
         States {
             layers: windows.iter().map(state).collect(),
+            recurrent: vec![0; windows.len()],
             batch: 16,
             dtype: DType::F16,
         }

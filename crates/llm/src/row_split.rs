@@ -61,6 +61,9 @@ impl RowSplit {
 fn divide(layer: &mut LayerSpec, ranks: usize) -> Result<(), String> {
     match &mut layer.mixer {
         Mixer::Attention(attention) => divide_attention(attention, ranks)?,
+        Mixer::Recurrent(_) | Mixer::Sum(..) => {
+            return Err("recurrences have no division yet".to_owned());
+        }
         Mixer::Linear => return Err("it has no attention".to_owned()),
         Mixer::None => {}
     }
@@ -144,10 +147,7 @@ impl Parts<'_> {
             Some(stem) => (stem, true),
             None => (name.strip_suffix(".weight").unwrap_or(name), false),
         };
-        let attention = match &layer.mixer {
-            Mixer::Attention(attention) => Some(attention),
-            Mixer::Linear | Mixer::None => None,
-        };
+        let attention = layer.mixer.attention();
         let is_fused = (layer.ffn.dense.as_ref()).is_some_and(|dense| dense.gate == Gate::Fused);
         match (Role::of(&format!("{stem}.weight")), attention) {
             (Some(Role::QueriesKeysValues), Some(a)) => Cut::Rows(vec![

@@ -13,7 +13,7 @@ use rustorch_runtime::{Explanation, Preference, PreferredUnits, Routing, Runtime
 use rustorch_tensor::{RusTorchError, Tensor, with_runtime};
 
 use crate::LlmError;
-use crate::kv_cache::{Cache, DRAFTS, check_cache, new_layers};
+use crate::kv_cache::{Cache, DRAFTS, LayerCache, check_cache, new_layers};
 use crate::model::Model;
 use crate::placement::Placement;
 use crate::selection::{Scores, Selection, read_choice};
@@ -155,11 +155,13 @@ impl<'m> Session<'m> {
     }
 
     /// Keeps the longest common prefix with `tokens`, except the last token, so that one is left to
-    /// feed. Returns the number of kept tokens: feed the tokens after them.
+    /// feed. Keeps fewer tokens if the cache does not hold the state after all of these. Returns the number of kept
+    /// tokens: feed the tokens after them.
     pub fn keep_prefix(&mut self, tokens: &[u32]) -> usize {
         let pairs = self.tokens.iter().zip(tokens);
         let same = pairs.take_while(|(a, b)| a == b).count();
         let kept = same.min(tokens.len().saturating_sub(1));
+        let kept = self.cache.resume(kept);
         self.truncate(kept);
         kept
     }
@@ -357,7 +359,7 @@ impl<'m> Session<'m> {
     /// Bytes of keys and values; the system allocates only pages that are written.
     pub fn cache_bytes(&self) -> usize {
         let layers = self.cache.layers().iter();
-        let tensors = layers.flat_map(|layer| [&layer.keys, &layer.values]);
+        let tensors = layers.flat_map(LayerCache::tensors);
         let bytes = |t: &Tensor| t.dtype().bytes_of(t.shape()).unwrap_or(0);
         tensors.map(bytes).sum()
     }
@@ -434,7 +436,7 @@ impl<'m> Session<'m> {
         let layers = new_layers(spec, self.context, options.batch, options.cache_dtype)?;
         self.rebind(&layers)?;
         self.cache.replace(layers, 0, &self.runtime)?;
-        self.feed_again(wanted)
+        self.feed_again(0, wanted)
     }
 
     /// Makes the cache hold what the next token sees.
@@ -443,27 +445,30 @@ impl<'m> Session<'m> {
         if self.cache.reaches(past) {
             return Ok(());
         }
+        let from = self.cache.resume(past);
         tracing::debug!(
-            "the KV cache does not hold all that token {past} sees; recomputing it from {past} tokens"
+            "the cache does not hold all that token {past} sees; recomputing it from token {from} on"
         );
-        self.cache.begin_at(0, &self.runtime)?;
-        self.feed_again(wanted)
+        if from == 0 {
+            self.cache.begin_at(0, &self.runtime)?;
+        }
+        self.feed_again(from, wanted)
     }
 
-    /// Computes keys and values of the tokens so far. Should it fail, the next call does it again.
-    fn feed_again(&mut self, wanted: &Wanted) -> Result<(), LlmError> {
+    /// Computes the state of the tokens so far, from this one on. Should it fail, the next call does it again.
+    fn feed_again(&mut self, from: usize, wanted: &Wanted) -> Result<(), LlmError> {
         let wanted = &wanted.of_last();
         let most = self.options.batch.max(DRAFTS);
         let (tokens, batches) = (self.tokens.clone(), self.batches.clone());
-        let mut rest = &tokens[..];
+        let mut begin = 0;
         for len in batches {
-            let (batch, behind) = rest.split_at(len);
-            for part in batch.chunks(most) {
-                let done = tokens.len() - rest.len();
+            let end = begin + len;
+            let mut done = from.clamp(begin, end);
+            for part in tokens[done..end].chunks(most) {
                 self.pass(done, part, wanted, None)?;
-                rest = &rest[part.len()..];
+                done += part.len();
             }
-            rest = behind;
+            begin = end;
         }
         self.cache.complete();
         Ok(())
@@ -488,6 +493,7 @@ impl<'m> Session<'m> {
                 self.cache.make_room(&runtime, routing, past, end)?;
                 let step = self.step_for(at, batch.len(), wanted)?;
                 step.run(&runtime, batch, past)?;
+                self.cache.advance(past, end);
                 (at, None)
             }
         };
@@ -513,14 +519,14 @@ impl<'m> Session<'m> {
     }
 
     /// Queues the pass over the token that step `before` chooses, at the position `past`. Does nothing if the context
-    /// or a window's memory is full.
+    /// or a window's memory is full, or if the model has recurrent states.
     fn run_ahead(
         &mut self,
         before: usize,
         past: usize,
         wanted: &Wanted,
     ) -> Result<Option<Ahead>, LlmError> {
-        if past >= self.context || !self.cache.has_room(past + 1) {
+        if past >= self.context || !self.cache.may_run_ahead(past + 1) {
             return Ok(None);
         }
         let next = usize::from(before == 0);

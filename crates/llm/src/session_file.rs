@@ -3,7 +3,7 @@
 //!
 //! It is a GGUF file with a special architecture: the tokens, the lengths of their batches, and the model's identity.
 //! Each layer has the tensors `blk.N.keys` and `blk.N.values` `[kv heads, tokens, width]` in the cache's type. A layer
-//! with a window has those of the tokens in the window.
+//! with a window has those of the tokens in the window. Recurrent states are `blk.N.state.I`, `f32`.
 
 use std::io;
 use std::path::Path;
@@ -30,52 +30,70 @@ const MODEL_KEY: &str = "session.model";
 const TOKENS_KEY: &str = "session.tokens";
 const BATCHES_KEY: &str = "session.batches";
 
-/// A tensor of a cache `[kv heads, rows, width]`, and its part that a file has.
+/// A tensor of a cache `[heads, rows, width]`, and its part that a file has.
 struct Part<'c> {
     tensor: &'c Tensor,
     name: String,
-    /// Row of the first token.
+    sizes: [usize; 3],
+    /// Row of the first token, or of the recurrent state.
     first: usize,
-    /// Number of tokens.
-    tokens: usize,
+    /// Number of rows.
+    rows: usize,
 }
 
-/// Keys and values of all layers with a state, keys before values. `rows` gives the number of a layer's tokens and the
-/// first row.
-fn parts(layers: &[LayerCache], rows: impl Fn(&LayerCache) -> (usize, usize)) -> Vec<Part<'_>> {
-    let layers = layers.iter().enumerate();
-    let parts = layers
-        .filter(|(_, layer)| layer.has_state())
-        .flat_map(|(index, layer)| {
-            let (tokens, first) = rows(layer);
-            [(&layer.keys, "keys"), (&layer.values, "values")].map(|(tensor, name)| Part {
+/// Keys, values and recurrent states of all layers, in this order. `rows` gives the number of a layer's tokens and the
+/// first row. The recurrent states are those of `slot`.
+fn parts(
+    layers: &[LayerCache],
+    rows: impl Fn(&LayerCache) -> (usize, usize),
+    slot: Option<usize>,
+) -> Vec<Part<'_>> {
+    let mut parts = Vec::new();
+    for (index, layer) in layers.iter().enumerate() {
+        let (tokens, first) = rows(layer);
+        if layer.has_state() {
+            for (tensor, name) in [(&layer.keys, "keys"), (&layer.values, "values")] {
+                let shape = tensor.shape();
+                parts.push(Part {
+                    tensor,
+                    name: format!("blk.{index}.{name}"),
+                    sizes: [shape[0], shape[1], shape[2]],
+                    first,
+                    rows: tokens,
+                });
+            }
+        }
+        for (number, tensor) in layer.recurrent.iter().enumerate() {
+            parts.push(Part {
                 tensor,
-                name: format!("blk.{index}.{name}"),
-                first,
-                tokens,
-            })
-        });
-    parts.collect()
+                name: format!("blk.{index}.state.{number}"),
+                sizes: [1, 2, tensor.shape()[1..].iter().product()],
+                first: slot.unwrap_or(0),
+                rows: usize::from(slot.is_some()),
+            });
+        }
+    }
+    parts
 }
 
 impl Part<'_> {
     /// Bytes of a row of the last dimension.
     fn row(&self) -> usize {
-        let width = &self.tensor.shape()[2..];
+        let width = &self.sizes[2..];
         self.tensor.dtype().bytes_of(width).unwrap_or(0)
     }
 
     /// Sizes of its data, the fastest dimension first.
     fn dims(&self) -> [u64; 3] {
-        let [heads, _, width] = [0, 1, 2].map(|d| self.tensor.shape()[d] as u64);
-        [width, self.tokens as u64, heads]
+        let [heads, _, width] = self.sizes.map(|size| size as u64);
+        [width, self.rows as u64, heads]
     }
 
     /// Writes its rows of each head.
     fn write(&self, runtime: &Runtime, out: &mut dyn io::Write) -> Result<(), SaveError> {
         let storage = self.tensor.storage_in_memory().ok_or_else(absent)?;
-        let (heads, all) = (self.tensor.shape()[0], self.tensor.shape()[1]);
-        let mut rows = vec![0; self.tokens * self.row()];
+        let [heads, all, _] = self.sizes;
+        let mut rows = vec![0; self.rows * self.row()];
         for head in 0..heads {
             let from = (head * all + self.first) * self.row();
             runtime.read(&storage, from, &mut rows)?;
@@ -86,9 +104,9 @@ impl Part<'_> {
 
     /// The whole tensor's bytes, with these rows of each head.
     fn filled(&self, rows: &[u8]) -> Vec<u8> {
-        let (heads, all) = (self.tensor.shape()[0], self.tensor.shape()[1]);
+        let [heads, all, _] = self.sizes;
         let mut bytes = vec![0; heads * all * self.row()];
-        let len = self.tokens * self.row();
+        let len = self.rows * self.row();
         for head in 0..heads {
             let to = &mut bytes[(head * all + self.first) * self.row()..][..len];
             to.copy_from_slice(&rows[head * len..][..len]);
@@ -119,10 +137,11 @@ impl Session<'_> {
     pub fn save(&mut self, path: impl AsRef<Path>) -> Result<(), LlmError> {
         self.reach_back(&Wanted::logits(1))?;
         let (cache, count) = (self.cache(), self.tokens().len());
-        let parts = parts(cache.layers(), |layer| {
+        let rows = |layer: &LayerCache| {
             let tokens = cache.needed(layer, count);
             (tokens, cache.row(layer, count - tokens))
-        });
+        };
+        let parts = parts(cache.layers(), rows, cache.slot(count));
         let mut metadata = Metadata::new();
         metadata.insert("general.architecture", ARCHITECTURE);
         metadata.insert(VERSION_KEY, VERSION);
@@ -234,9 +253,8 @@ impl Saved {
     /// Layers with the file's keys and values.
     fn layers(&self, file: &Gguf, session: &Session) -> Result<Vec<LayerCache>, String> {
         let (cache, count) = (session.cache(), self.tokens.len());
-        let parts = parts(cache.layers(), |layer| {
-            (cache.needed(layer, count), cache.first_row(layer, count))
-        });
+        let rows = |layer: &LayerCache| (cache.needed(layer, count), cache.first_row(layer, count));
+        let parts = parts(cache.layers(), rows, (count > 0).then_some(0));
         let tensor = |part: &Part| {
             let rows = match count {
                 0 => &[][..],
@@ -256,13 +274,17 @@ impl Saved {
         };
         let mut parts = parts.iter();
         let mut next = |own: &Tensor| parts.next().map_or_else(|| Ok(own.clone()), &tensor);
-        let layers = cache.layers().iter().map(|layer| match layer.has_state() {
-            true => Ok(LayerCache {
-                keys: next(&layer.keys)?,
-                values: next(&layer.values)?,
+        let layers = cache.layers().iter().map(|layer| {
+            let (keys, values) = match layer.has_state() {
+                true => (next(&layer.keys)?, next(&layer.values)?),
+                false => (layer.keys.clone(), layer.values.clone()),
+            };
+            Ok(LayerCache {
+                keys,
+                values,
                 window: layer.window,
-            }),
-            false => Ok(layer.clone()),
+                recurrent: (layer.recurrent.iter().map(&mut next)).collect::<Result<_, _>>()?,
+            })
         });
         layers.collect()
     }

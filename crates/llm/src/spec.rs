@@ -101,6 +101,10 @@ pub enum Role {
     OwnInput,
     /// Product after the pooling of a text's tokens.
     Pooling,
+    /// Product that gives operands of a recurrence.
+    RecurrentInput,
+    /// Last product of a recurrence.
+    RecurrentOutput,
 }
 
 impl Role {
@@ -119,7 +123,7 @@ impl Role {
     ];
 
     /// Names in layers, without the layer's prefix and without endings.
-    const PRODUCTS: [(&str, Self); 19] = [
+    const PRODUCTS: [(&str, Self); 30] = [
         ("attn_q", Self::Queries),
         ("attn_q_a", Self::Latent),
         ("attn_q_b", Self::Queries),
@@ -137,8 +141,19 @@ impl Role {
         ("ffn_gate_up", Self::GateUp),
         ("ffn_down", Self::Down),
         ("ffn_gate_inp", Self::Router),
+        ("ffn_latent_down", Self::Up),
+        ("ffn_latent_up", Self::Down),
         ("inp_gate", Self::OwnInput),
         ("proj", Self::OwnInput),
+        ("ssm_in", Self::RecurrentInput),
+        ("ssm_x", Self::RecurrentInput),
+        ("ssm_dt", Self::RecurrentInput),
+        ("ssm_ba", Self::RecurrentInput),
+        ("ssm_alpha", Self::RecurrentInput),
+        ("ssm_beta", Self::RecurrentInput),
+        ("in_proj", Self::RecurrentInput),
+        ("ssm_out", Self::RecurrentOutput),
+        ("out_proj", Self::RecurrentOutput),
     ];
 
     /// Endings of names: experts, experts that all tokens share, and experts of groups.
@@ -399,10 +414,128 @@ pub enum Residual {
 pub enum Mixer {
     /// Self-attention.
     Attention(Box<AttentionSpec>),
+    /// A recurrence.
+    Recurrent(Box<RecurrentSpec>),
+    /// The sum of both (Falcon-H1).
+    Sum(Box<AttentionSpec>, Box<RecurrentSpec>),
     /// One product with `attn_output`.
     Linear,
     /// Nothing; there is no residual connection either.
     None,
+}
+
+impl Mixer {
+    /// Self-attention, if it has some.
+    pub fn attention(&self) -> Option<&AttentionSpec> {
+        match self {
+            Self::Attention(attention) | Self::Sum(attention, _) => Some(attention),
+            Self::Recurrent(_) | Self::Linear | Self::None => None,
+        }
+    }
+
+    /// The recurrence, if it has one.
+    pub fn recurrent(&self) -> Option<&RecurrentSpec> {
+        match self {
+            Self::Recurrent(recurrent) | Self::Sum(_, recurrent) => Some(recurrent),
+            Self::Attention(_) | Self::Linear | Self::None => None,
+        }
+    }
+}
+
+/// A recurrence: a causal convolution of a few tokens, and heads with a state `[value width, key width]` each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecurrentSpec {
+    /// The kind.
+    pub kind: RecurrentKind,
+    /// Tokens that the convolution reads.
+    pub kernel: usize,
+    /// Heads.
+    pub heads: usize,
+    /// Groups of heads with the same keys.
+    pub groups: usize,
+    /// Features of a key head.
+    pub key_width: usize,
+    /// Features of a value head.
+    pub value_width: usize,
+    /// Multiplies the results of products by `.scale` tensors, if the file has them.
+    pub scales: bool,
+}
+
+/// Kinds of recurrences.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RecurrentKind {
+    /// Selective state space of single channels ([Mamba](https://arxiv.org/abs/2312.00752)). A channel is a head.
+    Mamba {
+        /// Features that time steps are made of.
+        rank: usize,
+        /// Norm of time steps, keys and reads, without names.
+        norm: Option<NormSpec>,
+    },
+    /// State space of heads with one decay each ([Mamba 2](https://arxiv.org/abs/2405.21060)).
+    Mamba2 {
+        /// Norm of each group's result (`ssm_norm`).
+        norm: Option<NormSpec>,
+    },
+    /// Gated delta net ([Yang et al.](https://arxiv.org/abs/2412.06464)).
+    DeltaNet {
+        /// Norm of each head's result (`ssm_norm`).
+        norm: NormSpec,
+        /// Whether one product (`ssm_ba`) makes both gates, and heads of one group follow each other.
+        is_grouped: bool,
+    },
+    /// Convolution between two gates, without a matrix ([LFM2](https://arxiv.org/abs/2511.23404)).
+    ShortConvolution,
+}
+
+impl RecurrentSpec {
+    /// Features of all value heads.
+    pub fn values(&self) -> usize {
+        self.heads * self.value_width
+    }
+
+    /// Features of all groups' keys.
+    pub fn keys(&self) -> usize {
+        self.groups * self.key_width
+    }
+
+    /// Channels of the convolution.
+    pub fn channels(&self) -> usize {
+        match self.kind {
+            RecurrentKind::Mamba { .. } | RecurrentKind::ShortConvolution => self.values(),
+            RecurrentKind::Mamba2 { .. } | RecurrentKind::DeltaNet { .. } => {
+                self.values() + 2 * self.keys()
+            }
+        }
+    }
+
+    /// Shapes of the state: the last inputs of the convolution `[kernel − 1, channels]`, then the heads' matrices.
+    pub fn states(&self) -> Vec<Vec<usize>> {
+        let inputs = vec![self.kernel.saturating_sub(1), self.channels()];
+        match self.kind {
+            RecurrentKind::ShortConvolution => vec![inputs],
+            _ => vec![inputs, vec![self.heads, self.value_width, self.key_width]],
+        }
+    }
+
+    /// Bytes of one state.
+    pub fn bytes(&self) -> usize {
+        let states = self.states().into_iter();
+        let bytes = states.map(|shape| {
+            let sizes = shape.into_iter();
+            sizes.fold(size_of::<f32>(), usize::saturating_mul)
+        });
+        bytes.fold(0, usize::saturating_add)
+    }
+
+    /// Multiplications of a token beside its products.
+    pub fn multiplications(&self) -> usize {
+        let matrices = match self.kind {
+            RecurrentKind::Mamba { .. } | RecurrentKind::Mamba2 { .. } => 3,
+            RecurrentKind::DeltaNet { .. } => 5,
+            RecurrentKind::ShortConvolution => 0,
+        };
+        self.kernel * self.channels() + matrices * self.values() * self.key_width
+    }
 }
 
 /// Self-attention. Queries, keys and values are three products or one (`attn_qkv`), depending on
@@ -454,6 +587,8 @@ pub struct AttentionSpec {
     /// Activation and presence of a gate (`attn_gate`) that multiplies heads or elements of the
     /// result.
     pub gate: Option<(Activation, Need)>,
+    /// Whether the queries' product also gives a gate of each element, head by head; its sigmoid multiplies the result.
+    pub gated_queries: bool,
     /// Norm of the heads' results, before the last product.
     pub inner_norm: Option<NormSpec>,
     /// Multiplier of the result.
@@ -713,6 +848,8 @@ pub struct ExpertsSpec {
     pub router_reads_input: bool,
     /// Norms of experts that read what the layer's own norm reads.
     pub norms: Option<ExpertNorms>,
+    /// Features that experts read and give, if a product before them and one behind them change the width.
+    pub latent: Option<usize>,
     /// Multiplies results by `.scale` tensors, if the file has them.
     pub scales: bool,
     /// End of the experts' names: `_exps`.
@@ -759,7 +896,7 @@ pub enum ChosenBy {
     Sigmoid,
 }
 
-/// State that a layer keeps between forward passes.
+/// Keys and values that a layer keeps between forward passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateSpec {
     /// Keys `[kv heads, rows, key width]` and values `[kv heads, rows, value width]`.
@@ -781,9 +918,9 @@ impl ModelSpec {
     /// Returns whether each token is computed from those before it, with logits as results. Then the model makes
     /// texts.
     pub fn makes_texts(&self) -> bool {
-        let is_causal = |layer: &LayerSpec| match &layer.mixer {
-            Mixer::Attention(attention) => attention.causal,
-            Mixer::Linear | Mixer::None => true,
+        let is_causal = |layer: &LayerSpec| {
+            let attention = layer.mixer.attention();
+            attention.is_none_or(|attention| attention.causal)
         };
         self.head.output != Need::Absent && self.layers.iter().all(is_causal)
     }
@@ -816,10 +953,10 @@ impl AttentionSpec {
 }
 
 impl LayerSpec {
-    /// The state that this layer keeps.
+    /// The keys and values that this layer keeps.
     pub fn state(&self) -> StateSpec {
-        match &self.mixer {
-            Mixer::Attention(attention) if attention.has_state() => StateSpec::KeyValue {
+        match self.mixer.attention() {
+            Some(attention) if attention.has_state() => StateSpec::KeyValue {
                 kv_heads: attention.kv_heads,
                 key_width: attention.key_width,
                 value_width: attention.value_width,
@@ -828,7 +965,19 @@ impl LayerSpec {
                     Some(Window::Symmetric(_)) | None => None,
                 },
             },
-            Mixer::Attention(_) | Mixer::Linear | Mixer::None => StateSpec::None,
+            _ => StateSpec::None,
         }
+    }
+
+    /// Shapes of the recurrent states that this layer keeps. A session has two of each.
+    pub fn recurrent_states(&self) -> Vec<Vec<usize>> {
+        let recurrent = self.mixer.recurrent();
+        recurrent.map_or(Vec::new(), RecurrentSpec::states)
+    }
+
+    /// Bytes of the recurrent states that a session keeps.
+    pub fn recurrent_bytes(&self) -> usize {
+        let recurrent = self.mixer.recurrent();
+        recurrent.map_or(0, |recurrent| recurrent.bytes().saturating_mul(2))
     }
 }

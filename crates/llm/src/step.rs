@@ -79,11 +79,14 @@ pub(crate) struct Step {
     tokens: usize,
     wanted: Wanted,
     trace: Trace,
-    /// Token ids, `i64`, and positions, `i32`; then the positions of windows' first rows, if there are some.
+    /// Token ids, `i64`, and positions, `i32`; then the positions of windows' first rows, and the numbers of
+    /// recurrent states, if there are some.
     inputs: SmallVec<[Storage; 3]>,
     /// The results of the last run; the next run reuses their memory. If one token is chosen, it and its
-    /// position are the inputs of the next pass.
+    /// position are the inputs of the next pass. Behind these results are recurrent states.
     outputs: Vec<Storage>,
+    /// The number of outputs that are no states.
+    results: usize,
 }
 
 impl Step {
@@ -99,14 +102,17 @@ impl Step {
         placement: &Placement,
         converting: Option<DType>,
     ) -> Result<Self, LlmError> {
-        let trace = || -> RusTorchResult<Trace> {
+        let trace = || -> RusTorchResult<(Trace, usize)> {
             let ids = Tensor::placeholder([tokens], DType::I64)?;
             let positions = Tensor::placeholder([tokens], DType::I32)?;
             let bases = cache.bases().map(|(_, count)| count);
             let bases = bases.map(|count| Tensor::placeholder([count], DType::I32));
             let bases = bases.transpose()?;
+            let slots = cache.slots().map(|_| Tensor::placeholder([2], DType::I32));
+            let slots = slots.transpose()?;
             let decoder = model.decoder();
-            let pass = Pass::with_cache(&positions, cache, bases.as_ref(), placement)?;
+            let given = [bases.as_ref(), slots.as_ref()];
+            let pass = Pass::with_cache(&positions, cache, given, placement)?;
             let logits = decoder.forward(&ids, &pass, cache.layers(), wanted.rows)?;
             let mut outputs = wanted.selection.of(&logits)?;
             if wanted.is_choice() {
@@ -117,15 +123,18 @@ impl Step {
                     None => next()?,
                 });
             }
-            let outputs: Vec<&Tensor> = outputs.iter().collect();
-            let inputs: Vec<&Tensor> = [&ids, &positions].into_iter().chain(&bases).collect();
+            let results = outputs.len();
+            let states = pass.kept();
+            let outputs: Vec<&Tensor> = outputs.iter().chain(&states).collect();
+            let inputs = [&ids, &positions].into_iter().chain(&bases).chain(&slots);
+            let inputs: Vec<&Tensor> = inputs.collect();
             let trace = Trace::new(&inputs, &outputs)?;
             let trace = match converting {
                 Some(dtype) => trace.converting(dtype)?,
                 None => trace,
             };
             // Sessions know the vocabulary and the room that the cache has.
-            Ok(trace.with_checked_values())
+            Ok((trace.with_checked_values(), results))
         };
         let input = |bytes| {
             let buffer = HostBuffer::zeroed(bytes);
@@ -137,12 +146,15 @@ impl Step {
             input(size_of::<i32>() * tokens)?,
         ];
         inputs.extend(cache.bases().map(|(storage, _)| storage.clone()));
+        inputs.extend(cache.slots().cloned());
+        let (trace, results) = trace()?;
         Ok(Self {
             tokens,
-            trace: trace()?,
+            trace,
             wanted,
             inputs,
             outputs: Vec::new(),
+            results,
         })
     }
 
@@ -172,11 +184,12 @@ impl Step {
         Ok(self.trace.rebind(old, new)?)
     }
 
-    /// Reads the positions of this cache's windows from now on.
-    pub(crate) fn read_bases(&mut self, cache: &Cache) {
+    /// Reads this cache's positions of windows, and its numbers of recurrent states, from now on.
+    pub(crate) fn read_cache(&mut self, cache: &Cache) {
         self.inputs.truncate(2);
-        self.inputs
-            .extend(cache.bases().map(|(storage, _)| storage.clone()));
+        let bases = cache.bases().map(|(storage, _)| storage);
+        self.inputs.extend(bases.cloned());
+        self.inputs.extend(cache.slots().cloned());
     }
 
     /// Brings its operands to their devices.
@@ -231,7 +244,8 @@ impl Step {
     /// # Errors
     /// The same errors as [`Runtime::read`].
     pub(crate) fn read(&self, runtime: &Runtime, scores: &mut [Scores]) -> Result<(), LlmError> {
-        let read = self.wanted.selection.read(runtime, &self.outputs, scores);
+        let results = &self.outputs[..self.results.min(self.outputs.len())];
+        let read = self.wanted.selection.read(runtime, results, scores);
         Ok(read.map_err(RusTorchError::from)?)
     }
 }

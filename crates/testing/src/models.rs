@@ -176,8 +176,8 @@ fn metadata(keys: Map<String, Json>) -> Metadata {
     metadata
 }
 
-/// The weights of a tensor: norms and scales near 1, divisors of frequencies from 1 on, products that keep the size
-/// of their input.
+/// The weights of a tensor: norms and scales near 1, divisors of frequencies from 1 on, exponents of
+/// decays below 0, products that keep the size of their input.
 pub fn weights(tensor: &TensorInfo) -> Vec<f32> {
     let name = &tensor.name;
     let hash = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
@@ -193,6 +193,8 @@ pub fn weights(tensor: &TensorInfo) -> Vec<f32> {
     let weight = || match () {
         () if is("norm") && name.ends_with(".weight") || is("scale") => 1.0 + 0.2 * normal(),
         () if is("rope_f") => 1.0 + normal().abs(),
+        // Exponents of decays, so that states keep their size.
+        () if name.ends_with("ssm_a") => -normal().abs(),
         () if is(".bias") || is("probs_b") || is("sinks") => 0.5 * normal(),
         () if is("token_embd") || is("position_embd") => normal(),
         () => 1.5 / inputs.sqrt() * normal(),

@@ -182,12 +182,14 @@ impl Decoder {
             }
         });
         // A token attends to half of the sequence before it, by its keys and its values.
-        let widths = self.spec().layers.iter().map(|layer| match &layer.mixer {
-            Mixer::Attention(a) => a.heads * (a.key_width + a.value_width),
-            Mixer::Linear | Mixer::None => 0,
-        });
+        let layers = || self.spec().layers.iter().map(|layer| &layer.mixer);
+        let widths = layers().filter_map(Mixer::attention);
+        let widths = widths.map(|a| a.heads * (a.key_width + a.value_width));
         let attention = (widths.sum::<usize>() * length) as f64 / 2.0;
-        2.0 * (products.sum::<f64>() + 3.0 * attention)
+        let recurrent = layers().filter_map(Mixer::recurrent);
+        let recurrent = recurrent.map(RecurrentSpec::multiplications);
+        let recurrent = recurrent.sum::<usize>() as f64;
+        2.0 * (products.sum::<f64>() + 3.0 * (attention + recurrent))
     }
 
     /// The model's description.

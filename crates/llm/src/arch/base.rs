@@ -28,6 +28,17 @@ impl<'a> File<'a> {
         Base::new(self, layout, NormKind::Rms, eps)
     }
 
+    /// The same of a file that may have the key of layer norms alone.
+    pub(super) fn rms_by_any_key(self, layout: RopeLayout) -> Result<Base<'a>, LlmError> {
+        match self.keys.opt_f64("attention.layer_norm_rms_epsilon") {
+            Some(_) => self.rms(layout),
+            None => {
+                let eps = self.keys.epsilon("attention.layer_norm_epsilon");
+                Base::new(self, layout, NormKind::Rms, eps)
+            }
+        }
+    }
+
     /// The base of a model whose norms are layer norms.
     pub(super) fn layer_norm(self, layout: RopeLayout) -> Result<Base<'a>, LlmError> {
         let eps = self.keys.epsilon("attention.layer_norm_epsilon");
@@ -167,11 +178,16 @@ impl<'a> Base<'a> {
 
     /// The layer of most models: norms before attention and feed-forward part.
     pub(super) fn layer(&self, index: usize, attention: AttentionSpec, ffn: FfnSpec) -> LayerSpec {
+        self.mixed(index, Mixer::Attention(Box::new(attention)), ffn)
+    }
+
+    /// The same layer with another mixer.
+    pub(super) fn mixed(&self, index: usize, mixer: Mixer, ffn: FfnSpec) -> LayerSpec {
         LayerSpec {
             index,
             scope: "",
             norm: Some(self.norm("attn_norm")),
-            mixer: Mixer::Attention(Box::new(attention)),
+            mixer,
             out_norm: None,
             sum_norms: Vec::new(),
             residual: Residual::Sequential,
@@ -251,6 +267,7 @@ impl<'a> Base<'a> {
             temperature: None,
             soft_cap: None,
             gate: None,
+            gated_queries: false,
             inner_norm: None,
             out_scale: 1.0,
             scales: true,
@@ -551,6 +568,7 @@ impl<'a> Base<'a> {
             weights_before: false,
             router_reads_input: false,
             norms: None,
+            latent: None,
             scales: false,
             suffix: "_exps",
             chunks: None,

@@ -4,10 +4,18 @@ use rustorch_ir::ops::RopeLayout::{Halves, Interleaved};
 
 use super::Arch;
 use super::base::{Base, File};
+use super::recurrent::{is_recurrent, mamba2};
 use crate::LlmError;
-use crate::spec::{AttentionSpec, DenseSpec, FfnSpec, Gate, LayerSpec, ModelSpec, Need};
+use crate::spec::{AttentionSpec, DenseSpec, FfnSpec, Gate, LayerSpec, Mixer, ModelSpec, Need};
 
-pub(super) const ALL: &[Arch] = &[GRANITE, GRANITEMOE, GRANITE_SWA, MINICPM, MINICPM3];
+pub(super) const ALL: &[Arch] = &[
+    GRANITE,
+    GRANITEHYBRID,
+    GRANITEMOE,
+    GRANITE_SWA,
+    MINICPM,
+    MINICPM3,
+];
 
 /// Factors where a file has none.
 struct Defaults {
@@ -49,9 +57,18 @@ fn ffn(b: &Base, l: usize, gate: Gate) -> FfnSpec {
     }
 }
 
-fn granite(file: File, is_rotated: bool) -> Result<ModelSpec, LlmError> {
+/// Is attention rotated, by the file's key?
+fn is_rotated(file: &File) -> bool {
+    file.keys.opt_flag("rope.scaling.finetuned").unwrap_or(true)
+}
+
+fn granite(file: File, is_rotated: bool, is_hybrid: bool) -> Result<ModelSpec, LlmError> {
     let b = file.rms(Interleaved)?;
     let model = b.model(|l| {
+        if is_hybrid && is_recurrent(&b, l) {
+            let mixer = Mixer::Recurrent(Box::new(mamba2(&b, Need::Required)));
+            return Ok(b.mixed(l, mixer, ffn(&b, l, Gate::Separate)));
+        }
         let attention = match is_rotated {
             true => b.attention(l)?,
             false => b.unrotated(l),
@@ -67,15 +84,24 @@ fn granite(file: File, is_rotated: bool) -> Result<ModelSpec, LlmError> {
 const GRANITE: Arch = Arch {
     name: "granite",
     describe: |file| {
-        let is_rotated = file.keys.opt_flag("rope.scaling.finetuned").unwrap_or(true);
-        granite(file, is_rotated)
+        let is_rotated = is_rotated(&file);
+        granite(file, is_rotated, false)
+    },
+};
+
+/// Granite 4 with layers of Mamba 2.
+const GRANITEHYBRID: Arch = Arch {
+    name: "granitehybrid",
+    describe: |file| {
+        let is_rotated = is_rotated(&file);
+        granite(file, is_rotated, true)
     },
 };
 
 /// Granite with experts.
 const GRANITEMOE: Arch = Arch {
     name: "granitemoe",
-    describe: |file| granite(file, true),
+    describe: |file| granite(file, true, false),
 };
 
 /// Granite with windows and sinks.

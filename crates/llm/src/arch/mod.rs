@@ -16,11 +16,11 @@ mod hunyuan;
 mod llama;
 mod mistral;
 mod olmo;
-mod openai;
 mod others;
 mod phi;
 mod plamo;
 mod qwen;
+mod recurrent;
 mod windowed;
 
 use crate::LlmError;
@@ -49,11 +49,11 @@ const ARCHITECTURES: &[&[Arch]] = &[
     llama::ALL,
     mistral::ALL,
     olmo::ALL,
-    openai::ALL,
     others::ALL,
     phi::ALL,
     plamo::ALL,
     qwen::ALL,
+    recurrent::ALL,
     windowed::ALL,
 ];
 

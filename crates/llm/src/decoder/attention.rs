@@ -222,7 +222,11 @@ impl Attention {
             true => short,
             false => full,
         };
-        let outputs = [heads * keys, kv_heads * keys, kv_heads * values];
+        let queries = match spec.gated_queries {
+            true => 2 * heads * keys,
+            false => heads * keys,
+        };
+        let outputs = [queries, kv_heads * keys, kv_heads * values];
         let qkv = Qkv::load(w, prefix, outputs, width, spec)?;
         Ok(Self {
             qkv,
@@ -286,6 +290,7 @@ impl Attention {
         let spec = &self.spec;
         let rows = x.shape()[0];
         let (q, own) = self.qkv.forward(x, pass)?;
+        let (q, inner_gate) = self.ungated(q)?;
         let q = self.heads(q, spec.heads, self.query_norm.as_ref(), pass)?;
         let q = match &spec.temperature {
             Some(temperature) => q.mul(&pass.temperature(temperature)?)?,
@@ -316,6 +321,10 @@ impl Attention {
             Qkv::Latent(latent) => latent.results(y, pass)?,
             _ => y,
         };
+        let y = match inner_gate {
+            Some(gate) => y.mul(&gate.sigmoid()?)?,
+            None => y,
+        };
         let y = match &self.gate {
             Some(gate) => {
                 let factor = gate.activation.of(&gate.product.forward(x, pass)?)?;
@@ -329,6 +338,19 @@ impl Attention {
         let y = y.reshape([rows, spec.heads * spec.result_width()])?;
         let y = Norm::apply(self.inner_norm.as_ref(), y)?;
         times(self.output.forward(&y, pass)?, spec.out_scale)
+    }
+
+    /// Queries `[b · t, heads · width]` of their product, and the gates `[b · t, heads, width]` that it has beside
+    /// them.
+    fn ungated(&self, q: Tensor) -> RusTorchResult<(Tensor, Option<Tensor>)> {
+        let (heads, width) = (self.spec.heads, self.spec.key_width);
+        if !self.spec.gated_queries {
+            return Ok((q, None));
+        }
+        let rows = q.size(0)?;
+        let both = q.reshape([rows, heads, 2 * width])?;
+        let queries = both.narrow(2, 0, width)?.reshape([rows, heads * width])?;
+        Ok((queries, Some(both.narrow(2, width, width)?)))
     }
 
     /// The result, with keys and values of one sequence, for queries `[…, heads, t, key width]`.

@@ -83,6 +83,8 @@ pub(crate) struct Experts {
     down: ExpertLinear,
     chunks: Option<(Box<Experts>, f64)>,
     norms: Option<Norms>,
+    /// Products before and behind the experts.
+    latent: Option<[Linear; 2]>,
 }
 
 /// Norms around experts.
@@ -114,6 +116,14 @@ impl Experts {
     ) -> Result<Self, LlmError> {
         let name = |part: &str| format!("{prefix}ffn_{part}{}", spec.suffix);
         let count = spec.count / spec.per_group;
+        let latent = spec.latent.map(|own| {
+            let load = |part: &str, outputs, inputs| {
+                let name = format!("{prefix}ffn_latent_{part}");
+                Linear::load(w, &name, outputs, inputs, Scaled::Never)
+            };
+            Ok::<_, LlmError>([load("down", own, width)?, load("up", width, own)?])
+        });
+        let width = spec.latent.unwrap_or(width);
         let load = |part, out, inputs| {
             ExpertLinear::load(w, &name(part), [count, out, inputs], spec.scales)
         };
@@ -146,6 +156,7 @@ impl Experts {
         });
         Ok(Self {
             norms: norms.transpose()?,
+            latent: latent.transpose()?,
             router,
             choice_bias: match spec.choice_bias {
                 Need::Required => Some(w.f32(&bias, &[spec.count])?),
@@ -181,7 +192,13 @@ impl Experts {
             Some(router) => router.forward(read, pass)?,
             None => read.clone(),
         };
-        let y = self.routed(x, &logits, pass)?;
+        let y = match &self.latent {
+            Some([down, up]) => {
+                let y = self.routed(&down.forward(x, pass)?, &logits, pass)?;
+                up.forward(&y, pass)?
+            }
+            None => self.routed(x, &logits, pass)?,
+        };
         match &self.chunks {
             Some((chunks, scale)) => y.add(&chunks.routed(&y, &logits, pass)?.mul(*scale)?),
             None => Ok(y),

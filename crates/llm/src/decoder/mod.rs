@@ -11,6 +11,7 @@ mod linear;
 mod norm;
 mod pass;
 mod pool;
+mod recurrent;
 
 use rustorch_ir::DType;
 use rustorch_runtime::DeviceType;
@@ -31,6 +32,7 @@ use linear::{Linear, Scaled, Table, times};
 use norm::Norm;
 pub(crate) use pass::{Pass, Row, Sequences};
 pub(crate) use pool::Pool;
+use recurrent::Recurrent;
 
 /// A whole decoder, from token ids to logits, or an encoder, from token ids to embeddings.
 pub(crate) struct Decoder {
@@ -225,10 +227,7 @@ impl Decoder {
 
 /// Fails if a layer reads keys and values that no earlier layer lends.
 fn check_lenders(layers: &[LayerSpec]) -> Result<(), LlmError> {
-    let source = |layer: &LayerSpec| match &layer.mixer {
-        Mixer::Attention(attention) => Some(attention.source),
-        Mixer::Linear | Mixer::None => None,
-    };
+    let source = |layer: &LayerSpec| layer.mixer.attention().map(|attention| attention.source);
     for (place, layer) in layers.iter().enumerate() {
         let Some(KeysValues::Of(other)) = source(layer) else {
             continue;
@@ -389,6 +388,8 @@ impl Head {
 /// The part of a layer that mixes tokens.
 enum LayerMixer {
     Attention(Box<Attention>),
+    Recurrent(Box<Recurrent>),
+    Sum(Box<(Attention, Recurrent)>),
     Linear(Box<Linear>),
     None,
 }
@@ -432,6 +433,14 @@ impl Layer {
                     let attention = Attention::load(w, prefix, attention, width)?;
                     LayerMixer::Attention(Box::new(attention))
                 }
+                Mixer::Recurrent(recurrent) => {
+                    let recurrent = Recurrent::load(w, prefix, recurrent, width)?;
+                    LayerMixer::Recurrent(Box::new(recurrent))
+                }
+                Mixer::Sum(attention, recurrent) => LayerMixer::Sum(Box::new((
+                    Attention::load(w, prefix, attention, width)?,
+                    Recurrent::load(w, prefix, recurrent, width)?,
+                ))),
                 Mixer::Linear => {
                     let name = format!("{prefix}attn_output");
                     LayerMixer::Linear(Box::new(Linear::load(
@@ -480,6 +489,13 @@ impl Layer {
         let normed = Norm::apply(self.norm.as_ref(), x.clone())?;
         let mixed = match &self.mixer {
             LayerMixer::Attention(attention) => Some(attention.forward(&normed, pass, cache)?),
+            LayerMixer::Recurrent(recurrent) => Some(recurrent.forward(&normed, pass, cache)?),
+            LayerMixer::Sum(both) => {
+                let (attention, recurrent) = &**both;
+                let attended = pass.at_home(&attention.forward(&normed, pass, cache)?)?;
+                let other = pass.at_home(&recurrent.forward(&normed, pass, cache)?)?;
+                Some(attended.add(&other)?)
+            }
             LayerMixer::Linear(linear) => Some(linear.forward(&normed, pass)?),
             LayerMixer::None => None,
         };

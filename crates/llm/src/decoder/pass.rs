@@ -53,15 +53,16 @@ pub(crate) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// The token at `position`, `i32` `[1]`, of the sequence with this cache. `bases` stands for its [`Cache::bases`].
+    /// The token at `position`, `i32` `[1]`, of the sequence with this cache. The operands stand for its
+    /// [`Cache::bases`] and [`Cache::slots`].
     pub(crate) fn new(
         position: &'a Tensor,
         cache: &'a Cache,
-        bases: Option<&'a Tensor>,
+        given: [Option<&'a Tensor>; 2],
         placement: &'a Placement,
     ) -> RusTorchResult<Self> {
         Ok(Self {
-            pass: Pass::with_cache(position, cache, bases, placement)?,
+            pass: Pass::with_cache(position, cache, given, placement)?,
             layers: cache.layers(),
         })
     }
@@ -92,11 +93,15 @@ pub(crate) struct Pass<'a> {
     context: Option<usize>,
     /// Positions of windows' first rows, `i32`; `None` where a row of a cache is a position.
     bases: Option<&'a Tensor>,
+    /// The recurrent states that are read and written, `i32` `[1]` each.
+    slots: Option<[Tensor; 2]>,
     /// Rows of windows that the first token is written to, with where they are computed.
     window_rows: RefCell<Vec<(RowKey, Tensor)>>,
     masks: RefCell<Vec<(MaskKey, Tensor)>>,
     /// The place of the layer that is being computed.
     layer: Cell<usize>,
+    /// Recurrent states that were written.
+    kept: RefCell<Vec<Tensor>>,
     /// Keys and values that later layers read, by the place of their layer.
     lent: RefCell<BTreeMap<usize, Attended>>,
 }
@@ -127,22 +132,29 @@ impl<'a> Pass<'a> {
             context: None,
             bases: None,
             window_rows: RefCell::default(),
+            slots: None,
             masks: RefCell::default(),
             layer: Cell::new(0),
+            kept: RefCell::default(),
             lent: RefCell::default(),
         })
     }
 
-    /// A pass over tokens of one sequence with a cache. `bases` stands for its [`Cache::bases`].
+    /// A pass over tokens of one sequence with a cache. The operands stand for its [`Cache::bases`] and
+    /// [`Cache::slots`].
     pub(crate) fn with_cache(
         positions: &'a Tensor,
         cache: &Cache,
-        bases: Option<&'a Tensor>,
+        [bases, slots]: [Option<&'a Tensor>; 2],
         placement: &'a Placement,
     ) -> RusTorchResult<Self> {
+        let pair = |slots: &Tensor| -> RusTorchResult<_> {
+            Ok([slots.narrow(0, 0, 1)?, slots.narrow(0, 1, 1)?])
+        };
         Ok(Self {
             context: Some(cache.context()),
             bases,
+            slots: slots.map(pair).transpose()?,
             ..Self::new(positions, placement)?
         })
     }
@@ -224,6 +236,67 @@ impl<'a> Pass<'a> {
             None => x.reshape([length, heads, width]),
             Some(all) => x.reshape([all.count, length, heads, width]),
         }
+    }
+
+    /// Number of sequences.
+    fn count(&self) -> usize {
+        let whole = self.sequences.as_ref().map(|all| all.count);
+        whole.unwrap_or(self.rows.len().max(1))
+    }
+
+    /// Rows `[b · t, features]` as `[b, t, features]`.
+    pub(crate) fn in_sequences(&self, x: &Tensor) -> RusTorchResult<Tensor> {
+        let (count, features) = (self.count(), x.size(-1)?);
+        x.reshape([count, x.size(0)? / count, features])
+    }
+
+    /// A layer's recurrent state `[b, …]` before the pass, by its place in the layer: those of sessions, or zeros of
+    /// this shape.
+    pub(crate) fn recurrent(
+        &self,
+        cache: Option<&LayerCache>,
+        place: usize,
+        shape: &[usize],
+    ) -> RusTorchResult<Tensor> {
+        if !self.rows.is_empty() {
+            let rows = self.rows.iter();
+            let states = rows.map(|row| row.pass.recurrent(row.cache(), place, shape));
+            let states = states.collect::<RusTorchResult<Vec<Tensor>>>()?;
+            return Tensor::cat(&states.iter().collect::<Vec<_>>(), 0);
+        }
+        let state = cache.and_then(|cache| cache.recurrent.get(place));
+        match (state, &self.slots) {
+            (Some(state), Some([read, _])) => state.index_select(0, read),
+            _ => {
+                let shape: Vec<usize> = [self.count()].iter().chain(shape).copied().collect();
+                Tensor::zeros(shape, DType::F32)
+            }
+        }
+    }
+
+    /// Keeps a layer's recurrent state `[b, …]` for the next pass of each session, if there are some.
+    pub(crate) fn keep_recurrent(
+        &self,
+        cache: Option<&LayerCache>,
+        place: usize,
+        next: &Tensor,
+    ) -> RusTorchResult<()> {
+        for (index, row) in self.rows.iter().enumerate() {
+            let next = next.narrow(0, index, 1)?;
+            row.pass.keep_recurrent(row.cache(), place, &next)?;
+        }
+        let state = cache.and_then(|cache| cache.recurrent.get(place));
+        if let (Some(state), Some([_, write])) = (state, &self.slots) {
+            let kept = state.update_slice_(next, 0, write)?;
+            self.kept.borrow_mut().push(kept);
+        }
+        Ok(())
+    }
+
+    /// The recurrent states with those that the layers have written. The computation of these writes them.
+    pub(crate) fn kept(&self) -> Vec<Tensor> {
+        let rows = self.rows.iter().flat_map(|row| row.pass.kept());
+        self.kept.take().into_iter().chain(rows).collect()
     }
 
     /// Rows `[t, …]` for the positions of a sequence, repeated for each sequence.

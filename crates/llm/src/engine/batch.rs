@@ -19,7 +19,7 @@ const BEST: usize = 64;
 /// The sequence that a row of a program is bound to.
 struct Port {
     slot: usize,
-    /// Keys and values, layer by layer.
+    /// Keys, values and recurrent states, layer by layer.
     bound: Vec<Storage>,
 }
 
@@ -30,7 +30,7 @@ struct Bucket {
     ids: Storage,
     positions: Storage,
     ports: Vec<Port>,
-    /// The best tokens, their logits, and all logits.
+    /// The best tokens, their logits, and all logits. Behind these are recurrent states.
     outputs: Vec<Storage>,
 }
 
@@ -63,9 +63,13 @@ impl Bucket {
             let bases = caches().filter_map(|cache| cache.bases());
             let bases = bases.map(|(_, windows)| Tensor::placeholder([windows], DType::I32));
             let bases = bases.collect::<RusTorchResult<Vec<Tensor>>>()?;
+            let states = caches().filter_map(|cache| cache.slots());
+            let states = states.map(|_| Tensor::placeholder([2], DType::I32));
+            let states = states.collect::<RusTorchResult<Vec<Tensor>>>()?;
             let rows = caches().zip(&own).enumerate();
             let rows = rows.map(|(row, (cache, position))| {
-                Row::new(position, cache, bases.get(row), &options.placement)
+                let given = [bases.get(row), states.get(row)];
+                Row::new(position, cache, given, &options.placement)
             });
             let rows = rows.collect::<RusTorchResult<Vec<Row>>>()?;
             let context = slots.get(members[0]).context();
@@ -73,8 +77,13 @@ impl Bucket {
             let logits = model.decoder().forward(&ids, &pass, &[], count)?;
             let known = logits.masked_fill(&logits.isnan()?, f64::NEG_INFINITY)?;
             let (best, best_ids) = known.topk(BEST.min(vocab), 1, true)?;
-            let inputs: Vec<&Tensor> = [&ids, &positions].into_iter().chain(&bases).collect();
-            let trace = Trace::new(&inputs, &[&best_ids, &best, &logits])?;
+            let inputs = [&ids, &positions].into_iter().chain(&bases).chain(&states);
+            let kept = pass.kept();
+            let outputs = [&best_ids, &best, &logits].into_iter().chain(&kept);
+            let trace = Trace::new(
+                &inputs.collect::<Vec<&Tensor>>(),
+                &outputs.collect::<Vec<&Tensor>>(),
+            )?;
             let trace = match options.converting {
                 Some(dtype) => trace.converting(dtype)?,
                 None => trace,
@@ -131,12 +140,15 @@ impl Bucket {
         let mut inputs = vec![self.ids.clone(), self.positions.clone()];
         for port in &self.ports {
             let row = rows.iter().find(|row| row.slot == port.slot);
-            // An idle row writes behind its sequence's tokens, which the sequence's next token overwrites.
+            // An idle row writes behind its sequence's tokens, which the sequence's next token overwrites, and the
+            // recurrent state that is not the sequence's.
             ids.push(row.map_or(0, |row| i64::from(row.token)));
             let session = slots.get(port.slot);
             positions.push(session.tokens().len() as i32);
-            inputs.extend(session.cache().bases().map(|(bases, _)| bases.clone()));
         }
+        let caches = || self.ports.iter().map(|port| slots.get(port.slot).cache());
+        inputs.extend(caches().filter_map(|cache| cache.bases().map(|(bases, _)| bases.clone())));
+        inputs.extend(caches().filter_map(|cache| cache.slots().cloned()));
         let write = |storage, bytes: &[u8]| runtime.write(storage, bytes);
         write(&self.ids, bytemuck::cast_slice(&ids)).map_err(RusTorchError::from)?;
         write(&self.positions, bytemuck::cast_slice(&positions)).map_err(RusTorchError::from)?;
@@ -145,7 +157,7 @@ impl Bucket {
 
     /// Reads what each row asked for.
     fn read(&self, runtime: &Runtime, rows: &[Fed]) -> Result<Vec<Scores>, RusTorchError> {
-        let [best_ids, best, all] = &self.outputs[..] else {
+        let [best_ids, best, all, ..] = &self.outputs[..] else {
             return Ok(Vec::new());
         };
         let count = self.ports.len();
@@ -224,6 +236,9 @@ impl Batch {
         let bucket = self.bucket(slots, &members)?;
         let scores = loop {
             bucket.bind(slots, &members)?;
+            for &slot in &members {
+                slots.get_mut(slot).choose_states()?;
+            }
             let ran = bucket.run(&runtime, slots, rows);
             match ran.and_then(|()| Ok(bucket.read(&runtime, rows)?)) {
                 Ok(scores) => break scores,

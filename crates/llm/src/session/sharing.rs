@@ -29,9 +29,8 @@ impl Session<'_> {
     /// Makes the programs write to other keys and values.
     pub(super) fn rebind(&mut self, layers: &[LayerCache]) -> Result<(), LlmError> {
         for step in self.steps.iter_mut().flatten() {
-            let layers = self.cache.layers().iter().zip(layers);
-            for (old, new) in layers.filter(|(old, _)| old.has_state()) {
-                for (old, new) in [(&old.keys, &new.keys), (&old.values, &new.values)] {
+            for (old, new) in self.cache.layers().iter().zip(layers) {
+                for (old, new) in old.tensors().zip(new.tensors()) {
                     // Even if the new one was lost with a device: a pass is going to say so.
                     let new = new.storage_in_memory().map_or_else(|| new.storage(), Ok)?;
                     if let Some(old) = old.storage_in_memory() {
@@ -49,7 +48,7 @@ impl Session<'_> {
         other.rebind(self.cache.layers())?;
         self.steps = mem::replace(&mut other.steps, NO_STEPS);
         for step in self.steps.iter_mut().flatten() {
-            step.read_bases(&self.cache);
+            step.read_cache(&self.cache);
         }
         Ok(())
     }
@@ -68,8 +67,15 @@ impl Session<'_> {
         past < self.context && self.cache.reaches(past) && self.cache.has_room(past + 1)
     }
 
-    /// Adds a token whose keys and values another program has written to the cache.
+    /// Chooses the recurrent states for a pass of another program over one token. The state so far stays.
+    pub(crate) fn choose_states(&mut self) -> Result<(), LlmError> {
+        self.cache.choose_slots(self.tokens.len(), &self.runtime)
+    }
+
+    /// Adds a token whose state another program has written to the cache.
     pub(crate) fn push(&mut self, token: u32) {
+        let past = self.tokens.len();
+        self.cache.advance(past, past + 1);
         TOKENS.fetch_add(1, Ordering::Relaxed);
         self.tokens.push(token);
         self.batches.push(1);

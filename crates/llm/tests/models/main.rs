@@ -10,6 +10,7 @@ mod faults;
 mod feeding;
 mod folders;
 mod goldens;
+mod recurrent;
 mod windows;
 
 use std::process::ExitCode;
@@ -62,6 +63,9 @@ fn main() -> ExitCode {
             feeding::token_by_token,
             goldens::every_architecture_has_a_model,
             goldens::on_the_cpu,
+            recurrent::after_a_loss,
+            recurrent::after_any_history,
+            recurrent::states_are_counted,
             windows::a_full_context_is_shifted,
             windows::a_pass_has_no_more_tokens_than_fit,
             windows::after_a_failure,

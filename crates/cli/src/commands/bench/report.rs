@@ -262,7 +262,8 @@ impl Run<'_> {
             let each = state.token_bytes(dtype).unwrap_or(0) as f64;
             (
                 placement.layer(layer).or(only),
-                seen(spec, past) as f64 * each,
+                // Recurrent states are read, and written anew.
+                seen(spec, past) as f64 * each + spec.recurrent_bytes() as f64,
             )
         });
         let gguf = self.model.gguf();
@@ -303,12 +304,17 @@ impl Run<'_> {
             let pasts = test.depth + 1..=test.depth + test.prompt;
             pasts.map(|past| seen(layer, past)).sum()
         };
-        let attention = |layer: &LayerSpec| match &layer.mixer {
-            Mixer::Attention(a) => all_seen(layer) * a.heads * (a.key_width + a.value_width),
-            Mixer::Linear | Mixer::None => 0,
+        let mixed = |layer: &LayerSpec| {
+            let attention = layer.mixer.attention();
+            let attention = attention.map_or(0, |a| {
+                all_seen(layer) * a.heads * (a.key_width + a.value_width)
+            });
+            let recurrent = layer.mixer.recurrent();
+            let recurrent = recurrent.map_or(0, RecurrentSpec::multiplications);
+            attention + test.prompt * recurrent
         };
-        let attention: usize = spec.layers.iter().map(attention).sum();
-        let others = batches * spec.vocab * spec.width + attention;
+        let mixed: usize = spec.layers.iter().map(mixed).sum();
+        let others = batches * spec.vocab * spec.width + mixed;
         2.0 * (test.prompt as f64 * weights + others as f64)
     }
 }
@@ -321,24 +327,20 @@ fn is_looked_up(name: &str, tied: bool) -> bool {
 
 /// The layer whose keys and values a layer of `layers` reads: itself, or an earlier one.
 fn lender<'l>(layers: &'l [LayerSpec], layer: &'l LayerSpec) -> &'l LayerSpec {
-    let place = match &layer.mixer {
-        Mixer::Attention(attention) => match attention.source {
-            KeysValues::Of(place) => Some(place),
-            KeysValues::Own | KeysValues::Lent => None,
-        },
-        Mixer::Linear | Mixer::None => None,
+    let source = layer.mixer.attention().map(|attention| attention.source);
+    let place = match source {
+        Some(KeysValues::Of(place)) => Some(place),
+        Some(KeysValues::Own | KeysValues::Lent) | None => None,
     };
     place.and_then(|place| layers.get(place)).unwrap_or(layer)
 }
 
 /// Tokens of `past` ones that a layer's attention sees.
 fn seen(layer: &LayerSpec, past: usize) -> usize {
-    match &layer.mixer {
-        Mixer::Attention(attention) => match attention.window {
-            Some(Window::Sliding(n) | Window::Chunked(n)) => n.min(past),
-            Some(Window::Symmetric(_)) | None => past,
-        },
-        Mixer::Linear | Mixer::None => 0,
+    match layer.mixer.attention().map(|attention| attention.window) {
+        Some(Some(Window::Sliding(n) | Window::Chunked(n))) => n.min(past),
+        Some(Some(Window::Symmetric(_)) | None) => past,
+        None => 0,
     }
 }
 
