@@ -176,8 +176,8 @@ fn metadata(keys: Map<String, Json>) -> Metadata {
     metadata
 }
 
-/// The weights of a tensor: norms and scales near 1, divisors of frequencies from 1 on, exponents of
-/// decays below 0, products that keep the size of their input.
+/// The weights of a tensor. Norms and scales are near 1, divisors of frequencies are 1 or more, and exponents of
+/// decays are below 0. Products keep the size of their input.
 pub fn weights(tensor: &TensorInfo) -> Vec<f32> {
     let name = &tensor.name;
     let hash = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);

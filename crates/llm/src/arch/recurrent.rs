@@ -164,6 +164,7 @@ const FALCON_H1: Arch = Arch {
             let attention = AttentionSpec {
                 scale: b.scale(attention.value_width),
                 rope: attention.rope.map(unscaled),
+                out_bias: false,
                 ..attention
             };
             let recurrent = mamba2(&b, Need::Optional);

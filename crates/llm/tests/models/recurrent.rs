@@ -1,13 +1,19 @@
 //! Recurrent states are those of a session's tokens alone, whatever happened before.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use rustorch_conformance::Extent;
 use rustorch_cpu::Cpu;
 use rustorch_faulty::{Fault, FaultKind, Faulty, When};
-use rustorch_llm::{LlmError, MemoryNeeds, Model, Session};
+use rustorch_llm::engine::{Engine, EngineOptions, Request, Stream};
+use rustorch_llm::sampler::{SamplerChain, SamplerConfig};
+use rustorch_llm::{
+    Draft, GenerateOptions, Generated, LlmError, MemoryNeeds, Model, Session, SessionOptions,
+    Speculation, SpeculationOptions, generate_with,
+};
 use rustorch_runtime::{Backend, DeviceType, Runtime};
-use rustorch_testing::models::Header;
+use rustorch_testing::models::{Header, TOKENS};
 use rustorch_testing::random::Random;
 
 use crate::common::{cpu, difference, feed, headers, load, none_of, options};
@@ -18,6 +24,9 @@ const STEPS: usize = 16;
 
 /// Tokens of the longest text.
 const LONGEST: usize = 60;
+
+/// Tokens of a generated text.
+const GENERATED: usize = 12;
 
 fn has_states(model: &Model) -> bool {
     let mut layers = model.spec().layers.iter();
@@ -92,20 +101,186 @@ pub(crate) fn after_any_history() {
     check(&recurrent(), cpu);
 }
 
+/// A device that fails at this launch, and another one.
+fn failing(nth: u64, kind: FaultKind) -> (Arc<Faulty>, Runtime) {
+    let fault = Fault {
+        device: DeviceType::Cpu,
+        op: None,
+        when: When::Nth(nth),
+        kind,
+    };
+    let faulty = Arc::new(Faulty::new(Arc::new(Cpu::new(1)), [fault]));
+    let devices = [faulty.clone() as Arc<dyn Backend>, Arc::new(Cpu::new(1))];
+    (faulty, Runtime::new(devices))
+}
+
 /// A device is lost in the middle of such a history; another one goes on.
 pub(crate) fn after_a_loss() {
     let headers = Extent::of_tests().choose(recurrent(), 4);
     for nth in [40, 333] {
-        check(&headers, || {
-            let fault = Fault {
-                device: DeviceType::Cpu,
-                op: None,
-                when: When::Nth(nth),
-                kind: FaultKind::Lost,
-            };
-            let faulty = Arc::new(Faulty::new(Arc::new(Cpu::new(1)), [fault]));
-            Runtime::new([faulty as Arc<dyn Backend>, Arc::new(Cpu::new(1))])
-        });
+        check(&headers, || failing(nth, FaultKind::Lost).1);
+    }
+}
+
+fn in_chunks() -> SessionOptions {
+    SessionOptions {
+        batch: 8,
+        ..options()
+    }
+}
+
+fn greedy() -> SamplerConfig {
+    SamplerConfig::default().temperature(0.0)
+}
+
+/// The likeliest text behind a prompt, in a session of its own.
+fn text(
+    model: &Model,
+    runtime: &Runtime,
+    prompt: &[u32],
+    speculation: Option<&mut Speculation>,
+) -> Result<Generated, LlmError> {
+    let mut session = Session::new(model, runtime, in_chunks())?;
+    let mut sampler = SamplerChain::new(&greedy())?;
+    let limits = GenerateOptions {
+        max_tokens: Some(GENERATED),
+        ignore_end: true,
+        shift: None,
+    };
+    let on_event = |_| Ok::<_, LlmError>(ControlFlow::Continue(()));
+    generate_with(
+        &mut session,
+        prompt,
+        &mut sampler,
+        &limits,
+        speculation,
+        on_event,
+    )
+}
+
+/// Drafts of a known text, with a mistake at each place that three divides.
+struct Mistaken(Vec<u32>);
+
+impl Draft for Mistaken {
+    fn propose(&mut self, tokens: &[u32], max: usize) -> Result<Vec<u32>, LlmError> {
+        let next = self.0.iter().enumerate().skip(tokens.len()).take(max);
+        Ok(next
+            .map(|(at, id)| match at.is_multiple_of(3) {
+                true => (id + 1) % 61,
+                false => *id,
+            })
+            .collect())
+    }
+}
+
+pub(crate) fn with_drafts() {
+    let runtime = cpu();
+    let problems = recurrent().into_iter().filter_map(|header| {
+        let model = load(&header).unwrap();
+        let prompt = &TOKENS[..17];
+        let alone = text(&model, &runtime, prompt, None).unwrap().ids;
+        let draft = Mistaken([prompt, &alone].concat());
+        let options = SpeculationOptions {
+            max: 3,
+            min: 0,
+            adaptive: false,
+        };
+        let mut speculation = Speculation::new(draft, options);
+        let drafted = text(&model, &runtime, prompt, Some(&mut speculation)).unwrap();
+        let stats = drafted.speculation;
+        assert!(stats.accepted > 0 && stats.accepted < stats.drafted);
+        (drafted.ids != alone).then(|| format!("{}: {:?}, not {alone:?}", header.name, drafted.ids))
+    });
+    none_of(&problems.collect::<Vec<_>>());
+}
+
+/// Three texts at once, and the first one's continuation behind them. Returns all texts, and the number of cached
+/// tokens of the continuation.
+fn company(model: &Arc<Model>, runtime: &Runtime) -> Result<(Vec<Vec<u32>>, usize), LlmError> {
+    let options = EngineOptions {
+        sequences: 3,
+        queue: 3,
+        session: in_chunks(),
+    };
+    let engine = Engine::new(model.clone(), runtime, options)?;
+    let submit = |prompt: &[u32]| {
+        engine.submit(Request {
+            max_tokens: Some(GENERATED),
+            sampler: greedy(),
+            ignore_end: true,
+            ..Request::new(prompt)
+        })
+    };
+    let prompts = prompts();
+    let streams = prompts.into_iter().map(submit);
+    let streams: Vec<Stream> = streams.collect::<Result<_, _>>()?;
+    let texts = streams.into_iter().map(|stream| Ok(stream.finish()?.0));
+    let mut texts = texts.collect::<Result<Vec<Vec<u32>>, LlmError>>()?;
+    let longer = [prompts[0], &texts[0], &[7]].concat();
+    let (more, _, usage) = submit(&longer)?.finish()?;
+    texts.push(more);
+    Ok((texts, usage.cached))
+}
+
+fn prompts() -> [&'static [u32]; 3] {
+    [&TOKENS[..30], &TOKENS[3..9], &TOKENS[5..22]]
+}
+
+/// The texts of [`company`], each alone.
+fn apart(model: &Model) -> Result<Vec<Vec<u32>>, LlmError> {
+    let text = |prompt: &[u32]| Ok(text(model, &cpu(), prompt, None)?.ids);
+    let mut texts = (prompts().into_iter().map(text)).collect::<Result<Vec<_>, LlmError>>()?;
+    texts.push(text(&[prompts()[0], &texts[0], &[7]].concat())?);
+    Ok(texts)
+}
+
+pub(crate) fn in_company() {
+    let problems = recurrent().into_iter().filter_map(|header| {
+        let model = Arc::new(load(&header).unwrap());
+        let (texts, cached) = company(&model, &cpu()).unwrap();
+        // The last token of a text is not computed.
+        assert_eq!(cached, prompts()[0].len() + GENERATED - 1);
+        let alone = apart(&model).unwrap();
+        (texts != alone).then(|| format!("{}: {texts:?}, not {alone:?}", header.name))
+    });
+    none_of(&problems.collect::<Vec<_>>());
+}
+
+/// Each kind of failure amid three texts.
+pub(crate) fn in_company_that_fails() {
+    for header in Extent::of_tests().choose(recurrent(), 2) {
+        let model = Arc::new(load(&header).unwrap());
+        let alone = apart(&model).unwrap();
+        let (counting, runtime) = failing(u64::MAX, FaultKind::Lost);
+        assert_eq!(company(&model, &runtime).unwrap().0, alone);
+        let launches = counting.launches();
+        for kind in FaultKind::FAILURES {
+            for nth in Extent::of_tests().choose(1..launches, 2) {
+                let runtime = failing(nth, kind).1;
+                let texts = company(&model, &runtime).unwrap().0;
+                let what = format!("{}: {} at launch {nth}", header.name, kind.name());
+                assert_eq!(texts, alone, "{what}");
+                // An error that shows late does not show behind the last launch that is waited for.
+                let shows = runtime.fallbacks().len() == 1 || kind == FaultKind::Sync;
+                assert!(shows, "{what}: {:?}", runtime.fallbacks());
+            }
+        }
+    }
+}
+
+/// A session goes on with the tokens whose state it has.
+pub(crate) fn prefixes_end_with_a_state() {
+    for header in recurrent() {
+        let model = load(&header).unwrap();
+        let runtime = cpu();
+        let mut session = Session::new(&model, &runtime, options()).unwrap();
+        let kept = |session: &mut Session, text: &[u32]| session.keep_prefix(text);
+        feed(&mut session, &TOKENS[..9], &mut Vec::new()).unwrap();
+        feed(&mut session, &TOKENS[9..14], &mut Vec::new()).unwrap();
+        assert_eq!(kept(&mut session, &TOKENS[..20]), 14, "{}", header.name);
+        // The state before the last pass is there, too.
+        assert_eq!(kept(&mut session, &TOKENS[..12]), 9, "{}", header.name);
+        assert_eq!(kept(&mut session, &TOKENS[..5]), 0, "{}", header.name);
     }
 }
 
