@@ -137,6 +137,7 @@ async function speak(response, made, { chat, prompt }) {
     for (const text of made.call.arguments) delta({ tool_calls: [{ index: 0, function: { arguments: text } }] });
   }
   if (made.end === 'cut') {
+    await sleep(100);
     response.destroy();
     return sent;
   }

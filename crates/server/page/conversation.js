@@ -11,6 +11,15 @@ const SAVING = 1000;
 /** Pixels from the end within which a column follows its answer. */
 const NEAR = 80;
 
+/** Gives an element these children. Those that stay are not touched: they keep their layout and the focus. */
+function arrange(element, children) {
+  const wanted = new Set(children);
+  for (const child of [...element.children]) if (!wanted.has(child)) child.remove();
+  children.forEach((child, index) => {
+    if (element.children[index] !== child) element.insertBefore(child, element.children[index] ?? null);
+  });
+}
+
 /** One path of the chat, on the page. */
 class Column {
   constructor(conversation, index) {
@@ -23,12 +32,20 @@ class Column {
     this.head = h('header', { class: 'row' }, h('h2'), this.context);
     this.list = h('div', { class: 'messages', role: 'log', 'aria-live': 'off', tabindex: 0 });
     this.element = h('section', { class: 'column' }, this.head, this.list);
-    this.list.addEventListener('scroll', () => (this.follows = this.isNearEnd()), { passive: true });
+    this.list.addEventListener('scroll', () => this.scrolled(), { passive: true });
     this.follows = true;
+    this.top = 0;
   }
 
   isNearEnd() {
     return this.list.scrollHeight - this.list.scrollTop - this.list.clientHeight < NEAR;
+  }
+
+  /** A person who scrolls up reads: the column stays there until the end is in sight again. */
+  scrolled() {
+    const { scrollTop } = this.list;
+    this.follows = this.isNearEnd() || (this.follows && scrollTop >= this.top);
+    this.top = scrollTop;
   }
 
   toEnd() {
@@ -59,9 +76,11 @@ class Column {
     const live = this.conversation.running[this.index]?.node;
     for (const view of views.values()) view.update(view.node === live);
     const empty = h('p', { class: 'empty' }, 'Ask the model something. Chats are kept in this browser alone.');
-    this.list.replaceChildren(...(nodes.length ? [...views.values()].map((view) => view.element) : [empty]));
+    arrange(this.list, nodes.length ? [...views.values()].map((view) => view.element) : [empty]);
     this.drawHead(nodes);
     this.toEnd();
+    // Messages get their true height when they come into view.
+    requestAnimationFrame(() => this.toEnd());
   }
 
   drawHead(nodes) {

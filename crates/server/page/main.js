@@ -273,8 +273,9 @@ async function start() {
   listen();
   // Kept pages are for the time when the server is down. Browsers keep them for TLS and this machine alone.
   navigator.serviceWorker?.register('/page/worker.js', { scope: '/' }).catch(() => {});
-  show((await store.load(localStorage.getItem(LAST) ?? '').catch(() => undefined)) ?? newChat());
+  const last = store.load(localStorage.getItem(LAST) ?? '').catch(() => undefined);
   await sidebar.refresh();
+  show((await last) ?? newChat());
   if (!isNarrow()) toggle('chats', true);
   by('question').focus();
   watch();
