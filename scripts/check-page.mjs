@@ -209,6 +209,25 @@ async function checkPages() {
     return `${time.toFixed(1)} s, no task above ${LONGEST_TASK} ms`;
   });
 
+  await pageCheck('a column follows its answer until the person scrolls up', async (page) => {
+    const rest = () => page.locator('.messages').evaluate((it) => it.scrollHeight - it.scrollTop - it.clientHeight);
+    for (let i = 0; i < 3; i++) await say(page, 'markdown');
+    await ask(page, 'slow');
+    await page.getByText('one two three four').first().waitFor();
+    assert.ok((await rest()) < 2, 'it follows');
+    await page.locator('.messages').hover();
+    await page.mouse.wheel(0, -600);
+    await page.waitForTimeout(300);
+    const before = await page.locator('.messages').evaluate((it) => it.scrollTop);
+    await page.waitForTimeout(1000);
+    assert.equal(await page.locator('.messages').evaluate((it) => it.scrollTop), before);
+    await page.mouse.wheel(0, 5000);
+    await page.waitForFunction(() => {
+      const it = document.querySelector('.messages');
+      return it.scrollHeight - it.scrollTop - it.clientHeight < 2;
+    });
+  });
+
   await pageCheck('an answer can be stopped, and its words stay and go on', async (page) => {
     await ask(page, 'slow');
     await page.getByText('one two three').first().waitFor();

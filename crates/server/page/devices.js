@@ -34,9 +34,10 @@ export async function showDevices() {
   const { devices = [], fallbacks = [] } = state;
   const button = by('show-devices');
   button.hidden = false;
-  const count = `${fallbacks.length} ${fallbacks.length === 1 ? 'fallback' : 'fallbacks'}`;
-  button.textContent = fallbacks.length ? `Devices: ${count}` : 'Devices';
-  button.classList.toggle('warning', fallbacks.length > 0);
+  const count = fallbacks.length;
+  button.textContent = count ? `Devices: ${count}` : 'Devices';
+  button.setAttribute('aria-label', count ? `Devices: ${count} ${count === 1 ? 'fallback' : 'fallbacks'}` : 'Devices');
+  button.classList.toggle('warning', count > 0);
   const known = showDevices.text && JSON.parse(showDevices.text).fallbacks?.length;
   showDevices.text = text;
   if (fallbacks.length > (known ?? 0)) {

@@ -129,16 +129,15 @@ export class MessageView {
     if (!node.calls?.length) return;
     const open = !this.live && !node.children.some((id) => chat.nodes[id].role === 'tool');
     const fields = [];
-    node.calls.forEach(({ name, arguments: text }, index) => {
+    for (const { name, arguments: text } of node.calls) {
       const box = h('div', { class: 'call' }, h('h4', {}, `The model calls ${name}`), h('pre', { tabindex: 0 }, pretty(text)));
       if (open) {
-        const id = `result-${node.id}-${index}`;
-        const field = h('textarea', { id, rows: 3 });
+        const field = h('textarea', { rows: 3 });
         fields.push(field);
-        box.append(h('label', { for: id }, `Result of ${name}`), field);
+        box.append(h('label', {}, `Result of ${name}`, field));
       }
       this.calls.append(box);
-    });
+    }
     if (!open) return;
     const send = () => this.actions.results(node, fields.map((field) => field.value));
     this.calls.append(h('button', { type: 'button', class: 'primary', onclick: send }, 'Send results'));
@@ -148,7 +147,7 @@ export class MessageView {
     const { node, actions } = this;
     const button = (label, action) => h('button', { type: 'button', class: 'quiet', onclick: () => action(node) }, label);
     this.buttons.replaceChildren();
-    if (this.live) return;
+    if (this.live || this.form) return;
     this.buttons.append(copyButton('Copy', () => node.content), button('Edit', () => this.edit()));
     if (node.role === 'assistant') {
       this.buttons.append(button('Regenerate', actions.regenerate));
@@ -161,12 +160,13 @@ export class MessageView {
     const { node, actions } = this;
     const field = h('textarea', { class: 'edit', 'aria-label': `Words of ${NAMES[node.role]}`, value: node.content });
     const done = () => {
-      form.replaceWith(this.body);
+      this.form.replaceWith(this.body);
+      this.form = undefined;
       this.update();
       this.buttons.querySelectorAll('button')[1]?.focus();
     };
     const branch = node.role === 'assistant' ? 'Save as a branch' : 'Send as a branch';
-    const form = h(
+    this.form = h(
       'form',
       { onsubmit: (event) => event.preventDefault() },
       field,
@@ -178,12 +178,12 @@ export class MessageView {
         h('button', { type: 'button', class: 'primary', onclick: () => (done(), actions.branch(node, field.value)) }, branch),
       ),
     );
-    form.addEventListener('keydown', (event) => {
+    this.form.addEventListener('keydown', (event) => {
       if (event.key !== 'Escape') return;
       event.stopPropagation();
       done();
     });
-    this.body.replaceWith(form);
+    this.body.replaceWith(this.form);
     this.buttons.replaceChildren();
     field.focus();
   }

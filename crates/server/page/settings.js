@@ -191,7 +191,7 @@ export class Settings {
       field.removeAttribute('aria-invalid');
       try {
         if (field.value === '') delete settings.sampler[name];
-        else settings.sampler[name] = JSON.parse(field.value);
+        else settings.sampler[name] = isNumber ? Number(field.value) : JSON.parse(field.value);
       } catch {
         field.setAttribute('aria-invalid', 'true');
         return;

@@ -6,32 +6,33 @@ const isPage = ({ origin, pathname }) => origin === location.origin && (pathname
 self.addEventListener('install', () => self.skipWaiting());
 self.addEventListener('activate', (event) => {
   // The page that installed this worker was loaded without it.
-  const keep = async () => {
+  const fill = async () => {
     const cache = await caches.open(CACHE);
     const page = await fetch('/');
     if (!page.ok) return;
     await cache.put('/', page);
     for (const path of FILES) await cache.add(`/page/${path}`);
   };
-  event.waitUntil(Promise.all([keep().catch(() => {}), self.clients.claim()]));
+  event.waitUntil(Promise.all([fill().catch(() => {}), self.clients.claim()]));
 });
 self.addEventListener('fetch', (event) => {
-  if (event.request.method === 'GET' && isPage(new URL(event.request.url))) event.respondWith(newest(event.request));
+  if (event.request.method === 'GET' && isPage(new URL(event.request.url))) event.respondWith(newest(event));
 });
 
 /** The server's file, or the kept one if there is no answer. */
-async function newest(request) {
-  const cache = await caches.open(CACHE);
+async function newest(event) {
   try {
-    const response = await fetch(request);
-    if (response.ok) await cache.put(request, response.clone());
+    const response = await fetch(event.request);
+    if (response.ok) event.waitUntil(keep(event.request, response.clone()));
     return response;
   } catch (error) {
-    const kept = await cache.match(request);
+    const kept = await caches.match(event.request);
     if (kept) return kept;
     throw error;
   }
 }
+
+const keep = async (request, response) => (await caches.open(CACHE)).put(request, response);
 
 const FILES = [
   'style.css',
