@@ -5,7 +5,8 @@ import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 
 export const PAGE = new URL('../crates/server/page/', import.meta.url);
-const POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:";
+const POLICY =
+  "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:";
 const TYPES = { html: 'text/html; charset=utf-8', css: 'text/css', js: 'text/javascript' };
 const CONTEXT = 16384;
 
@@ -15,7 +16,8 @@ const words = (text) => text.match(/\s*\S+\s*?/g) ?? [];
 function long() {
   const part = (n) =>
     `## Part ${n}\n\nSome **bold words**, some \`code\`, and a [link](https://example.org/${n}) in a paragraph.\n\n` +
-    `1. first point of the list\n2. second point\n   - a point within it\n\n| a | b |\n|---|--:|\n| ${n} | ${n * n} |\n\n` +
+    `1. first point of the list\n2. second point\n   - a point within it\n\n` +
+    `| a | b |\n|---|--:|\n| ${n} | ${n * n} |\n\n` +
     `\`\`\`rust\nfn part_${n}() -> usize {\n    // It returns its number.\n    ${n}\n}\n\`\`\`\n\n`;
   let text = '';
   for (let n = 1; n <= 150; n++) text += part(n);
@@ -45,7 +47,8 @@ export const XSS = [
   '[<img src=x onerror=window.hacked=1>](https://example.org)',
   '`<img src=x onerror=window.hacked=1>`',
   '```"><img src=x onerror=window.hacked=1>\n</code></pre><script>window.hacked=1</script>\n```',
-  '| <b onclick=window.hacked=1>a</b> | b |\n|---|---|\n| <script>window.hacked=1</script> | <iframe src=javascript:window.hacked=1> |',
+  '| <b onclick=window.hacked=1>a</b> | b |\n|---|---|\n| <script>window.hacked=1</script> | 1 |',
+  '<iframe src=javascript:window.hacked=1>',
   '<iframe srcdoc="<script>parent.hacked=1</script>"></iframe>',
   '<math><mtext></form><form><mglyph><style></math><img src onerror=window.hacked=1>',
   '<a href="javascript:window.hacked=1">x</a>',
@@ -117,8 +120,10 @@ const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 async function speak(response, made, { chat, prompt }) {
   const send = (value) => response.write(`data: ${typeof value === 'string' ? value : JSON.stringify(value)}\n\n`);
-  const chunk = (choice, usage = null) => send({ id: 'x', model: 'mock', choices: choice ? [{ index: 0, ...choice }] : [], usage });
-  const delta = (value) => chunk(chat ? { delta: value, finish_reason: null } : { text: value.content, finish_reason: null });
+  const chunk = (choice, usage = null) =>
+    send({ id: 'x', model: 'mock', choices: choice ? [{ index: 0, ...choice }] : [], usage });
+  const delta = (value) =>
+    chunk(chat ? { delta: value, finish_reason: null } : { text: value.content, finish_reason: null });
   response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' });
   if (chat) delta({ role: 'assistant', content: '' });
   response.write(': keep-alive\n\n');
@@ -133,7 +138,9 @@ async function speak(response, made, { chat, prompt }) {
     if (due > performance.now() + 4) await sleep(due - performance.now());
   }
   if (made.call) {
-    delta({ tool_calls: [{ index: 0, id: 'call00001', type: 'function', function: { name: made.call.name, arguments: '' } }] });
+    delta({
+      tool_calls: [{ index: 0, id: 'call00001', type: 'function', function: { name: made.call.name, arguments: '' } }],
+    });
     for (const text of made.call.arguments) delta({ tool_calls: [{ index: 0, function: { arguments: text } }] });
   }
   if (made.end === 'cut') {
@@ -147,7 +154,12 @@ async function speak(response, made, { chat, prompt }) {
     const finish = made.finish ?? (made.call ? 'tool_calls' : 'stop');
     chunk(chat ? { delta: {}, finish_reason: finish } : { text: '', finish_reason: finish });
     const generated = sent + (made.reasoning?.length ?? 0);
-    chunk(undefined, { prompt_tokens: prompt, completion_tokens: generated, total_tokens: prompt + generated, prompt_tokens_details: { cached_tokens: 7 } });
+    chunk(undefined, {
+      prompt_tokens: prompt,
+      completion_tokens: generated,
+      total_tokens: prompt + generated,
+      prompt_tokens_details: { cached_tokens: 7 },
+    });
     send('[DONE]');
   }
   response.end();
@@ -175,7 +187,11 @@ export async function serve(port = 0) {
       const name = pathname === '/' ? 'index.html' : pathname.slice('/page/'.length);
       try {
         const file = await readFile(new URL(name, PAGE));
-        const headers = { 'content-type': TYPES[name.split('.').pop()], 'content-security-policy': POLICY, 'service-worker-allowed': '/' };
+        const headers = {
+          'content-type': TYPES[name.split('.').pop()],
+          'content-security-policy': POLICY,
+          'service-worker-allowed': '/',
+        };
         response.writeHead(200, headers);
         return response.end(file);
       } catch {
@@ -191,14 +207,25 @@ export async function serve(port = 0) {
       return reply({ object: 'list', data: [model('mock-8b'), model('mock-1b')] });
     }
     if (pathname === '/props') {
-      const params = { temperature: 0.800000011920929, top_k: 40, top_p: 0.949999988079071, min_p: 0.05, xtc_threshold: 0.1, dry_sequence_breakers: ['\n', ':'] };
+      const params = {
+        temperature: 0.800000011920929,
+        top_k: 40,
+        top_p: 0.949999988079071,
+        min_p: 0.05,
+        xtc_threshold: 0.1,
+        dry_sequence_breakers: ['\n', ':'],
+      };
       return reply({ default_generation_settings: { n_ctx: CONTEXT, params } });
     }
-    if (pathname === '/rustorch/devices') return state.devices ? reply(state.devices) : reply({ error: { message: 'no path' } }, 404);
-    if (pathname === '/apply-template') return reply({ prompt: asked.messages.map(({ role, content }) => `<|${role}|>${content}<|end|>`).join('\n') });
-    if (pathname === '/tokenize') return reply({ tokens: [1, 1, ...Array.from(asked.content, (it) => it.codePointAt(0))] });
+    if (pathname === '/rustorch/devices')
+      return state.devices ? reply(state.devices) : reply({ error: { message: 'no path' } }, 404);
+    if (pathname === '/apply-template')
+      return reply({ prompt: asked.messages.map(({ role, content }) => `<|${role}|>${content}<|end|>`).join('\n') });
+    if (pathname === '/tokenize')
+      return reply({ tokens: [1, 1, ...Array.from(asked.content, (it) => it.codePointAt(0))] });
     const chat = pathname === '/v1/chat/completions';
-    if (!chat && pathname !== '/v1/completions') return reply({ error: { message: `there is no ${pathname} here` } }, 404);
+    if (!chat && pathname !== '/v1/completions')
+      return reply({ error: { message: `there is no ${pathname} here` } }, 404);
     const made = chat ? answerTo(asked) : { tokens: [' and', ' goes', ' on.'] };
     if (made.status) return reply({ error: { message: made.message, param: made.param } }, made.status, made.headers);
     response.on('close', () => (state.cut += response.writableFinished ? 0 : 1));

@@ -71,10 +71,10 @@ class Column {
     const { chat } = this.conversation;
     const nodes = path(chat, chat.leaves[this.index]);
     const views = new Map();
-    for (const node of nodes) views.set(node.id, this.views.get(node.id) ?? new MessageView(chat, node, this.actions()));
+    for (const node of nodes)
+      views.set(node.id, this.views.get(node.id) ?? new MessageView(chat, node, this.actions()));
     this.views = views;
-    const live = this.conversation.running[this.index]?.node;
-    for (const view of views.values()) view.update(view.node === live);
+    for (const view of views.values()) view.update(this.conversation.isLive(view.node));
     const empty = h('p', { class: 'empty' }, 'Ask the model something. Chats are kept in this browser alone.');
     arrange(this.list, nodes.length ? [...views.values()].map((view) => view.element) : [empty]);
     this.drawHead(nodes);
@@ -107,13 +107,12 @@ export class Conversation {
   constructor(element, hooks) {
     this.element = element;
     this.hooks = hooks;
-    this.running = [];
+    this.runs = [];
   }
 
+  /** Shows a chat. Answers of the chat before go on. */
   open(chat) {
-    this.stop();
     this.chat = chat;
-    this.running = [];
     this.columns = chat.leaves.map((_, index) => new Column(this, index));
     this.element.replaceChildren(...this.columns.map((column) => column.element));
     this.draw();
@@ -136,12 +135,31 @@ export class Conversation {
     this.save();
   }
 
+  /** Does the open chat have an answer that comes? */
   get busy() {
-    return this.running.some(Boolean);
+    return this.runs.some((run) => run.chat === this.chat);
   }
 
-  stop() {
-    for (const run of this.running) run?.abort.abort();
+  isLive(node) {
+    return this.runs.some((run) => run.node === node);
+  }
+
+  /** The chat with this id that is open, or has an answer that comes. */
+  held(id) {
+    return this.chat.id === id ? this.chat : this.runs.find((run) => run.chat.id === id)?.chat;
+  }
+
+  /** Ends the answers of the open chat, or those of one column. */
+  stop(index) {
+    for (const run of this.runs) if (run.chat === this.chat && (index ?? run.index) === run.index) run.abort.abort();
+  }
+
+  /** Ends the answers of a chat that is deleted, without saving it. */
+  forget(id) {
+    for (const run of this.runs.filter(({ chat }) => chat.id === id)) {
+      run.deleted = true;
+      run.abort.abort();
+    }
   }
 
   save() {
@@ -171,26 +189,33 @@ export class Conversation {
 
   /** Has the model write an answer, or go on with one. */
   async run(index, node, goOn = false) {
-    this.running[index]?.abort.abort();
+    this.stop(index);
     const { chat } = this;
-    const run = { node, abort: new AbortController() };
-    this.running[index] = run;
+    const run = { chat, index, node, abort: new AbortController() };
+    this.runs.push(run);
     this.draw();
     this.hooks.changed();
+    // The list of chats has it from now on.
+    this.hooks.save(chat).then(() => this.hooks.changed());
     announce('The model answers');
-    const column = this.columns[index];
-    const view = column.views.get(node.id);
     let saved = Date.now();
     const changed = () => {
-      view.grow();
-      if (Date.now() - saved < SAVING) return;
+      for (const column of this.columns) column.views.get(node.id)?.grow();
+      if (run.deleted || Date.now() - saved < SAVING) return;
       saved = Date.now();
       this.hooks.save(chat);
     };
     try {
       const model = this.model(index);
       if (!model) throw new Error('The server has no model yet.');
-      await answer({ settings: chat.settings, nodes: path(chat, node.id), model, signal: run.abort.signal, goOn, changed });
+      await answer({
+        settings: chat.settings,
+        nodes: path(chat, node.id),
+        model,
+        signal: run.abort.signal,
+        goOn,
+        changed,
+      });
       announce(`The answer is complete: ${node.content.slice(0, 300)}`);
     } catch (error) {
       if (run.abort.signal.aborted) announce('Stopped');
@@ -199,17 +224,17 @@ export class Conversation {
         this.hooks.failed(error);
       }
     }
-    chat.changed = Date.now();
-    await this.hooks.save(chat);
-    if (this.running[index] === run) this.running[index] = undefined;
-    if (this.chat !== chat) return;
-    this.draw();
+    this.runs = this.runs.filter((it) => it !== run);
+    if (this.chat === chat) this.draw();
+    if (!run.deleted) {
+      chat.changed = Date.now();
+      await this.hooks.save(chat);
+    }
     this.hooks.changed();
   }
 
   /** Shows another branch. */
   choose(index, id) {
-    if (this.running[index]) this.running[index].abort.abort();
     this.chat.leaves[index] = leafBelow(this.chat, id);
     this.columns[index].follows = false;
     this.columns[index].draw();
@@ -220,7 +245,14 @@ export class Conversation {
   /** Other words beside a message's. A person's are answered. */
   branch(index, node, text) {
     const { role, files, call, model } = node;
-    const twin = add(this.chat, node.parent, { role, content: text, files, call, model, edited: role === 'assistant' || undefined });
+    const twin = add(this.chat, node.parent, {
+      role,
+      content: text,
+      files,
+      call,
+      model,
+      edited: role === 'assistant' || undefined,
+    });
     this.chat.leaves[index] = twin.id;
     if (role !== 'assistant') this.run(index, this.begin(index, twin.id));
     else {
@@ -239,7 +271,11 @@ export class Conversation {
 
   async remove(node) {
     const below = node.children.length ? ' and all that follows it' : '';
-    const sure = await ask({ title: 'Delete this message?', text: `This message${below} will be gone.`, action: 'Delete' });
+    const sure = await ask({
+      title: 'Delete this message?',
+      text: `This message${below} will be gone.`,
+      action: 'Delete',
+    });
     if (sure === undefined) return;
     this.stop();
     remove(this.chat, node.id);

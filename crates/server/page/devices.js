@@ -16,7 +16,13 @@ function bytes(count) {
 }
 
 const device = ({ name, kind, memory_bytes: memory }) =>
-  h('li', {}, h('strong', {}, name), ` (${kind})`, memory ? h('span', { class: 'note' }, ` ${bytes(memory)} of memory`) : null);
+  h(
+    'li',
+    {},
+    h('strong', {}, name),
+    ` (${kind})`,
+    memory ? h('span', { class: 'note' }, ` ${bytes(memory)} of memory`) : null,
+  );
 
 const fallback = ({ operation, from, to, reason }) =>
   h('li', {}, h('strong', {}, operation), ` moved from ${from} to ${to}.`, h('span', { class: 'note' }, ` ${reason}`));

@@ -69,7 +69,11 @@ export function ask({ title, text, action, field, value = '', options = [] }) {
       h('h2', { id: 'dialog-title' }, title),
       text && h('p', {}, text),
       field && h('label', {}, field, input),
-      h('datalist', { id: 'proposals' }, options.map((option) => h('option', { value: option }))),
+      h(
+        'datalist',
+        { id: 'proposals' },
+        options.map((option) => h('option', { value: option })),
+      ),
       h(
         'div',
         { class: 'row end' },

@@ -41,7 +41,11 @@ function linkAt(text, start, depth) {
   const end = closing(text, middle, '(', ')');
   if (end < 0) return undefined;
   const label = text.slice(open + 1, middle - 1);
-  const address = text.slice(middle + 1, end - 1).trim().replace(/\s+["'(].*$/s, '').replace(/^<(.*)>$/s, '$1');
+  const address = text
+    .slice(middle + 1, end - 1)
+    .trim()
+    .replace(/\s+["'(].*$/s, '')
+    .replace(/^<(.*)>$/s, '$1');
   // Pictures from elsewhere would be requests that nobody asked for.
   const children = image ? [`picture: ${label || address}`] : inline(label, depth + 1);
   const element = link(address, children);
@@ -85,7 +89,8 @@ export function inline(text, depth = 0) {
       at = end + mark.length;
     } else if (first === '*' || first === '_' || first === '~') {
       const length = first === '~' ? 2 : Math.min(mark.length, 2);
-      const end = opens(text, start, mark) && !lonely.has(first + length) ? emphasisEnd(text, start + length, first, length) : -1;
+      const end =
+        opens(text, start, mark) && !lonely.has(first + length) ? emphasisEnd(text, start + length, first, length) : -1;
       if (end < 0) {
         if (opens(text, start, mark)) lonely.add(first + length);
         plain += mark;

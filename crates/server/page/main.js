@@ -42,12 +42,14 @@ const sidebar = new Sidebar({
   current: () => conversation.chat?.id,
   failed,
   edited: (id, fields) => {
-    if (conversation.chat.id !== id) return false;
-    Object.assign(conversation.chat, fields);
+    const chat = conversation.held(id);
+    if (!chat) return false;
+    Object.assign(chat, fields);
     showTitle();
-    return store.save(conversation.chat);
+    return store.save(chat);
   },
   removed: (id) => {
+    conversation.forget(id);
     if (conversation.chat.id === id) show(newChat());
   },
 });
@@ -106,7 +108,7 @@ function begin() {
 }
 
 async function openChat(id) {
-  const chat = await store.load(id);
+  const chat = conversation.held(id) ?? (await store.load(id));
   if (chat) show(chat);
   if (isNarrow()) toggle('chats', false);
   by('columns').querySelector('.messages')?.focus();
@@ -159,7 +161,8 @@ function showFiles() {
       showFiles();
       by('question').focus();
     };
-    return h('button', { type: 'button', 'aria-label': `Remove file ${file.name}`, onclick: remove }, `${file.name} ×`);
+    const label = `Remove file ${file.name}`;
+    return h('button', { type: 'button', 'aria-label': label, onclick: remove }, `${file.name} ×`);
   };
   by('files').replaceChildren(...files.map(chip));
 }

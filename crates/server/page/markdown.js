@@ -11,7 +11,8 @@ const ITEM = /^( *)([-*+]|\d{1,9}[.)])(\s+|$)(.*)$/;
 const QUOTE = /^ {0,3}> ?/;
 const DIVIDER = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
 
-const begins = (line) => FENCE.test(line) || HEADING.test(line) || RULE.test(line) || ITEM.test(line) || QUOTE.test(line);
+const begins = (line) =>
+  FENCE.test(line) || HEADING.test(line) || RULE.test(line) || ITEM.test(line) || QUOTE.test(line);
 
 /** The blocks of lines, each with the line on which it begins. */
 function parse(lines, depth = 0) {
@@ -40,12 +41,23 @@ function parse(lines, depth = 0) {
       }
       Object.assign(block, { type: 'quote', blocks: parse(inner, depth + 1) });
     } else if (depth < DEEPEST && ITEM.test(line)) at = readList(lines, at, depth, block);
-    else if (line.includes('|') && at + 1 < lines.length && lines[at + 1].includes('-') && DIVIDER.test(lines[at + 1])) {
+    else if (
+      line.includes('|') &&
+      at + 1 < lines.length &&
+      lines[at + 1].includes('-') &&
+      DIVIDER.test(lines[at + 1])
+    ) {
       at = readTable(lines, at, block);
     } else {
       const begin = at++;
       while (at < lines.length && lines[at].trim() && !begins(lines[at])) at++;
-      Object.assign(block, { type: 'paragraph', text: lines.slice(begin, at).map((it) => it.trimStart()).join('\n') });
+      Object.assign(block, {
+        type: 'paragraph',
+        text: lines
+          .slice(begin, at)
+          .map((it) => it.trimStart())
+          .join('\n'),
+      });
     }
     blocks.push(block);
   }
@@ -64,7 +76,13 @@ function readCode(lines, at, [, indent, fence, info], block) {
 function readList(lines, at, depth, block) {
   const [, margin, marker] = ITEM.exec(lines[at]);
   const kind = (mark) => (/\d/.test(mark) ? mark.at(-1) : mark);
-  Object.assign(block, { type: 'list', ordered: /\d/.test(marker), start: Number.parseInt(marker, 10), items: [], loose: false });
+  Object.assign(block, {
+    type: 'list',
+    ordered: /\d/.test(marker),
+    start: Number.parseInt(marker, 10),
+    items: [],
+    loose: false,
+  });
   while (at < lines.length) {
     const item = ITEM.exec(lines[at]);
     if (!item || RULE.test(lines[at]) || kind(item[2]) !== kind(marker) || item[1].length > margin.length + 1) break;
@@ -89,7 +107,10 @@ function readList(lines, at, depth, block) {
 }
 
 const cells = (line) => {
-  const inner = line.trim().replace(/^\|/, '').replace(/(?<!\\)\|$/, '');
+  const inner = line
+    .trim()
+    .replace(/^\|/, '')
+    .replace(/(?<!\\)\|$/, '');
   return inner.split(/(?<!\\)\|/).map((cell) => cell.trim().replaceAll('\\|', '|'));
 };
 
@@ -99,7 +120,8 @@ function readTable(lines, at, block) {
     return 'left';
   });
   Object.assign(block, { type: 'table', head: cells(lines[at]), align, rows: [] });
-  for (at += 2; at < lines.length && lines[at].trim() && lines[at].includes('|'); at++) block.rows.push(cells(lines[at]));
+  for (at += 2; at < lines.length && lines[at].trim() && lines[at].includes('|'); at++)
+    block.rows.push(cells(lines[at]));
   return at;
 }
 
@@ -112,8 +134,18 @@ class CodeView {
     this.code = h('code');
     this.text = '';
     const label = block.language ? `Code, ${block.language}` : 'Code';
-    const head = h('div', { class: 'code-head' }, h('span', {}, block.language || 'code'), copyButton('Copy', () => this.text));
-    this.element = h('div', { class: 'code' }, head, h('pre', { tabindex: 0, 'aria-label': label, role: 'group' }, this.code));
+    const head = h(
+      'div',
+      { class: 'code-head' },
+      h('span', {}, block.language || 'code'),
+      copyButton('Copy', () => this.text),
+    );
+    this.element = h(
+      'div',
+      { class: 'code' },
+      head,
+      h('pre', { tabindex: 0, 'aria-label': label, role: 'group' }, this.code),
+    );
     this.pieces = [];
     this.set(block.text);
   }
@@ -135,7 +167,10 @@ class CodeView {
 }
 
 function item({ blocks, done }, loose) {
-  const box = done === undefined ? [] : [h('input', { type: 'checkbox', disabled: true, checked: done, 'aria-label': done ? 'done' : 'to do' }), ' '];
+  const box =
+    done === undefined
+      ? []
+      : [h('input', { type: 'checkbox', disabled: true, checked: done, 'aria-label': done ? 'done' : 'to do' }), ' '];
   const children = blocks.map((block) => (!loose && block.type === 'paragraph' ? inline(block.text) : [build(block)]));
   return h('li', {}, box, ...children);
 }
@@ -163,7 +198,11 @@ function build(block) {
     case 'quote':
       return h('blockquote', {}, block.blocks.map(build));
     case 'list':
-      return h(block.ordered ? 'ol' : 'ul', { start: block.ordered && block.start }, block.items.map((it) => item(it, block.loose)));
+      return h(
+        block.ordered ? 'ol' : 'ul',
+        { start: block.ordered && block.start },
+        block.items.map((it) => item(it, block.loose)),
+      );
     case 'table':
       return table(block);
     default:
@@ -192,7 +231,12 @@ export class MarkdownView {
     this.source = source;
     const lines = source.slice(this.stable).split('\n');
     const blocks = parse(lines);
-    if (blocks.length === 1 && blocks[0].type === 'code' && this.open?.line === blocks[0].line && this.open.language === blocks[0].language) {
+    if (
+      blocks.length === 1 &&
+      blocks[0].type === 'code' &&
+      this.open?.line === blocks[0].line &&
+      this.open.language === blocks[0].language
+    ) {
       this.open.view.set(blocks[0].text);
       return;
     }

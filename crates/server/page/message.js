@@ -6,7 +6,10 @@ import { siblings } from './tree.js';
 
 const NAMES = { user: 'You', assistant: 'Model', tool: 'Result of a tool' };
 
-/** Milliseconds for the drawing of a frame, after which the next ones wait. */
+/** Milliseconds between two drawings of an answer: nobody reads faster. */
+const PAUSE = 20;
+
+/** Milliseconds for a drawing, after which the next ones wait longer. */
 const SLOW = 8;
 
 const seconds = (ms) => (ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`);
@@ -34,7 +37,7 @@ function pretty(text) {
 export class MessageView {
   /** `actions` are called with the message: see `Conversation`. */
   constructor(chat, node, actions) {
-    Object.assign(this, { chat, node, actions, live: false, wait: 0 });
+    Object.assign(this, { chat, node, actions, live: false, wait: PAUSE });
     this.body = h('div', { class: 'words' });
     this.markdown = node.role === 'assistant' ? new MarkdownView(this.body) : undefined;
     this.reasoning = h('div', { class: 'words' });
@@ -74,10 +77,9 @@ export class MessageView {
         this.draw();
         this.actions.grown(this);
         const time = performance.now() - begin;
-        this.wait = time > SLOW ? Math.min(time * 4, 400) : 0;
+        this.wait = time > SLOW ? Math.min(time * 4, 400) : PAUSE;
       });
-    if (this.wait) setTimeout(draw, this.wait);
-    else draw();
+    setTimeout(draw, this.wait);
   }
 
   draw() {
@@ -88,7 +90,8 @@ export class MessageView {
     // Reasoning that nobody looks at is not drawn.
     if (node.reasoning && this.fold.open) this.thoughts.set(node.reasoning);
     if (node.reasoning) this.summary.textContent = this.live && !node.content ? 'Reasoning …' : 'Reasoning';
-    if (this.live && node.stats?.first === undefined && !node.content) this.figures.textContent = 'Reading the prompt …';
+    if (this.live && node.stats?.first === undefined && !node.content)
+      this.figures.textContent = 'Reading the prompt …';
     else this.figures.textContent = figures(node);
   }
 
@@ -110,17 +113,32 @@ export class MessageView {
   }
 
   drawFiles() {
-    const file = ({ name, text }) => h('details', {}, h('summary', {}, `File ${name}`), h('pre', { tabindex: 0 }, text));
+    const file = ({ name, text }) =>
+      h('details', {}, h('summary', {}, `File ${name}`), h('pre', { tabindex: 0 }, text));
     this.files.replaceChildren(...(this.node.files ?? []).map(file));
   }
 
   drawBranches(ids) {
     const at = ids.indexOf(this.node.id);
     const step = (label, sign, to) =>
-      h('button', { type: 'button', class: 'quiet', 'aria-label': label, disabled: !ids[to], onclick: () => this.actions.choose(ids[to]) }, sign);
+      h(
+        'button',
+        {
+          type: 'button',
+          class: 'quiet',
+          'aria-label': label,
+          disabled: !ids[to],
+          onclick: () => this.actions.choose(ids[to]),
+        },
+        sign,
+      );
     this.branches.replaceChildren();
     if (ids.length < 2) return;
-    this.branches.append(step('Branch before', '‹', at - 1), ` ${at + 1} of ${ids.length} `, step('Next branch', '›', at + 1));
+    this.branches.append(
+      step('Branch before', '‹', at - 1),
+      ` ${at + 1} of ${ids.length} `,
+      step('Next branch', '›', at + 1),
+    );
   }
 
   drawCalls() {
@@ -130,7 +148,12 @@ export class MessageView {
     const open = !this.live && !node.children.some((id) => chat.nodes[id].role === 'tool');
     const fields = [];
     for (const { name, arguments: text } of node.calls) {
-      const box = h('div', { class: 'call' }, h('h4', {}, `The model calls ${name}`), h('pre', { tabindex: 0 }, pretty(text)));
+      const box = h(
+        'div',
+        { class: 'call' },
+        h('h4', {}, `The model calls ${name}`),
+        h('pre', { tabindex: 0 }, pretty(text)),
+      );
       if (open) {
         const field = h('textarea', { rows: 3 });
         fields.push(field);
@@ -139,19 +162,28 @@ export class MessageView {
       this.calls.append(box);
     }
     if (!open) return;
-    const send = () => this.actions.results(node, fields.map((field) => field.value));
+    const send = () =>
+      this.actions.results(
+        node,
+        fields.map((field) => field.value),
+      );
     this.calls.append(h('button', { type: 'button', class: 'primary', onclick: send }, 'Send results'));
   }
 
   drawButtons() {
     const { node, actions } = this;
-    const button = (label, action) => h('button', { type: 'button', class: 'quiet', onclick: () => action(node) }, label);
+    const button = (label, action) =>
+      h('button', { type: 'button', class: 'quiet', onclick: () => action(node) }, label);
     this.buttons.replaceChildren();
     if (this.live || this.form) return;
-    this.buttons.append(copyButton('Copy', () => node.content), button('Edit', () => this.edit()));
+    this.buttons.append(
+      copyButton('Copy', () => node.content),
+      button('Edit', () => this.edit()),
+    );
     if (node.role === 'assistant') {
       this.buttons.append(button('Regenerate', actions.regenerate));
-      if (node.content && !node.children.length && !node.calls?.length) this.buttons.append(button('Continue', actions.goOn));
+      if (node.content && !node.children.length && !node.calls?.length)
+        this.buttons.append(button('Continue', actions.goOn));
     } else if (!node.children.length) this.buttons.append(button('Answer', actions.answer));
     this.buttons.append(button('Delete', actions.remove));
   }
@@ -175,7 +207,11 @@ export class MessageView {
         { class: 'row end' },
         h('button', { type: 'button', onclick: done }, 'Cancel'),
         h('button', { type: 'button', onclick: () => (actions.rewrite(node, field.value), done()) }, 'Save here'),
-        h('button', { type: 'button', class: 'primary', onclick: () => (done(), actions.branch(node, field.value)) }, branch),
+        h(
+          'button',
+          { type: 'button', class: 'primary', onclick: () => (done(), actions.branch(node, field.value)) },
+          branch,
+        ),
       ),
     );
     this.form.addEventListener('keydown', (event) => {

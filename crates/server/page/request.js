@@ -93,7 +93,8 @@ export async function continueBody(settings, nodes, { id: model, context }, sign
   if (offered) asked.tools = offered;
   const written = await json('/apply-template', { body: asked, signal });
   const at = said ? written.prompt.lastIndexOf(said) : -1;
-  if (at < 0) throw mistake(undefined, 'The chat template of this model changes these words, so they cannot be continued.');
+  if (at < 0)
+    throw mistake(undefined, 'The chat template of this model changes these words, so they cannot be continued.');
   const content = written.prompt.slice(0, at) + last.content;
   const { tokens } = await json('/tokenize', { body: { model, content, add_special: true }, signal });
   // Templates write the token that begins a text, and the vocabulary adds it.

@@ -30,7 +30,11 @@ export function applyTheme() {
 }
 
 function choice(label, id, options, value, changed) {
-  const select = h('select', { id }, options.map(([it, words]) => h('option', { value: it, selected: it === value }, words)));
+  const select = h(
+    'select',
+    { id },
+    options.map(([it, words]) => h('option', { value: it, selected: it === value }, words)),
+  );
   select.addEventListener('change', () => changed(select.value));
   return h('div', { class: 'field' }, h('label', { for: id }, label), select);
 }
@@ -62,7 +66,9 @@ export class Settings {
   /** The model of a column. */
   model(settings, index) {
     const wanted = index ? settings.second : settings.model;
-    return this.models.find(({ id }) => id === wanted) ?? (index || wanted === undefined ? this.models[0] : { id: wanted });
+    return (
+      this.models.find(({ id }) => id === wanted) ?? (index || wanted === undefined ? this.models[0] : { id: wanted })
+    );
   }
 
   /** Marks the field that the server refuses. */
@@ -76,13 +82,19 @@ export class Settings {
     const { settings } = this.chat;
     const focused = document.activeElement?.id;
     const open = new Set([...this.element.querySelectorAll('details[open]')].map((it) => it.id));
-    const fold = (id, title, ...content) => h('details', { id, open: open.has(id) }, h('summary', {}, title), ...content);
+    const fold = (id, title, ...content) =>
+      h('details', { id, open: open.has(id) }, h('summary', {}, title), ...content);
     const names = Object.keys(this.options);
     const common = names.filter((name) => name in LABELS);
     const others = names.filter((name) => !(name in LABELS));
     const tools = settings.tools?.trim() ? [this.toolChoice()] : [];
     this.element.replaceChildren(
-      h('div', { class: 'row' }, h('h2', { class: 'grow' }, 'Settings'), h('button', { type: 'button', class: 'close', onclick: this.hooks.close }, 'Close')),
+      h(
+        'div',
+        { class: 'row' },
+        h('h2', { class: 'grow' }, 'Settings'),
+        h('button', { type: 'button', class: 'close', onclick: this.hooks.close }, 'Close'),
+      ),
       ...this.modelFields(),
       this.presetField(),
       this.area('system', 'System prompt', 4),
@@ -95,7 +107,13 @@ export class Settings {
         this.area('stop', 'Texts that end an answer, one a line', 2),
         ...others.map((name) => this.sampler(name)),
       ),
-      fold('form', 'Tools and form', this.area('tools', 'Tools (JSON, as in OpenAI’s API)', 6, true), ...tools, this.area('schema', 'JSON schema of the answer', 6, true)),
+      fold(
+        'form',
+        'Tools and form',
+        this.area('tools', 'Tools (JSON, as in OpenAI’s API)', 6, true),
+        ...tools,
+        this.area('schema', 'JSON schema of the answer', 6, true),
+      ),
       fold('page', 'Page', this.theme(), this.key()),
     );
     if (focused && this.element.contains(by(focused))) by(focused).focus();
@@ -105,12 +123,21 @@ export class Settings {
     const { settings } = this.chat;
     const models = this.models.map(({ id }) => [id, id]);
     // A chat keeps the name of its model, even while the server has no such model.
-    const one = settings.model && !this.models.some(({ id }) => id === settings.model) ? [[settings.model, `${settings.model} (not here)`]] : [];
+    const one =
+      settings.model && !this.models.some(({ id }) => id === settings.model)
+        ? [[settings.model, `${settings.model} (not here)`]]
+        : [];
     const first = choice('Model', 'set-model', [...one, ...models], settings.model, (id) => this.set('model', id));
-    const second = choice('Second model, side by side', 'set-second', [['', 'None'], ...models], settings.second ?? '', (id) => {
-      this.set('second', id || undefined);
-      this.hooks.columns(id ? 2 : 1);
-    });
+    const second = choice(
+      'Second model, side by side',
+      'set-second',
+      [['', 'None'], ...models],
+      settings.second ?? '',
+      (id) => {
+        this.set('second', id || undefined);
+        this.hooks.columns(id ? 2 : 1);
+      },
+    );
     return [first, second];
   }
 
@@ -127,7 +154,13 @@ export class Settings {
     });
     const save = async () => {
       const options = this.presets.map(({ name }) => name);
-      const name = await ask({ title: 'Save these settings as a preset', field: 'Name', value: this.chosen ?? '', options, action: 'Save' });
+      const name = await ask({
+        title: 'Save these settings as a preset',
+        field: 'Name',
+        value: this.chosen ?? '',
+        options,
+        action: 'Save',
+      });
       if (!name) return;
       await store.savePreset({ name, settings: kept(this.chat.settings) });
       this.chosen = name;
@@ -135,7 +168,13 @@ export class Settings {
     };
     const remove = async () => {
       const options = this.presets.map(({ name }) => name);
-      const name = await ask({ title: 'Delete a preset', field: 'Name', value: this.chosen ?? '', options, action: 'Delete' });
+      const name = await ask({
+        title: 'Delete a preset',
+        field: 'Name',
+        value: this.chosen ?? '',
+        options,
+        action: 'Delete',
+      });
       if (!name) return;
       await store.removePreset(name);
       await this.show(this.chat);
@@ -160,7 +199,13 @@ export class Settings {
 
   area(name, label, rows, code = false) {
     const id = `set-${name}`;
-    const field = h('textarea', { id, rows, class: code && 'code-field', spellcheck: code && 'false', value: this.chat.settings[name] ?? '' });
+    const field = h('textarea', {
+      id,
+      rows,
+      class: code && 'code-field',
+      spellcheck: code && 'false',
+      value: this.chat.settings[name] ?? '',
+    });
     field.addEventListener('change', () => {
       const had = Boolean(this.chat.settings.tools?.trim());
       this.set(name, field.value);
@@ -202,12 +247,22 @@ export class Settings {
   }
 
   toolChoice() {
-    const options = [['', 'The model decides'], ['none', 'No calls'], ['required', 'At least one call']];
-    return choice('Calls of tools', 'set-tool_choice', options, this.chat.settings.tool_choice ?? '', (it) => this.set('tool_choice', it));
+    const options = [
+      ['', 'The model decides'],
+      ['none', 'No calls'],
+      ['required', 'At least one call'],
+    ];
+    return choice('Calls of tools', 'set-tool_choice', options, this.chat.settings.tool_choice ?? '', (it) =>
+      this.set('tool_choice', it),
+    );
   }
 
   theme() {
-    const options = [['', 'As the system'], ['light', 'Light'], ['dark', 'Dark']];
+    const options = [
+      ['', 'As the system'],
+      ['light', 'Light'],
+      ['dark', 'Dark'],
+    ];
     return choice('Theme', 'set-theme', options, localStorage.getItem(THEME) ?? '', (theme) => {
       if (theme) localStorage.setItem(THEME, theme);
       else localStorage.removeItem(THEME);
@@ -221,7 +276,12 @@ export class Settings {
       setApiKey(field.value.trim());
       this.hooks.key();
     });
-    return h('div', { class: 'field' }, h('label', { for: 'set-key' }, 'API key, kept until this tab is closed'), field);
+    return h(
+      'div',
+      { class: 'field' },
+      h('label', { for: 'set-key' }, 'API key, kept until this tab is closed'),
+      field,
+    );
   }
 
   /** Brings the person to the field of the key. */

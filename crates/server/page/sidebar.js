@@ -18,8 +18,10 @@ export function imported(text) {
   } catch (error) {
     throw new Error(`This file is not JSON: ${error.message}`);
   }
-  if (value?.format !== 'rustorch-chats' || !Array.isArray(value.chats)) throw new Error('This file has no chats of this page.');
-  if (value.version !== VERSION) throw new Error(`This file has version ${value.version}; this page reads version ${VERSION}.`);
+  if (value?.format !== 'rustorch-chats' || !Array.isArray(value.chats))
+    throw new Error('This file has no chats of this page.');
+  if (value.version !== VERSION)
+    throw new Error(`This file has version ${value.version}; this page reads version ${VERSION}.`);
   return value.chats.map(checkedChat);
 }
 
@@ -72,7 +74,11 @@ export class Sidebar {
     for (const name of shown.map(({ folder }) => folder).sort()) folders.set(name, []);
     for (const chat of shown) folders.get(chat.folder).push(chat);
     const lists = [...folders].map(([name, chats]) => {
-      const list = h('ul', {}, chats.map((chat) => this.row(chat)));
+      const list = h(
+        'ul',
+        {},
+        chats.map((chat) => this.row(chat)),
+      );
       if (!name) return list;
       const fold = h('details', { open: !this.folded.has(name) }, h('summary', {}, `${name} (${chats.length})`), list);
       fold.addEventListener('toggle', () => (fold.open ? this.folded.delete(name) : this.folded.add(name)));
@@ -85,8 +91,16 @@ export class Sidebar {
   row(chat) {
     const title = chat.title || 'Chat without words';
     const current = chat.id === this.hooks.current();
-    const open = h('button', { type: 'button', class: 'chat', 'aria-current': current && 'true', onclick: () => this.hooks.open(chat.id) }, title);
-    const more = h('button', { type: 'button', class: 'quiet', 'aria-label': `Change ${title}`, onclick: () => this.menu(chat) }, '⋯');
+    const open = h(
+      'button',
+      { type: 'button', class: 'chat', 'aria-current': current && 'true', onclick: () => this.hooks.open(chat.id) },
+      title,
+    );
+    const more = h(
+      'button',
+      { type: 'button', class: 'quiet', 'aria-label': `Change ${title}`, onclick: () => this.menu(chat) },
+      '⋯',
+    );
     return h('li', { class: 'row' }, open, more);
   }
 
@@ -126,20 +140,29 @@ export class Sidebar {
   async move(chat) {
     const options = [...new Set(this.chats.map(({ folder }) => folder))].filter(Boolean);
     const text = 'An empty name puts the chat outside of all folders.';
-    const folder = await ask({ title: 'Move to a folder', text, field: 'Folder', value: chat.folder, options, action: 'Move' });
+    const folder = await ask({
+      title: 'Move to a folder',
+      text,
+      field: 'Folder',
+      value: chat.folder,
+      options,
+      action: 'Move',
+    });
     if (folder !== undefined) await this.edit(chat.id, { folder });
   }
 
   async edit(id, fields) {
-    if (!this.hooks.edited(id, fields)) await store.save({ ...(await store.load(id)), ...fields });
+    const saved = this.hooks.edited(id, fields);
+    if (saved) await saved;
+    else await store.save({ ...(await store.load(id)), ...fields });
     await this.refresh();
   }
 
   async remove(chat) {
     const sure = await ask({ title: 'Delete this chat?', text: chat.title, action: 'Delete' });
     if (sure === undefined) return;
-    await store.removeChat(chat.id);
     this.hooks.removed(chat.id);
+    await store.removeChat(chat.id);
     await this.refresh();
   }
 }

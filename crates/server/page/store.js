@@ -73,8 +73,6 @@ export async function find(text) {
 
 export const presets = () => transact(['presets'], 'readonly', (store) => store('presets').getAll());
 
-export const savePreset = (preset) =>
-  transact(['presets'], 'readwrite', (store) => store('presets').put(preset));
+export const savePreset = (preset) => transact(['presets'], 'readwrite', (store) => store('presets').put(preset));
 
-export const removePreset = (name) =>
-  transact(['presets'], 'readwrite', (store) => store('presets').delete(name));
+export const removePreset = (name) => transact(['presets'], 'readwrite', (store) => store('presets').delete(name));

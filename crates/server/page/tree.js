@@ -8,7 +8,16 @@ export const ROOT = 'root';
 export function newChat(settings = {}) {
   const now = Date.now();
   const root = { id: ROOT, children: [] };
-  return { id: unique(), title: '', folder: '', created: now, changed: now, settings, nodes: { [ROOT]: root }, leaves: [ROOT] };
+  return {
+    id: unique(),
+    title: '',
+    folder: '',
+    created: now,
+    changed: now,
+    settings,
+    nodes: { [ROOT]: root },
+    leaves: [ROOT],
+  };
 }
 
 /** Adds a message below another one. */
@@ -68,12 +77,21 @@ export function checkedChat(value) {
       const node = given[child];
       if (known.has(child) || !['user', 'assistant', 'tool'].includes(node?.role)) continue;
       const { role, model, call, edited, created } = node;
-      const message = { role, content: text(node.content), reasoning: text(node.reasoning), created: Number(created) || 0 };
+      const message = {
+        role,
+        content: text(node.content),
+        reasoning: text(node.reasoning),
+        created: Number(created) || 0,
+      };
       if (typeof model === 'string') message.model = model;
       if (typeof call === 'string') message.call = call;
       if (edited === true) message.edited = true;
       if (Array.isArray(node.calls)) {
-        message.calls = node.calls.map((it) => ({ id: text(it?.id), name: text(it?.name), arguments: text(it?.arguments) }));
+        message.calls = node.calls.map((it) => ({
+          id: text(it?.id),
+          name: text(it?.name),
+          arguments: text(it?.arguments),
+        }));
       }
       if (Array.isArray(node.files)) {
         message.files = node.files.map((it) => ({ name: text(it?.name), text: text(it?.text) }));

@@ -1,7 +1,8 @@
 // Keeps the page, so that chats can be read while the server is down. Requests to the API pass by.
 
 const CACHE = 'rustorch-page';
-const isPage = ({ origin, pathname }) => origin === location.origin && (pathname === '/' || pathname.startsWith('/page/'));
+const isPage = ({ origin, pathname }) =>
+  origin === location.origin && (pathname === '/' || pathname.startsWith('/page/'));
 
 self.addEventListener('install', () => self.skipWaiting());
 self.addEventListener('activate', (event) => {
@@ -50,4 +51,5 @@ const FILES = [
   'sidebar.js',
   'store.js',
   'tree.js',
+  'words.css',
 ];
