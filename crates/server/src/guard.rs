@@ -13,6 +13,7 @@ use futures_util::StreamExt;
 use tokio::time::timeout;
 
 use crate::error::ApiError;
+use crate::page;
 
 /// Bytes of a body.
 const MAX_BODY: usize = 32 << 20;
@@ -20,7 +21,7 @@ const MAX_BODY: usize = 32 << 20;
 /// Time for a body to arrive.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
-/// Paths that need no key.
+/// Paths that need no key, besides the page's files.
 const PUBLIC: [&str; 3] = ["/", "/health", "/v1/health"];
 
 /// The keys of an API.
@@ -44,8 +45,8 @@ impl Keys {
         Ok(Self::of(&std::fs::read_to_string(path)?))
     }
 
-    /// The keys of a text.
-    fn of(text: &str) -> Self {
+    /// The keys of a text, one a line.
+    pub fn of(text: &str) -> Self {
         let state = RandomState::new();
         let lines = text.lines().map(str::trim);
         let keys = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -106,7 +107,8 @@ impl Guard {
             let problem = "the request comes from a page of another origin";
             return Err(ApiError::forbidden(problem));
         }
-        match PUBLIC.contains(&uri.path()) {
+        let path = uri.path();
+        match PUBLIC.contains(&path) || path.starts_with(page::FOLDER) {
             true => Ok(0),
             false => self.keys.salt(headers),
         }

@@ -10,6 +10,7 @@
 //! conversation  messages and tools become prompts
 //! form          samplers, grammars, limits, as all interfaces have them
 //! answers       the engine's tokens become text, reasoning, calls
+//! page          the page's files, and the devices that it shows
 //! model         a model, with what answers need of it
 //! guard         hosts, origins, keys, sizes
 //! fields        bodies as JSON, with errors that name the field
@@ -33,6 +34,7 @@ mod metrics;
 mod model;
 mod ollama;
 mod openai;
+mod page;
 mod respond;
 mod routes;
 mod server;

@@ -14,8 +14,8 @@ pub(crate) fn json_response(value: &Value) -> Response {
 }
 
 /// A response of a text in this format.
-pub(crate) fn text_response(text: String, format: &'static str) -> Response {
-    let mut response = Response::new(Body::from(text));
+pub(crate) fn text_response(text: impl Into<Body>, format: &'static str) -> Response {
+    let mut response = Response::new(text.into());
     let format = HeaderValue::from_static(format);
     response.headers_mut().insert(CONTENT_TYPE, format);
     response

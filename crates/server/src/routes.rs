@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
-use axum::extract::{FromRequest, Request, State};
+use axum::extract::{FromRequest, Path as Named, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -18,7 +18,7 @@ use crate::interface::{Interface, answer};
 use crate::metrics::{self, Responses};
 use crate::model::Loaded;
 use crate::respond::{blocking, json_response, text_response};
-use crate::{anthropic, llama, ollama, openai};
+use crate::{anthropic, llama, ollama, openai, page};
 
 /// The server's state.
 pub(crate) struct App {
@@ -97,6 +97,12 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     let native = post(generate::<llama::completion::Native>);
     let models = get(models);
     Router::new()
+        .route("/", get(async || page::file(page::INDEX)))
+        .route(
+            "/page/{name}",
+            get(async |Named(name): Named<String>| page::file(&name)),
+        )
+        .route("/rustorch/devices", get(devices))
         .route("/health", get(health))
         .route("/v1/health", get(health))
         .route("/metrics", get(figures))
@@ -189,6 +195,10 @@ async fn figures(State(app): State<Arc<App>>) -> Response {
     text_response(text, "text/plain; version=0.0.4; charset=utf-8")
 }
 
+async fn devices(State(app): State<Arc<App>>) -> Response {
+    json_response(&page::devices(&app.devices))
+}
+
 async fn models(State(app): State<Arc<App>>) -> Response {
     let data: Vec<Value> = app
         .models
@@ -200,7 +210,7 @@ async fn models(State(app): State<Arc<App>>) -> Response {
 
 async fn model(
     State(app): State<Arc<App>>,
-    axum::extract::Path(name): axum::extract::Path<String>,
+    Named(name): Named<String>,
 ) -> Result<Response, ApiError> {
     Ok(json_response(&openai::model_json(app.model(Some(&name))?)))
 }

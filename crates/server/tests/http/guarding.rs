@@ -10,15 +10,9 @@ use serde_json::json;
 
 use crate::client::Running;
 
-fn keys(text: &str) -> Keys {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), text).unwrap();
-    Keys::read(file.path()).unwrap()
-}
-
 #[test]
 fn keys_hosts_and_origins() {
-    let server = Running::new(keys("secret\n"), 1, 1, 128);
+    let server = Running::new(Keys::of("secret\n"), 1, 1, 128);
     let status =
         |path: &str, headers: &[(&str, &str)]| server.send("GET", path, headers, b"").status;
     assert_eq!(status("/health", &[]), 200);

@@ -7,4 +7,5 @@ mod completions;
 mod guarding;
 mod native;
 mod ollama;
+mod page;
 mod responses;
