@@ -11,7 +11,7 @@ use rustorch_chat::{
     Answer, AnswerParser, AnswerPart, AnswerSyntax, Delta, ParseOptions, StopTexts,
 };
 use rustorch_llm::Stop;
-use rustorch_llm::engine::{EngineEvent, Request, RequestId, TokenLogprobs, Usage};
+use rustorch_llm::engine::{Engine, EngineEvent, Request, RequestId, TokenLogprobs, Usage};
 use rustorch_tokenizer::{StreamDecoder, Tokenizer};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
@@ -68,11 +68,13 @@ pub(crate) enum Part {
     Prompt {
         done: usize,
         logprobs: Vec<TokenLogprobs>,
+        usage: Usage,
     },
     /// Text, and the tokens that came with it. Text may be held back, or end later than its token.
     Step {
         deltas: Vec<Delta>,
         tokens: Vec<Token>,
+        usage: Usage,
     },
     End(End),
 }
@@ -91,8 +93,10 @@ pub(crate) enum Reason {
     End,
     /// This stop text came.
     Stop(String),
-    /// The limit was reached, or the context is full.
+    /// The limit was reached.
     Length,
+    /// The context is full.
+    Full,
 }
 
 /// A whole answer.
@@ -131,6 +135,7 @@ impl Growing {
 /// Requests in the engine. They are cancelled when this is dropped.
 struct Running {
     model: Arc<Loaded>,
+    engine: Engine,
     /// Requests that have not ended.
     ids: Vec<Option<RequestId>>,
     events: UnboundedReceiver<(usize, EngineEvent)>,
@@ -139,7 +144,7 @@ struct Running {
 impl Drop for Running {
     fn drop(&mut self) {
         for &id in self.ids.iter().flatten() {
-            self.model.engine.cancel(id);
+            self.engine.cancel(id);
         }
     }
 }
@@ -147,7 +152,8 @@ impl Drop for Running {
 /// Answers that were asked for, and are not read yet.
 pub(crate) struct Started {
     running: Running,
-    shapes: Vec<(Shape, Vec<String>)>,
+    /// Forms of the answers, their stop texts, and the numbers of their prompts' tokens.
+    shapes: Vec<(Shape, Vec<String>, usize)>,
     begin: Instant,
 }
 
@@ -157,10 +163,12 @@ impl Started {
     /// # Errors
     /// Fails if a prompt does not fit the context, or if the queue is full. No request is left then.
     pub(crate) fn new(model: &Arc<Loaded>, plans: Vec<Plan>) -> Result<Self, ApiError> {
-        let context = model.engine.context();
+        let engine = model.engine()?;
+        let context = engine.context();
         let (sender, events) = mpsc::unbounded_channel();
         let mut running = Running {
             model: Arc::clone(model),
+            engine: engine.clone(),
             ids: Vec::new(),
             events,
         };
@@ -179,9 +187,9 @@ impl Started {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(_) => ControlFlow::Break(()),
             };
-            let id = model.engine.submit_to(plan.request, sink)?;
+            let id = engine.submit_to(plan.request, sink)?;
             running.ids.push(Some(id));
-            shapes.push((plan.shape, plan.stops));
+            shapes.push((plan.shape, plan.stops, tokens));
         }
         Ok(Self {
             running,
@@ -203,7 +211,7 @@ impl Started {
             let growing = &mut all[choice];
             match part {
                 Part::Prompt { logprobs, .. } => growing.prompt_logprobs.extend(logprobs),
-                Part::Step { deltas, tokens } => {
+                Part::Step { deltas, tokens, .. } => {
                     growing.tokens.extend(tokens);
                     for delta in deltas {
                         let (source, delta) = (String::new(), Some(delta));
@@ -238,7 +246,11 @@ impl<'m> Answers<'m> {
             shapes,
             begin,
         } = started;
-        let reader = |(shape, stops)| Reader::new(tokenizer, shape, stops);
+        let reader = |(shape, stops, prompt)| {
+            let mut reader = Reader::new(tokenizer, shape, stops);
+            reader.usage.prompt = prompt;
+            reader
+        };
         Self {
             readers: shapes.into_iter().map(reader).collect(),
             running,
@@ -270,15 +282,25 @@ impl<'m> Answers<'m> {
         let reader = &mut self.readers[choice];
         let metrics = &self.running.model.metrics;
         match event {
+            EngineEvent::Started { cached } => {
+                reader.usage.cached = cached;
+                reader.started = Instant::now();
+                let part = reader.prompt(cached, Vec::new());
+                self.ready.push_back((choice, part));
+            }
             EngineEvent::Prompt { done, logprobs } => {
-                self.ready
-                    .push_back((choice, Part::Prompt { done, logprobs }));
+                let part = reader.prompt(done, logprobs);
+                self.ready.push_back((choice, part));
             }
             EngineEvent::Token { id, logprobs } => {
                 let now = Instant::now();
                 match reader.last.replace(now) {
                     None => metrics.first_token.observe(now - self.begin),
-                    Some(last) => metrics.between_tokens.observe(now - last),
+                    Some(last) => {
+                        metrics.between_tokens.observe(now - last);
+                        reader.usage.decode.tokens += 1;
+                        reader.usage.decode.time += now - last;
+                    }
                 }
                 if reader.stops.found().is_none() {
                     let step = reader.token(id, logprobs);
@@ -286,7 +308,7 @@ impl<'m> Answers<'m> {
                     if reader.stops.found().is_some()
                         && let Some(id) = self.running.ids[choice]
                     {
-                        self.running.model.engine.cancel(id);
+                        self.running.engine.cancel(id);
                     }
                 }
             }
@@ -311,7 +333,9 @@ struct Reader<'m> {
     parser: Option<AnswerParser>,
     special: bool,
     stops: StopTexts,
-    generated: usize,
+    /// Tokens and times so far.
+    usage: Usage,
+    started: Instant,
     last: Option<Instant>,
     ended: bool,
 }
@@ -328,14 +352,28 @@ impl<'m> Reader<'m> {
             parser,
             special,
             stops: StopTexts::new(stops),
-            generated: 0,
+            usage: Usage::default(),
+            started: Instant::now(),
             last: None,
             ended: false,
         }
     }
 
+    /// A part of the prompt.
+    fn prompt(&mut self, done: usize, logprobs: Vec<TokenLogprobs>) -> Part {
+        self.usage.prefill.tokens = done.saturating_sub(self.usage.cached);
+        if done > self.usage.cached {
+            self.usage.prefill.time = self.started.elapsed();
+        }
+        Part::Prompt {
+            done,
+            logprobs,
+            usage: self.usage,
+        }
+    }
+
     fn token(&mut self, id: u32, logprobs: Option<TokenLogprobs>) -> Option<Part> {
-        self.generated += 1;
+        self.usage.generated += 1;
         // What ends an answer is not part of it.
         if self.tokenizer.is_end_of_generation(id) {
             return None;
@@ -346,7 +384,11 @@ impl<'m> Reader<'m> {
         }
         let deltas = self.read(&piece, false);
         let tokens = vec![Token { id, logprobs }];
-        Some(Part::Step { deltas, tokens })
+        Some(Part::Step {
+            deltas,
+            tokens,
+            usage: self.usage,
+        })
     }
 
     /// The parts of a piece of text, of which it may be the last.
@@ -389,7 +431,7 @@ impl<'m> Reader<'m> {
     /// The held text, and the end.
     fn end(&mut self, stop: Stop, mut usage: Usage) -> Result<Vec<Part>, ApiError> {
         self.ended = true;
-        usage.generated = self.generated;
+        usage.generated = self.usage.generated;
         let rest = std::mem::replace(&mut self.decoder, self.tokenizer.decoder()).finish();
         let deltas = match self.stops.found() {
             Some(_) => Vec::new(),
@@ -398,11 +440,16 @@ impl<'m> Reader<'m> {
         let reason = match (self.stops.found(), stop) {
             (Some(text), _) => Reason::Stop(text.to_owned()),
             (None, Stop::End) => Reason::End,
-            (None, Stop::Limit | Stop::Context) => Reason::Length,
+            (None, Stop::Limit) => Reason::Length,
+            (None, Stop::Context) => Reason::Full,
             (None, Stop::Caller) => return Err(ApiError::internal("the request was cancelled")),
         };
         let tokens = Vec::new();
-        let step = (!deltas.is_empty()).then_some(Part::Step { deltas, tokens });
+        let step = (!deltas.is_empty()).then_some(Part::Step {
+            deltas,
+            tokens,
+            usage,
+        });
         let end = Part::End(End { reason, usage });
         Ok(step.into_iter().chain([end]).collect())
     }

@@ -54,8 +54,8 @@ impl ApiError {
     /// A prompt that leaves no room for an answer.
     pub(crate) fn context(prompt: usize, context: usize) -> Self {
         let message = format!(
-            "the request has {prompt} tokens, and the context has room for {context} with the answer; shorten the \
-             request, or start the server with a larger -c"
+            "the request has {prompt} tokens, which with an answer exceeds the available context size of {context}; \
+             shorten the request, or start the server with a larger -c"
         );
         Self {
             code: Some("context_length_exceeded"),
@@ -95,6 +95,20 @@ impl ApiError {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, message)
     }
 
+    /// More requests than may wait.
+    pub(crate) fn busy(queue: usize) -> Self {
+        let message = format!("{queue} requests wait already; ask again later");
+        Self {
+            code: Some("queue_full"),
+            ..Self::new(StatusCode::TOO_MANY_REQUESTS, message)
+        }
+    }
+
+    /// Something that this model cannot do.
+    pub(crate) fn unsupported(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_IMPLEMENTED, message)
+    }
+
     pub(crate) fn too_large(limit: usize) -> Self {
         let message = format!("the body is larger than {limit} bytes");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, message)
@@ -128,6 +142,11 @@ impl ApiError {
         let kind = self.kind();
         match dialect {
             Dialect::OpenAi => {
+                // llama-server's name, by which clients shorten a conversation.
+                let kind = match self.tokens {
+                    Some(_) => "exceed_context_size_error",
+                    None => kind,
+                };
                 let mut error = json!({
                     "message": self.message,
                     "type": kind,

@@ -67,6 +67,11 @@ impl Fields {
         &self.ignored
     }
 
+    /// Is the field there?
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.fields.contains_key(name)
+    }
+
     /// Takes a field away.
     pub(crate) fn take(&mut self, name: &str) -> Option<Value> {
         self.fields.shift_remove(name)
@@ -185,9 +190,26 @@ impl<'de> Deserialize<'de> for Stops {
     }
 }
 
-/// Biases of tokens: `{"15043": -2.5}`, or llama-server's `[[15043, -2.5]]`, where `false` bans a token.
+/// A token, or a text whose tokens are meant.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Biased {
+    Token(u32),
+    Text(String),
+}
+
+impl From<&str> for Biased {
+    fn from(text: &str) -> Self {
+        match text.parse() {
+            Ok(id) => Self::Token(id),
+            Err(_) => Self::Text(text.to_owned()),
+        }
+    }
+}
+
+/// Biases of tokens: `{"15043": -2.5}`, or llama-server's `[[15043, -2.5]]`, where `false` bans a token. A text in
+/// place of a token means all its tokens.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Biases(pub(crate) Vec<(u32, f32)>);
+pub(crate) struct Biases(pub(crate) Vec<(Biased, f32)>);
 
 impl<'de> Deserialize<'de> for Biases {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -201,12 +223,16 @@ impl<'de> Deserialize<'de> for Biases {
             let [token, value] = value.as_array()?.as_slice() else {
                 return None;
             };
-            Some((u32::try_from(token.as_u64()?).ok()?, bias(value)?))
+            let token = match token {
+                Value::String(text) => Biased::Text(text.clone()),
+                token => Biased::Token(u32::try_from(token.as_u64()?).ok()?),
+            };
+            Some((token, bias(value)?))
         };
         let read = match Value::deserialize(deserializer)? {
             Value::Object(map) => map
                 .iter()
-                .map(|(token, value)| Some((token.parse().ok()?, bias(value)?)))
+                .map(|(token, value)| Some((token.as_str().into(), bias(value)?)))
                 .collect::<Option<Vec<_>>>(),
             Value::Array(pairs) => pairs.iter().map(pair).collect(),
             _ => None,
@@ -277,10 +303,13 @@ mod tests {
         let one = read(body).unwrap();
         assert_eq!(one.text, "a");
         assert_eq!(one.stop.unwrap().0, ["b"]);
-        assert_eq!(one.logit_bias.unwrap().0, [(7, -1.5)]);
+        assert_eq!(one.logit_bias.unwrap().0, [(Biased::Token(7), -1.5)]);
         let many =
             read(r#"{"text": "a", "stop": ["b", "c"], "logit_bias": [[7, false]]}"#).unwrap();
         assert_eq!(many.stop.unwrap().0, ["b", "c"]);
-        assert_eq!(many.logit_bias.unwrap().0, [(7, f32::NEG_INFINITY)]);
+        assert_eq!(
+            many.logit_bias.unwrap().0,
+            [(Biased::Token(7), f32::NEG_INFINITY)]
+        );
     }
 }

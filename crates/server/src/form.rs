@@ -3,11 +3,12 @@
 use rustorch_grammar::Grammar;
 use rustorch_llm::engine::Request;
 use rustorch_llm::sampler::SamplerConfig;
+use rustorch_tokenizer::EncodeOptions;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
-use crate::fields::Biases;
+use crate::fields::{Biased, Biases};
 use crate::model::Loaded;
 
 /// Beginning of llama.cpp's grammars in Lark.
@@ -111,8 +112,19 @@ pub(crate) fn sampler(
             })?),
         };
     if let Some(Biases(biases)) = biases {
-        model.check_tokens("logit_bias", biases.iter().map(|&(token, _)| token))?;
-        config.logit_bias = biases;
+        for (biased, bias) in biases {
+            let ids = match biased {
+                Biased::Token(id) => vec![id],
+                Biased::Text(text) => model.tokenizer().encode(&text, EncodeOptions::default()),
+            };
+            config
+                .logit_bias
+                .extend(ids.into_iter().map(|id| (id, bias)));
+        }
+        model.check_tokens(
+            "logit_bias",
+            config.logit_bias.iter().map(|&(token, _)| token),
+        )?;
     }
     config.bind(model.tokenizer());
     config.check()?;

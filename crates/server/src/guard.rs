@@ -4,22 +4,17 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::IpAddr;
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Uri, header};
 use futures_util::StreamExt;
 use tokio::time::timeout;
 
+use crate::connections::Limits;
 use crate::error::ApiError;
 use crate::page;
-
-/// Bytes of a body.
-const MAX_BODY: usize = 32 << 20;
-
-/// Time for a body to arrive.
-const BODY_TIME: Duration = Duration::from_secs(30);
 
 /// Paths that need no key, besides the page's files.
 const PUBLIC: [&str; 3] = ["/", "/health", "/v1/health"];
@@ -29,6 +24,8 @@ pub struct Keys {
     /// Hashes of the keys: comparing them gives no time to learn a key from.
     salts: HashSet<u64>,
     state: RandomState,
+    /// The file that they came from.
+    path: Option<PathBuf>,
 }
 
 impl Keys {
@@ -42,17 +39,37 @@ impl Keys {
     /// # Errors
     /// Fails if the file cannot be read.
     pub fn read(path: &Path) -> io::Result<Self> {
-        Ok(Self::of(&std::fs::read_to_string(path)?))
+        let keys = Self::of(&std::fs::read_to_string(path)?);
+        Ok(Self {
+            path: Some(path.to_owned()),
+            ..keys
+        })
+    }
+
+    /// Reads the file again, if there is one. A key that stays keeps its share of the cache.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read, or if it has no key: a server with keys is not opened to all. The keys are
+    /// the same then.
+    fn read_again(&mut self) -> io::Result<()> {
+        let Some(path) = &self.path else {
+            return Ok(());
+        };
+        let salts = salts(&std::fs::read_to_string(path)?, &self.state);
+        if salts.is_empty() {
+            return Err(io::Error::other("the file has no key"));
+        }
+        self.salts = salts;
+        Ok(())
     }
 
     /// The keys of a text, one a line.
     pub fn of(text: &str) -> Self {
         let state = RandomState::new();
-        let lines = text.lines().map(str::trim);
-        let keys = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
         Self {
-            salts: keys.map(|key| state.hash_one(key)).collect(),
+            salts: salts(text, &state),
             state,
+            path: None,
         }
     }
 
@@ -81,9 +98,16 @@ impl Keys {
     }
 }
 
+/// Hashes of the keys of a text.
+fn salts(text: &str, state: &RandomState) -> HashSet<u64> {
+    let lines = text.lines().map(str::trim);
+    let keys = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    keys.map(|key| state.hash_one(key)).collect()
+}
+
 /// Checks of hosts, origins and keys.
 pub(crate) struct Guard {
-    pub(crate) keys: Keys,
+    pub(crate) keys: RwLock<Keys>,
     /// Does only this machine reach the server?
     pub(crate) is_loopback: bool,
 }
@@ -110,7 +134,19 @@ impl Guard {
         let path = uri.path();
         match PUBLIC.contains(&path) || path.starts_with(page::FOLDER) {
             true => Ok(0),
-            false => self.keys.salt(headers),
+            false => {
+                let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+                keys.salt(headers)
+            }
+        }
+    }
+
+    /// Reads the file of keys again.
+    pub(crate) fn reload(&self) {
+        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        match keys.read_again() {
+            Ok(()) => tracing::info!("the keys were read again"),
+            Err(error) => tracing::error!("the keys stay as they were: {error}"),
         }
     }
 }
@@ -132,19 +168,19 @@ fn is_local(host: &str) -> bool {
 ///
 /// # Errors
 /// Fails if it is too large or too slow, or breaks off.
-pub(crate) async fn body(body: Body) -> Result<Bytes, ApiError> {
+pub(crate) async fn body(body: Body, limits: &Limits) -> Result<Bytes, ApiError> {
     let read = async {
         let (mut all, mut pieces) = (Vec::new(), body.into_data_stream());
         while let Some(piece) = pieces.next().await {
             let piece = piece.map_err(|_| ApiError::bad("the body broke off"))?;
-            if all.len() + piece.len() > MAX_BODY {
-                return Err(ApiError::too_large(MAX_BODY));
+            if all.len() + piece.len() > limits.body_bytes {
+                return Err(ApiError::too_large(limits.body_bytes));
             }
             all.extend_from_slice(&piece);
         }
         Ok(all.into())
     };
-    timeout(BODY_TIME, read)
+    timeout(limits.body_time, read)
         .await
         .unwrap_or_else(|_| Err(ApiError::too_slow()))
 }
@@ -167,7 +203,7 @@ mod tests {
     #[test]
     fn hosts_and_origins_are_checked() {
         let guard = Guard {
-            keys: Keys::none(),
+            keys: Keys::none().into(),
             is_loopback: true,
         };
         for host in [
@@ -203,7 +239,7 @@ mod tests {
             assert_eq!(check(&guard, "/v1/models", &headers), status, "{origin}");
         }
         let open = Guard {
-            keys: Keys::none(),
+            keys: Keys::none().into(),
             is_loopback: false,
         };
         assert_eq!(check(&open, "/health", &[("host", "any.example")]), None);
@@ -212,7 +248,7 @@ mod tests {
     #[test]
     fn keys_are_asked_for() {
         let guard = Guard {
-            keys: Keys::of("# mine\none\n\n two \n"),
+            keys: Keys::of("# mine\none\n\n two \n").into(),
             is_loopback: false,
         };
         for header in [
@@ -235,5 +271,37 @@ mod tests {
             );
         }
         assert_eq!(check(&guard, "/health", &[]), None);
+    }
+
+    #[test]
+    fn keys_are_read_again() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "one\ntwo").unwrap();
+        let guard = Guard {
+            keys: Keys::read(file.path()).unwrap().into(),
+            is_loopback: false,
+        };
+        let status = |key: &str| check(&guard, "/v1/models", &[("x-api-key", key)]);
+        let salt = |key: &str| {
+            let headers =
+                HeaderMap::from_iter([("x-api-key".parse().unwrap(), key.parse().unwrap())]);
+            guard
+                .check(&"/v1/models".parse().unwrap(), &headers)
+                .unwrap()
+        };
+        let before = salt("two");
+        std::fs::write(file.path(), "two\nthree").unwrap();
+        guard.reload();
+        assert_eq!(["one", "two", "three"].map(status), [Some(401), None, None]);
+        assert_eq!(salt("two"), before);
+        // A file without a key opens nothing.
+        for text in ["", "# none"] {
+            std::fs::write(file.path(), text).unwrap();
+            guard.reload();
+            assert_eq!(["", "one", "two"].map(status), [Some(401), Some(401), None]);
+        }
+        drop(file);
+        guard.reload();
+        assert_eq!(status("three"), None);
     }
 }

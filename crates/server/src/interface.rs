@@ -59,10 +59,15 @@ pub(crate) async fn answer<I: Interface>(
         ignored,
     } = understood;
     let started = Started::new(&model, plans)?;
-    let mut response = match speaker {
+    let response = match speaker {
         Some(speaker) => speak::stream(started, speaker),
         None => json_response(&view.response(&started.all().await?)),
     };
+    Ok(ignoring(response, &ignored))
+}
+
+/// Lists in the response what was ignored.
+pub(crate) fn ignoring(mut response: Response, ignored: &[String]) -> Response {
     if !ignored.is_empty() {
         let text: String = ignored
             .join(", ")
@@ -73,5 +78,5 @@ pub(crate) async fn answer<I: Interface>(
             response.headers_mut().insert(IGNORED, value);
         }
     }
-    Ok(response)
+    response
 }

@@ -4,13 +4,18 @@
 //!
 //! ```text
 //! server        listens, and ends cleanly
+//! connections   how many there are, and how long heads take
 //! routes        paths, and the outermost layer: guard, errors' forms
 //! openai/ …     an interface a file: its requests as structures, its responses, its streams
+//! embeddings    vectors and scores, in all interfaces' forms
 //! speak         streams: parts of answers become events
 //! conversation  messages and tools become prompts
+//! prompts       texts and token ids become prompts
 //! form          samplers, grammars, limits, as all interfaces have them
 //! answers       the engine's tokens become text, reasoning, calls
 //! page          the page's files, and the devices that it shows
+//! times         times and progress, as llama-server tells them
+//! vectors       a model's encoder on a thread of its own
 //! model         a model, with what answers need of it
 //! guard         hosts, origins, keys, sizes
 //! fields        bodies as JSON, with errors that name the field
@@ -22,7 +27,9 @@
 
 mod answers;
 mod anthropic;
+mod connections;
 mod conversation;
+mod embeddings;
 mod error;
 mod fields;
 mod form;
@@ -35,11 +42,15 @@ mod model;
 mod ollama;
 mod openai;
 mod page;
+mod prompts;
 mod respond;
 mod routes;
 mod server;
 mod speak;
+mod times;
+mod vectors;
 
+pub use connections::Limits;
 pub use guard::Keys;
 pub use model::ServedModel;
 pub use server::{ServeError, ServeOptions, Server, Stopper};

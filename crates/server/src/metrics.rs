@@ -73,10 +73,7 @@ pub(crate) fn text<'a>(
     responses: &Responses,
 ) -> String {
     let mut page = Page(String::new());
-    let stats: Vec<_> = models
-        .clone()
-        .map(|model| (model, model.engine.stats()))
-        .collect();
+    let stats: Vec<_> = models.clone().map(|model| (model, model.stats())).collect();
     for (kind, name, help, figure) in FIGURES {
         page.head(kind, name, help);
         for (model, stats) in &stats {

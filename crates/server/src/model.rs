@@ -5,18 +5,31 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustorch_chat::{ChatTemplates, ControlTokens, ReasoningFormat};
 use rustorch_grammar::{Constraint, Grammar, Vocabulary};
-use rustorch_llm::engine::Engine;
+use rustorch_llm::engine::{Engine, EngineStats};
+use rustorch_llm::{EncoderOptions, Model, Scaling};
+use rustorch_runtime::Runtime;
 use rustorch_tokenizer::{EncodeOptions, Tokenizer};
 
 use crate::error::ApiError;
 use crate::histogram::ModelMetrics;
+use crate::vectors::Vectors;
 
 /// A model to serve.
 pub struct ServedModel {
     /// The name in requests.
     pub name: String,
-    /// The engine.
-    pub engine: Engine,
+    /// Further names in requests.
+    pub aliases: Vec<String>,
+    /// The file.
+    pub path: String,
+    /// The model.
+    pub model: Arc<Model>,
+    /// The engine; `None` for an encoder, which makes no texts.
+    pub engine: Option<Engine>,
+    /// The devices of its encoder.
+    pub devices: Runtime,
+    /// Options of its encoder. Vectors are scaled as requests want it.
+    pub encoder: EncoderOptions,
     /// The templates of its conversations.
     pub templates: ChatTemplates,
     /// The handling of reasoning, unless a request has its own.
@@ -28,7 +41,11 @@ pub struct ServedModel {
 /// A model, with what answers need of it.
 pub(crate) struct Loaded {
     pub(crate) name: String,
-    pub(crate) engine: Engine,
+    pub(crate) aliases: Vec<String>,
+    pub(crate) path: String,
+    pub(crate) model: Arc<Model>,
+    engine: Option<Engine>,
+    pub(crate) vectors: Vectors,
     pub(crate) templates: ChatTemplates,
     pub(crate) reasoning: ReasoningFormat,
     pub(crate) bytes: u64,
@@ -46,16 +63,29 @@ impl Loaded {
     pub(crate) fn new(model: ServedModel) -> Result<Arc<Self>, rustorch_llm::LlmError> {
         let ServedModel {
             name,
+            aliases,
+            path,
+            model,
             engine,
+            devices,
+            encoder,
             templates,
             reasoning,
             bytes,
         } = model;
-        let control = ControlTokens::of(engine.model().tokenizer()?);
+        let encoder = EncoderOptions {
+            scaling: Scaling::None,
+            ..encoder
+        };
+        let control = ControlTokens::of(model.tokenizer()?);
         Ok(Arc::new(Self {
             control,
             name,
+            aliases,
+            path,
+            model,
             engine,
+            vectors: Vectors::new(devices, encoder),
             templates,
             reasoning,
             bytes,
@@ -65,9 +95,39 @@ impl Loaded {
         }))
     }
 
+    /// The engine.
+    ///
+    /// # Errors
+    /// Fails for a model that makes no texts.
+    pub(crate) fn engine(&self) -> Result<&Engine, ApiError> {
+        self.engine.as_ref().ok_or_else(|| {
+            let name = &self.name;
+            let problem = format!(
+                "{name} is an encoder, which makes no texts: ask /v1/embeddings or /rerank"
+            );
+            ApiError::unsupported(problem)
+        })
+    }
+
+    /// Figures of the engine; zeros without one.
+    pub(crate) fn stats(&self) -> EngineStats {
+        self.engine.as_ref().map(Engine::stats).unwrap_or_default()
+    }
+
+    /// Size of a text's context in tokens.
+    pub(crate) fn context(&self) -> usize {
+        let engine = self.engine.as_ref();
+        engine.map_or(self.model.spec().context, Engine::context)
+    }
+
+    /// Texts that are computed at once.
+    pub(crate) fn sequences(&self) -> usize {
+        self.engine.as_ref().map_or(0, Engine::sequences)
+    }
+
     /// The vocabulary.
     pub(crate) fn tokenizer(&self) -> &Tokenizer {
-        let tokenizer = self.engine.model().tokenizer();
+        let tokenizer = self.model.tokenizer();
         tokenizer.expect("the server takes models with vocabularies alone")
     }
 
@@ -78,6 +138,25 @@ impl Loaded {
             parse_special: true,
         };
         self.tokenizer().encode(text, options)
+    }
+
+    /// The text of tokens, with the special ones.
+    pub(crate) fn shown(&self, ids: &[u32]) -> String {
+        let tokenizer = self.tokenizer();
+        let mut decoder = tokenizer.decoder();
+        let mut text = String::new();
+        for &id in ids {
+            text += decoder.push(id);
+            if tokenizer.is_control(id) {
+                text += tokenizer.token_text(id).unwrap_or_default();
+            }
+        }
+        text + &decoder.finish()
+    }
+
+    /// Is it a name of this model?
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        self.name == name || self.aliases.iter().any(|alias| alias == name)
     }
 
     /// Checks that tokens are in the vocabulary.

@@ -11,6 +11,7 @@ use axum::routing::{get, post};
 use rustorch_runtime::Runtime as Devices;
 use serde_json::{Value, json};
 
+use crate::connections::Limits;
 use crate::error::{ApiError, Dialect};
 use crate::fields::Fields;
 use crate::guard::{self, Guard};
@@ -18,23 +19,30 @@ use crate::interface::{Interface, answer};
 use crate::metrics::{self, Responses};
 use crate::model::Loaded;
 use crate::respond::{blocking, json_response, text_response};
-use crate::{anthropic, llama, ollama, openai, page};
+use crate::{anthropic, embeddings, llama, ollama, openai, page};
 
 /// The server's state.
 pub(crate) struct App {
     models: Vec<Arc<Loaded>>,
-    guard: Guard,
+    pub(crate) guard: Guard,
     devices: Devices,
+    limits: Limits,
     responses: Responses,
 }
 
 impl App {
     /// The state of a server with these models, at least one.
-    pub(crate) fn new(models: Vec<Arc<Loaded>>, guard: Guard, devices: Devices) -> Self {
+    pub(crate) fn new(
+        models: Vec<Arc<Loaded>>,
+        guard: Guard,
+        devices: Devices,
+        limits: Limits,
+    ) -> Self {
         Self {
             models,
             guard,
             devices,
+            limits,
             responses: Responses::default(),
         }
     }
@@ -46,7 +54,7 @@ impl App {
     fn model(&self, name: Option<&str>) -> Result<&Arc<Loaded>, ApiError> {
         // ollama's clients name a version.
         let bare = name.map(|name| name.strip_suffix(":latest").unwrap_or(name));
-        let named = |model: &&Arc<Loaded>| bare.is_none_or(|name| model.name == name);
+        let named = |model: &&Arc<Loaded>| bare.is_none_or(|name| model.is_named(name));
         self.models.iter().find(named).ok_or_else(|| {
             let known: Vec<&str> = self
                 .models
@@ -74,7 +82,7 @@ impl FromRequest<Arc<App>> for Asked {
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, ApiError> {
         let salt = request.extensions().get::<Salt>().map_or(0, |salt| salt.0);
-        let body = guard::body(request.into_body()).await?;
+        let body = guard::body(request.into_body(), &app.limits).await?;
         let mut fields = Fields::read(&body)?;
         let name = match fields.take("model") {
             None => None,
@@ -95,6 +103,11 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     let chat = post(generate::<openai::chat::Chat>);
     let completions = post(generate::<openai::completions::Completion>);
     let native = post(generate::<llama::completion::Native>);
+    let responses = post(generate::<openai::responses::Responses>);
+    let counted = post(input_tokens::<openai::chat::Chat>);
+    let items = post(input_tokens::<openai::responses::Responses>);
+    let vectors = post(async |asked: Asked| embeddings::native(asked.model, asked.fields).await);
+    let ranked = post(async |asked: Asked| embeddings::rerank(asked.model, asked.fields).await);
     let models = get(models);
     Router::new()
         .route("/", get(async || page::file(page::INDEX)))
@@ -116,10 +129,12 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/completions", completions)
         .route("/v1/messages", post(generate::<anthropic::Messages>))
         .route("/v1/messages/count_tokens", post(count_tokens))
-        .route(
-            "/v1/responses",
-            post(generate::<openai::responses::Responses>),
-        )
+        .route("/chat/completions/input_tokens", counted.clone())
+        .route("/v1/chat/completions/input_tokens", counted)
+        .route("/responses/input_tokens", items.clone())
+        .route("/v1/responses/input_tokens", items)
+        .route("/responses", responses.clone())
+        .route("/v1/responses", responses)
         .route("/api/chat", post(generate::<ollama::chat::Chat>))
         .route(
             "/api/generate",
@@ -131,6 +146,27 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/api/version", get(version))
         .route("/completion", native.clone())
         .route("/completions", native)
+        .route("/embeddings", vectors.clone())
+        .route("/embedding", vectors)
+        .route(
+            "/v1/embeddings",
+            post(async |asked: Asked| embeddings::openai(asked.model, asked.fields).await),
+        )
+        .route(
+            "/api/embed",
+            post(async |asked: Asked| embeddings::ollama(asked.model, asked.fields, "input").await),
+        )
+        .route(
+            "/api/embeddings",
+            post(async |asked: Asked| {
+                embeddings::ollama(asked.model, asked.fields, "prompt").await
+            }),
+        )
+        .route("/rerank", ranked.clone())
+        .route("/reranking", ranked.clone())
+        .route("/v1/rerank", ranked.clone())
+        .route("/v1/reranking", ranked.clone())
+        .route("/v2/rerank", ranked)
         .route("/tokenize", post(tokenize))
         .route("/detokenize", post(detokenize))
         .route("/apply-template", post(apply_template))
@@ -178,7 +214,7 @@ async fn running(State(app): State<Arc<App>>) -> Response {
 }
 
 async fn show(asked: Asked) -> Result<Response, ApiError> {
-    reply(asked, ollama::show).await
+    reply(asked, |model, fields| ollama::show(model, fields)).await
 }
 
 async fn version() -> Response {
@@ -224,25 +260,41 @@ async fn slots(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
 }
 
 async fn tokenize(asked: Asked) -> Result<Response, ApiError> {
-    reply(asked, llama::tokenize).await
+    reply(asked, |model, fields| llama::tokenize(model, fields)).await
 }
 
 async fn detokenize(asked: Asked) -> Result<Response, ApiError> {
-    reply(asked, llama::detokenize).await
+    reply(asked, |model, fields| llama::detokenize(model, fields)).await
 }
 
 async fn apply_template(asked: Asked) -> Result<Response, ApiError> {
-    reply(asked, llama::apply_template).await
+    reply(asked, |model, fields| llama::apply_template(model, fields)).await
+}
+
+/// The number of tokens of a request's prompt.
+async fn input_tokens<I: Interface>(asked: Asked) -> Result<Response, ApiError> {
+    reply(asked, |model, fields| {
+        let understood = I::read(model, fields, 0)?;
+        let tokens = understood
+            .plans
+            .first()
+            .map_or(0, |plan| plan.request.prompt.len());
+        Ok(json!({"input_tokens": tokens}))
+    })
+    .await
 }
 
 async fn count_tokens(asked: Asked) -> Result<Response, ApiError> {
-    reply(asked, anthropic::count_tokens).await
+    reply(asked, |model, fields| {
+        anthropic::count_tokens(model, fields)
+    })
+    .await
 }
 
 /// A reply without an engine.
 async fn reply(
     asked: Asked,
-    work: fn(&Loaded, Fields) -> Result<Value, ApiError>,
+    work: fn(&Arc<Loaded>, Fields) -> Result<Value, ApiError>,
 ) -> Result<Response, ApiError> {
     let value = blocking(move || work(&asked.model, asked.fields)).await?;
     Ok(json_response(&value))

@@ -11,6 +11,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
+use crate::connections::{Limits, serve};
 use crate::guard::{Guard, Keys};
 use crate::model::{Loaded, ServedModel};
 use crate::routes::{App, router};
@@ -26,6 +27,8 @@ pub struct ServeOptions {
     pub port: u16,
     /// Keys that requests need.
     pub keys: Keys,
+    /// Limits of connections and requests.
+    pub limits: Limits,
     /// The devices, whose fallbacks are counted.
     pub devices: Devices,
 }
@@ -62,6 +65,7 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     guard: Guard,
+    limits: Limits,
     devices: Devices,
     stop: (watch::Sender<bool>, watch::Receiver<bool>),
 }
@@ -87,6 +91,7 @@ impl Server {
             host,
             port,
             keys,
+            limits,
             devices,
         } = options;
         let runtime = Builder::new_current_thread()
@@ -108,7 +113,11 @@ impl Server {
             runtime,
             listener,
             address,
-            guard: Guard { keys, is_loopback },
+            guard: Guard {
+                keys: keys.into(),
+                is_loopback,
+            },
+            limits,
             devices,
             stop: watch::channel(false),
         })
@@ -126,7 +135,7 @@ impl Server {
 
     /// Answers with these models until the program is asked to end (SIGTERM, SIGINT), or until [`Stopper::stop`].
     /// Then it takes no new connections, and returns when its answers have ended. A second signal returns at once.
-    /// A request without a model's name gets the first.
+    /// A request without a model's name gets the first. On SIGHUP the file of keys is read again.
     ///
     /// # Errors
     /// Fails if there is no model, if one has no vocabulary, or if two have one name. Also fails if the system refuses
@@ -136,11 +145,12 @@ impl Server {
             runtime,
             listener,
             guard,
+            limits,
             devices,
             stop: (stop, mut stopped),
             ..
         } = self;
-        let app = Arc::new(App::new(loaded(models)?, guard, devices));
+        let app = Arc::new(App::new(loaded(models)?, guard, devices, limits));
         runtime.block_on(async {
             let mut signals = Signals::new()?;
             let until = async move {
@@ -159,7 +169,8 @@ impl Server {
                 tracing::info!("no new connections; waiting for the answers to end");
                 let _ = give.send(signals);
             };
-            let serve = axum::serve(listener, router(app)).with_graceful_shutdown(shutdown);
+            let reload = reloading(Arc::clone(&app))?;
+            let serve = serve(listener, router(app), limits, shutdown);
             let again = async {
                 match given.await {
                     Ok(mut signals) => signals.next().await,
@@ -167,8 +178,9 @@ impl Server {
                 }
             };
             tokio::select! {
-                served = serve => served?,
+                () = serve => {}
                 () = again => {}
+                () = reload => {}
             }
             Ok(())
         })
@@ -179,8 +191,9 @@ impl Server {
 fn loaded(models: Vec<ServedModel>) -> Result<Vec<Arc<Loaded>>, ServeError> {
     let mut loaded: Vec<Arc<Loaded>> = Vec::new();
     for model in models {
-        if loaded.iter().any(|other| other.name == model.name) {
-            return Err(ServeError::SameName(model.name));
+        let mut names = std::iter::once(&model.name).chain(&model.aliases);
+        if let Some(name) = names.find(|name| loaded.iter().any(|other| other.is_named(name))) {
+            return Err(ServeError::SameName(name.clone()));
         }
         loaded.push(Loaded::new(model)?);
     }
@@ -188,6 +201,27 @@ fn loaded(models: Vec<ServedModel>) -> Result<Vec<Arc<Loaded>>, ServeError> {
         true => Err(ServeError::NoModel),
         false => Ok(loaded),
     }
+}
+
+/// Reads the keys again at each SIGHUP, without end.
+#[cfg(unix)]
+fn reloading(app: Arc<App>) -> io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let mut hangup = signal(SignalKind::hangup())?;
+    Ok(async move {
+        loop {
+            match hangup.recv().await {
+                Some(()) => app.guard.reload(),
+                None => std::future::pending().await,
+            }
+        }
+    })
+}
+
+#[cfg(not(unix))]
+fn reloading(_: Arc<App>) -> io::Result<impl Future<Output = ()>> {
+    Ok(std::future::pending())
 }
 
 /// Signals that end the program.

@@ -9,12 +9,13 @@ use anyhow::{Context, Result};
 use clap::Args;
 use rustorch_chat::ReasoningFormat;
 use rustorch_llm::engine::EngineOptions;
-use rustorch_llm::{Engine, hugging_face};
-use rustorch_server::{Keys, ServeOptions, ServedModel, Server};
+use rustorch_llm::spec::Pooling;
+use rustorch_llm::{EncoderOptions, Engine, hugging_face};
+use rustorch_server::{Keys, Limits, ServeOptions, ServedModel, Server};
 use rustorch_tensor::with_runtime;
 
 use super::chat::templates;
-use crate::args::{ChangeArgs, ContextArgs, DeviceArgs, KeyArgs};
+use crate::args::{ChangeArgs, ContextArgs, DeviceArgs, KeyArgs, PoolingArg};
 use crate::bundled;
 use crate::devices::Devices;
 use crate::failure::Usage;
@@ -36,6 +37,11 @@ pub(crate) struct Options {
     /// Requests name a model by its file's name without the extension [default: the bundled model]
     #[arg(short, long, value_name = "FILE")]
     model: Vec<PathBuf>,
+
+    /// Names of the model in requests, with commas between them: the first is shown, the others are understood.
+    /// Only with one model
+    #[arg(short, long, value_name = "NAMES", value_delimiter = ',')]
+    alias: Vec<String>,
 
     #[command(flatten)]
     keys: KeyArgs,
@@ -73,6 +79,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 256, help_heading = "Server")]
     queue: usize,
 
+    /// Pooling of tokens into a text's vector, for embeddings [default: the model's]
+    #[arg(long, value_enum, value_name = "KIND", help_heading = "Server")]
+    pooling: Option<PoolingArg>,
+
     /// Chat template: the name of a model family, a file, or the template itself [default: the model's own]
     #[arg(
         long,
@@ -102,6 +112,10 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
     if options.parallel == 0 {
         return Err(Usage("--parallel 0: give at least one text".to_owned()).into());
     }
+    if !options.alias.is_empty() && options.model.len() > 1 {
+        let problem = "--alias names one model, and there are several; rename their files";
+        return Err(Usage(problem.to_owned()).into());
+    }
     let keys = match &options.api_key_file {
         None => Keys::none(),
         Some(path) => options.read_keys(path)?,
@@ -112,6 +126,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
         host: options.host.clone(),
         port: options.port,
         keys,
+        limits: Limits::default(),
         devices: devices.runtime.clone(),
     })?;
     let paths: Vec<Option<&PathBuf>> = match options.model.as_slice() {
@@ -140,16 +155,33 @@ impl Options {
         let model = with_runtime(&devices.runtime, devices.routing, || source.load())?;
         let tokenizer = model.tokenizer().with_context(|| source.to_string())?;
         let templates = templates(&model, tokenizer, self.chat_template.as_deref())?;
-        let settings = self.context.session(&model, devices)?;
         let bytes = model.gguf().file_bytes();
-        let options = EngineOptions {
-            sequences: self.parallel,
-            queue: self.queue,
-            session: settings.session,
+        let model = Arc::new(model);
+        let engine = match model.spec().makes_texts() {
+            false => None,
+            true => {
+                let options = EngineOptions {
+                    sequences: self.parallel,
+                    queue: self.queue,
+                    session: self.context.session(&model, devices)?.session,
+                };
+                Some(Engine::new(model.clone(), &devices.runtime, options)?)
+            }
         };
+        let file = name(path.map(PathBuf::as_path));
+        let mut names = self.alias.iter().cloned();
         Ok(ServedModel {
-            name: name(path.map(PathBuf::as_path)),
-            engine: Engine::new(Arc::new(model), &devices.runtime, options)?,
+            name: names.next().unwrap_or(file),
+            aliases: names.collect(),
+            path: source.to_string(),
+            engine,
+            model,
+            devices: devices.runtime.clone(),
+            encoder: EncoderOptions {
+                pooling: self.pooling.map(Pooling::from),
+                routing: devices.routing,
+                ..EncoderOptions::default()
+            },
             templates,
             reasoning: self.reasoning_format,
             bytes,

@@ -226,6 +226,7 @@ fn main() -> ExitCode {
         ranks::what_ranks_cannot_do_is_told,
         serve::it_says_where_it_listens_and_ends_cleanly,
         serve::requests_of_the_page_are_answered,
+        serve::keys_are_read_again,
         serve::mistakes_are_told,
         signals::ctrl_c_ends_the_text_cleanly,
         signals::ctrl_c_leaves_no_part_of_a_model,

@@ -120,6 +120,36 @@ pub(crate) fn requests_of_the_page_are_answered() {
     serving.end();
 }
 
+pub(crate) fn keys_are_read_again() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), "one").unwrap();
+    let serving = Serving::new(&["--api-key-file", file.path().to_str().unwrap()]);
+    let status = |key: &str| {
+        let head = format!(
+            "Host: {}\r\nConnection: close\r\nx-api-key: {key}",
+            serving.address
+        );
+        let reply = serving.ask(&format!("GET /v1/models HTTP/1.1\r\n{head}\r\n\r\n"));
+        reply.split(' ').nth(1).unwrap().to_owned()
+    };
+    assert_eq!([status("one"), status("two")], ["200", "401"]);
+    fs::write(file.path(), "two").unwrap();
+    let id = serving.child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-HUP", &id])
+            .status()
+            .unwrap()
+            .success()
+    );
+    // The signal needs its time.
+    while status("two") != "200" {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(status("one"), "401");
+    serving.end();
+}
+
 pub(crate) fn mistakes_are_told() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();

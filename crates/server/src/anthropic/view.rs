@@ -44,7 +44,7 @@ pub(super) fn usage(end: &End) -> Value {
 pub(super) fn stop_reason(reason: &Reason, calls: bool) -> (&'static str, Value) {
     match reason {
         Reason::Stop(text) => ("stop_sequence", text.as_str().into()),
-        Reason::Length => ("max_tokens", Value::Null),
+        Reason::Length | Reason::Full => ("max_tokens", Value::Null),
         Reason::End if calls => ("tool_use", Value::Null),
         Reason::End => ("end_turn", Value::Null),
     }

@@ -2,21 +2,22 @@
 
 use std::sync::Arc;
 
-use rustorch_llm::Speed;
 use rustorch_llm::engine::Usage;
 use rustorch_llm::sampler::SamplerConfig;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::settings;
 use crate::answers::{End, Part, Plan, Reason, Shape, Token, Whole, content};
 use crate::error::{ApiError, Dialect};
 use crate::fields::{Biases, Fields, Stops};
 use crate::form;
 use crate::interface::{Interface, Understood};
 use crate::model::Loaded;
-use crate::openai::completions::PromptText;
 use crate::openai::{finite, token_text};
+use crate::prompts::Prompts;
 use crate::speak::{Frames, Speaker};
+use crate::times::{progress, timings};
 
 /// Fields that change no answer.
 const HINTS: &[&str] = &["cache_prompt", "id_slot", "n_keep", "n_discard"];
@@ -25,7 +26,7 @@ const HINTS: &[&str] = &["cache_prompt", "id_slot", "n_keep", "n_discard"];
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NativeRequest {
-    prompt: PromptText,
+    prompt: Value,
     #[serde(alias = "max_tokens")]
     n_predict: Option<i64>,
     seed: Option<i64>,
@@ -42,6 +43,8 @@ struct NativeRequest {
     #[serde(default)]
     timings_per_token: bool,
     #[serde(default)]
+    response_fields: Vec<String>,
+    #[serde(default)]
     stream: bool,
 }
 
@@ -49,8 +52,15 @@ struct NativeRequest {
 #[derive(Clone)]
 pub(crate) struct Native {
     model: Arc<Loaded>,
-    /// Tokens of the prompt.
-    prompt: usize,
+    /// The prompts, and their numbers of tokens.
+    prompts: Vec<(String, usize)>,
+    /// Did they come in an array?
+    is_list: bool,
+    /// The settings of the request.
+    settings: Value,
+    /// Paths of the fields that are wanted; all without one.
+    fields: Vec<String>,
+    wants_timings: bool,
     wants_tokens: bool,
     wants_probs: bool,
     wants_progress: bool,
@@ -84,63 +94,95 @@ impl Interface for Native {
             .map(|grammar| model.constraint(&grammar))
             .transpose()?;
         let sampler = form::sampler(model, config, asked.seed, asked.logit_bias)?;
-        let ids = asked.prompt.tokens(model)?;
+        let Prompts { all, is_list } = Prompts::read(model, "prompt", asked.prompt)?;
+        let shown = all
+            .iter()
+            .map(|prompt| (model.shown(&prompt.ids), prompt.ids.len()));
+        let ignore_end = asked.ignore_eos.unwrap_or(false);
+        let stops = asked.stop.unwrap_or_default().0;
+        let mut settings = Value::Object(settings(&sampler));
+        settings["n_predict"] = max_tokens.map_or(json!(-1), Into::into);
+        settings["stop"] = json!(stops);
+        settings["stream"] = asked.stream.into();
+        settings["n_probs"] = asked.n_probs.unwrap_or(0).into();
+        settings["logit_bias"] = biases(model, &sampler, ignore_end);
         let view = Self {
             model: Arc::clone(model),
-            prompt: ids.len(),
+            prompts: shown.collect(),
+            is_list,
+            settings,
+            fields: asked.response_fields,
+            wants_timings: asked.timings_per_token,
             wants_tokens: asked.return_tokens,
             wants_probs: probs.is_some(),
             wants_progress: asked.return_progress,
         };
-        let mut request = form::request(ids, sampler, salt);
-        request.max_tokens = max_tokens;
-        request.ignore_end = asked.ignore_eos.unwrap_or(false);
-        request.constraint = constraint;
-        request.logprobs = probs;
-        let plan = Plan {
-            request,
-            shape: Shape::Text { special: false },
-            stops: asked.stop.unwrap_or_default().0,
+        let plan = |ids| {
+            let mut request = form::request(ids, sampler.clone(), salt);
+            request.max_tokens = max_tokens;
+            request.ignore_end = ignore_end;
+            request.constraint.clone_from(&constraint);
+            request.logprobs = probs;
+            Plan {
+                request,
+                shape: Shape::Text { special: false },
+                stops: stops.clone(),
+            }
         };
-        // Times of a stream come with its end; there are none of single tokens.
-        if asked.timings_per_token {
-            return Err(ApiError::field(
-                "timings_per_token",
-                "only the last event has timings; omit it",
-            ));
-        }
         Ok(Understood {
-            plans: vec![plan],
-            speaker: asked.stream.then(|| NativeSpeaker { view: view.clone() }),
+            plans: all.into_iter().map(|prompt| plan(prompt.ids)).collect(),
+            speaker: asked.stream.then(|| NativeSpeaker {
+                lines: vec![false; view.prompts.len()],
+                view: view.clone(),
+            }),
             view,
             ignored,
         })
     }
 
     fn response(&self, answers: &[Whole]) -> Value {
-        let Some(whole) = answers.first() else {
-            return Value::Null;
+        let body = |(index, whole): (usize, &Whole)| {
+            let mut body = self.body(index, &whole.answer.content, &whole.tokens, true);
+            let has_lines = whole.answer.content.contains('\n');
+            self.finish(&mut body, index, &whole.end, has_lines);
+            self.chosen(body)
         };
-        let mut body = self.body(&whole.answer.content, &whole.tokens);
-        self.finish(&mut body, &whole.end);
-        body
+        let mut bodies = answers.iter().enumerate().map(body);
+        match self.is_list {
+            true => bodies.collect(),
+            false => bodies.next().unwrap_or_default(),
+        }
     }
 }
 
 impl Native {
-    fn body(&self, text: &str, tokens: &[Token]) -> Value {
+    /// The fields of a text. A stream has the tokens of each part, as in llama-server.
+    fn body(&self, index: usize, text: &str, tokens: &[Token], is_whole: bool) -> Value {
         let ids: Vec<u32> = tokens.iter().map(|token| token.id).collect();
         let mut body = json!({
-            "index": 0,
+            "index": index,
             "content": text,
-            "tokens": if self.wants_tokens { ids } else { Vec::new() },
+            "tokens": if self.wants_tokens || !is_whole { ids } else { Vec::new() },
             "stop": false,
+            "id_slot": -1,
             "model": self.model.name,
         });
         if self.wants_probs {
             body["completion_probabilities"] = self.probabilities(tokens);
         }
         body
+    }
+
+    /// The fields that are wanted, by their paths.
+    fn chosen(&self, body: Value) -> Value {
+        if self.fields.is_empty() {
+            return body;
+        }
+        let field = |path: &String| {
+            let value = body.pointer(&format!("/{path}"))?;
+            Some((path.clone(), value.clone()))
+        };
+        Value::Object(self.fields.iter().filter_map(field).collect())
     }
 
     fn probabilities(&self, tokens: &[Token]) -> Value {
@@ -160,16 +202,19 @@ impl Native {
     }
 
     /// Adds what the last event has.
-    fn finish(&self, body: &mut Value, end: &End) {
+    fn finish(&self, body: &mut Value, index: usize, end: &End, has_lines: bool) {
         let (kind, word) = match &end.reason {
             Reason::End => ("eos", ""),
-            Reason::Length => ("limit", ""),
+            Reason::Length | Reason::Full => ("limit", ""),
             Reason::Stop(word) => ("word", word.as_str()),
         };
         body["stop"] = true.into();
         body["stop_type"] = kind.into();
         body["stopping_word"] = word.into();
-        body["truncated"] = false.into();
+        body["truncated"] = (end.reason == Reason::Full).into();
+        body["has_new_line"] = has_lines.into();
+        body["prompt"] = self.prompts[index].0.as_str().into();
+        body["generation_settings"] = self.settings.clone();
         body["tokens_predicted"] = end.usage.generated.into();
         body["tokens_evaluated"] = end.usage.prompt.into();
         body["tokens_cached"] = (end.usage.prompt + end.usage.generated).into();
@@ -177,48 +222,45 @@ impl Native {
     }
 }
 
-/// Times of an answer.
-pub(crate) fn timings(usage: &Usage) -> Value {
-    let milliseconds = |speed: &Speed| speed.time.as_secs_f64() * 1e3;
-    let each = |speed: &Speed| milliseconds(speed) / speed.tokens.max(1) as f64;
-    let Usage {
-        prefill, decode, ..
-    } = usage;
-    json!({
-        "cache_n": usage.cached,
-        "prompt_n": prefill.tokens,
-        "prompt_ms": milliseconds(prefill),
-        "prompt_per_token_ms": each(prefill),
-        "prompt_per_second": prefill.per_second(),
-        "predicted_n": usage.generated,
-        "predicted_ms": milliseconds(decode),
-        "predicted_per_token_ms": each(decode),
-        "predicted_per_second": decode.per_second(),
-    })
-}
-
 /// The stream of a completion.
 pub(crate) struct NativeSpeaker {
     view: Native,
+    /// Has a text more than one line?
+    lines: Vec<bool>,
 }
 
 impl Speaker for NativeSpeaker {
-    fn part(&mut self, _: usize, part: Part, frames: &mut Frames) {
-        match part {
-            Part::Prompt { done, .. } if self.view.wants_progress => {
-                let mut body = self.view.body("", &[]);
-                body["prompt_progress"] = json!({"total": self.view.prompt, "processed": done});
-                frames.data(&body);
+    fn part(&mut self, choice: usize, part: Part, frames: &mut Frames) {
+        let view = &self.view;
+        let time = |body: &mut Value, usage: &Usage| {
+            if view.wants_timings {
+                body["timings"] = timings(usage);
             }
-            Part::Prompt { .. } => {}
-            Part::Step { deltas, tokens } => {
+        };
+        match part {
+            Part::Prompt { done, usage, .. } => {
+                if view.wants_progress {
+                    let mut body = view.body(choice, "", &[], false);
+                    body["prompt_progress"] = progress(view.prompts[choice].1, done, &usage);
+                    time(&mut body, &usage);
+                    frames.data(&body);
+                }
+            }
+            Part::Step {
+                deltas,
+                tokens,
+                usage,
+            } => {
                 let text: String = deltas.iter().map(content).collect();
-                frames.data(&self.view.body(&text, &tokens));
+                self.lines[choice] |= text.contains('\n');
+                let mut body = view.body(choice, &text, &tokens, false);
+                time(&mut body, &usage);
+                frames.data(&body);
             }
             Part::End(end) => {
-                let mut body = self.view.body("", &[]);
-                self.view.finish(&mut body, &end);
-                frames.data(&body);
+                let mut body = view.body(choice, "", &[], false);
+                view.finish(&mut body, choice, &end, self.lines[choice]);
+                frames.data(&view.chosen(body));
             }
         }
     }
@@ -228,4 +270,15 @@ impl Speaker for NativeSpeaker {
     fn error(&mut self, error: &ApiError, frames: &mut Frames) {
         frames.data(&error.json(Dialect::OpenAi));
     }
+}
+
+/// The biases of a request, as llama-server shows them. JSON has no infinity: it is null.
+fn biases(model: &Loaded, sampler: &SamplerConfig, ignore_end: bool) -> Value {
+    let tokenizer = model.tokenizer();
+    let ends = (0..tokenizer.vocab_size() as u32)
+        .filter(|&id| ignore_end && tokenizer.is_end_of_generation(id))
+        .map(|id| (id, f32::NEG_INFINITY));
+    let given = sampler.logit_bias.iter().copied();
+    let one = |(token, bias): (u32, f32)| json!({"token": token, "bias": bias});
+    given.chain(ends).map(one).collect()
 }

@@ -11,31 +11,23 @@ use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::model::Loaded;
 use rustorch_chat::Message;
-use rustorch_llm::sampler::{OptionValue, SamplerConfig};
+use rustorch_llm::sampler::{OptionValue, SamplerConfig, SamplerOption};
 
 /// Properties of the server and its first model.
 pub(crate) fn props(model: &Loaded) -> Value {
     let tokenizer = model.tokenizer();
-    let metadata = &model.engine.model().gguf().metadata;
+    let metadata = &model.model.gguf().metadata;
     let text = |id: Option<u32>| {
         id.and_then(|id| tokenizer.token_text(id))
             .unwrap_or_default()
     };
-    let config = SamplerConfig::default();
-    let mut params = Map::new();
-    for option in SamplerConfig::options() {
-        let value = match option.get(&config) {
-            OptionValue::Number(number) => json!(number),
-            OptionValue::Integer(integer) => json!(integer),
-            OptionValue::Texts(texts) => json!(texts),
-        };
-        params.insert(option.name.to_owned(), value);
-    }
+    let params = settings(&SamplerConfig::default());
     json!({
-        "default_generation_settings": {"n_ctx": model.engine.context(), "params": params},
-        "total_slots": model.engine.sequences(),
+        "default_generation_settings": {"n_ctx": model.context(), "params": params},
+        "total_slots": model.sequences(),
         "model_alias": model.name,
-        "model_path": model.name,
+        "model_path": model.path,
+        "is_sleeping": false,
         "chat_template": metadata.display("tokenizer.chat_template"),
         "bos_token": text(tokenizer.bos()),
         "eos_token": text(tokenizer.eos()),
@@ -44,11 +36,28 @@ pub(crate) fn props(model: &Loaded) -> Value {
     })
 }
 
+/// The options of samplers, and the seed.
+fn settings(config: &SamplerConfig) -> Map<String, Value> {
+    let option = |option: &'static SamplerOption| {
+        let value = match option.get(config) {
+            OptionValue::Number(number) => json!(number),
+            OptionValue::Integer(integer) => json!(integer),
+            OptionValue::Texts(texts) => json!(texts),
+        };
+        (option.name.to_owned(), value)
+    };
+    let mut settings: Map<String, Value> = SamplerConfig::options().map(option).collect();
+    // llama-server's number for a random seed.
+    settings.insert("seed".to_owned(), config.seed.unwrap_or(u32::MAX).into());
+    settings
+}
+
 /// The sequences that are computed at once.
 pub(crate) fn slots(model: &Loaded) -> Value {
-    let running = model.engine.stats().running;
-    let slot = |id: usize| json!({"id": id, "n_ctx": model.engine.context(), "is_processing": id < running});
-    (0..model.engine.sequences()).map(slot).collect()
+    let running = model.stats().running;
+    let slot =
+        |id: usize| json!({"id": id, "n_ctx": model.context(), "is_processing": id < running});
+    (0..model.sequences()).map(slot).collect()
 }
 
 /// A request for token ids.

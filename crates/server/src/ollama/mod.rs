@@ -74,7 +74,7 @@ impl Settings {
         let mut config = SamplerConfig::default();
         options.samplers(&mut config).map_err(of_options)?;
         let options: Options = options.into().map_err(of_options)?;
-        let context = model.engine.context();
+        let context = model.context();
         if let Some(size) = options.num_ctx.filter(|&size| size > context) {
             let problem = format!("{size}: the server was started with {context} (-c)");
             return Err(ApiError::field("options.num_ctx", problem));
@@ -146,7 +146,7 @@ fn now() -> String {
 
 /// The kind of a model.
 fn details(model: &Loaded) -> Value {
-    let metadata = &model.engine.model().gguf().metadata;
+    let metadata = &model.model.gguf().metadata;
     let family = metadata.display("general.architecture");
     json!({
         "format": "gguf",
@@ -178,7 +178,7 @@ pub(crate) fn tags<'a>(models: impl Iterator<Item = &'a Loaded>) -> Value {
 pub(crate) fn running<'a>(models: impl Iterator<Item = &'a Loaded>) -> Value {
     let one = |model: &Loaded| {
         let mut value = listed(model);
-        value["context_length"] = model.engine.context().into();
+        value["context_length"] = model.context().into();
         value
     };
     json!({"models": models.map(one).collect::<Vec<_>>()})
@@ -198,7 +198,7 @@ struct ShowRequest {
 /// Fails if a field is wrong.
 pub(crate) fn show(model: &Loaded, fields: Fields) -> Result<Value, ApiError> {
     let asked: ShowRequest = fields.into()?;
-    let metadata = &model.engine.model().gguf().metadata;
+    let metadata = &model.model.gguf().metadata;
     let mut info = Map::new();
     for (key, _) in metadata.iter() {
         // Vocabularies are long.
@@ -212,6 +212,9 @@ pub(crate) fn show(model: &Loaded, fields: Fields) -> Result<Value, ApiError> {
         "template": metadata.display("tokenizer.chat_template").unwrap_or_default(),
         "details": details(model),
         "model_info": info,
-        "capabilities": ["completion", "tools"],
+        "capabilities": match model.engine() {
+            Ok(_) => ["completion", "tools"].as_slice(),
+            Err(_) => &["embedding"],
+        },
     }))
 }

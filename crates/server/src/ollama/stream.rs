@@ -63,7 +63,7 @@ impl View {
         let nanoseconds = |time: std::time::Duration| time.as_nanos() as u64;
         line["done"] = true.into();
         line["done_reason"] = match end.reason {
-            Reason::Length => "length",
+            Reason::Length | Reason::Full => "length",
             Reason::End | Reason::Stop(_) => "stop",
         }
         .into();

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use rustorch_chat::{Delta, Message};
+use rustorch_llm::engine::Usage;
 use rustorch_llm::sampler::SamplerConfig;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{StreamOptions, finish_reason, logprobs_content, usage_json};
+use super::{FINGERPRINT, StreamOptions, finish_reason, logprobs_content, usage_json};
 use crate::answers::{End, Part, Token, Whole, unique};
 use crate::conversation::{Conversation, ToolChoice};
 use crate::error::{ApiError, Dialect};
@@ -16,9 +17,12 @@ use crate::form::{self, ResponseFormat};
 use crate::interface::{Interface, Understood};
 use crate::model::{Loaded, now};
 use crate::speak::{Frames, Speaker};
+use crate::times::{progress, timings};
 
 /// Fields that change no answer.
 pub(super) const HINTS: &[&str] = &[
+    "cache_prompt",
+    "id_slot",
     "metadata",
     "prompt_cache_key",
     "prompt_cache_retention",
@@ -38,6 +42,7 @@ struct ChatRequest {
     tools: Vec<Value>,
     tool_choice: Option<ToolChoice>,
     parallel_tool_calls: Option<bool>,
+    #[serde(alias = "n_predict")]
     max_tokens: Option<usize>,
     max_completion_tokens: Option<usize>,
     n: Option<usize>,
@@ -55,6 +60,13 @@ struct ChatRequest {
     chat_template_kwargs: Map<String, Value>,
     reasoning_effort: Option<String>,
     reasoning_format: Option<String>,
+    /// Adds the prompt to the response, as llama-server does.
+    #[serde(default)]
+    verbose: bool,
+    #[serde(default)]
+    return_progress: bool,
+    #[serde(default)]
+    timings_per_token: bool,
     #[serde(default)]
     stream: bool,
     stream_options: Option<StreamOptions>,
@@ -64,6 +76,8 @@ struct ChatRequest {
 pub(crate) struct Chat {
     model: Arc<Loaded>,
     wants_logprobs: bool,
+    /// The prompt, if it is wanted.
+    prompt: Option<String>,
 }
 
 impl Interface for Chat {
@@ -111,15 +125,21 @@ impl Interface for Chat {
         plan.request.ignore_end = asked.ignore_eos.unwrap_or(false);
         plan.request.logprobs = wants_logprobs.then_some(top);
         plan.stops = asked.stop.unwrap_or_default().0;
-        let usage = asked
-            .stream_options
-            .is_some_and(|options| options.include_usage);
+        let wants = Wants {
+            logprobs: wants_logprobs,
+            usage: (asked.stream_options).is_some_and(|options| options.include_usage),
+            progress: asked.return_progress,
+            timings: asked.timings_per_token,
+        };
+        let prompt = asked.verbose.then(|| model.shown(&plan.request.prompt));
+        let tokens = plan.request.prompt.len();
         let speaker = asked
             .stream
-            .then(|| ChatSpeaker::new(model, n, wants_logprobs, usage));
+            .then(|| ChatSpeaker::new(model, n, tokens, wants));
         let view = Self {
             model: Arc::clone(model),
             wants_logprobs,
+            prompt,
         };
         Ok(Understood {
             plans: plan.times(n),
@@ -157,15 +177,34 @@ impl Interface for Chat {
                 "finish_reason": finish_reason(&whole.end.reason, !calls.is_empty()),
             })
         };
-        json!({
+        let mut body = json!({
             "id": unique("chatcmpl-"),
             "object": "chat.completion",
             "created": now(),
+            "system_fingerprint": FINGERPRINT,
             "model": self.model.name,
             "choices": answers.iter().enumerate().map(choice).collect::<Vec<_>>(),
             "usage": usage_json(answers.iter().map(|whole| &whole.end), answers.len()),
-        })
+        });
+        if let [whole] = answers {
+            body["timings"] = timings(&whole.end.usage);
+        }
+        if let Some(prompt) = &self.prompt {
+            body["__verbose"] = json!({"prompt": prompt});
+        }
+        body
     }
+}
+
+/// Parts that a stream has besides its text.
+#[derive(Clone, Copy)]
+struct Wants {
+    logprobs: bool,
+    usage: bool,
+    /// The progress of the prompt.
+    progress: bool,
+    /// Times in each chunk.
+    timings: bool,
 }
 
 /// The stream of a chat.
@@ -174,22 +213,23 @@ pub(crate) struct ChatSpeaker {
     created: u64,
     model: Arc<Loaded>,
     choices: usize,
-    wants_logprobs: bool,
-    wants_usage: bool,
+    /// Tokens of the prompt.
+    prompt: usize,
+    wants: Wants,
     /// Has a choice calls?
     calls: Vec<bool>,
     ends: Vec<Option<End>>,
 }
 
 impl ChatSpeaker {
-    fn new(model: &Arc<Loaded>, choices: usize, wants_logprobs: bool, wants_usage: bool) -> Self {
+    fn new(model: &Arc<Loaded>, choices: usize, prompt: usize, wants: Wants) -> Self {
         Self {
             id: unique("chatcmpl-"),
             created: now(),
             model: Arc::clone(model),
             choices,
-            wants_logprobs,
-            wants_usage,
+            prompt,
+            wants,
             calls: vec![false; choices],
             ends: vec![None; choices],
         }
@@ -200,17 +240,26 @@ impl ChatSpeaker {
             "id": self.id,
             "object": "chat.completion.chunk",
             "created": self.created,
+            "system_fingerprint": FINGERPRINT,
             "model": self.model.name,
             "choices": choices,
         });
-        if self.wants_usage {
+        if self.wants.usage {
             chunk["usage"] = Value::Null;
         }
         chunk
     }
 
+    /// Adds times, if they are wanted in each chunk.
+    fn time(&self, chunk: &mut Value, usage: &Usage) {
+        if self.wants.timings {
+            chunk["timings"] = timings(usage);
+        }
+    }
+
     fn choice(&self, index: usize, delta: Value, tokens: &[Token], finish: Option<&str>) -> Value {
-        let logprobs = match self.wants_logprobs && !tokens.is_empty() {
+        let is_text = delta.get("role").is_none() && finish.is_none();
+        let logprobs = match self.wants.logprobs && is_text {
             true => logprobs_content(self.model.tokenizer(), tokens),
             false => Value::Null,
         };
@@ -226,18 +275,29 @@ impl ChatSpeaker {
 impl Speaker for ChatSpeaker {
     fn begin(&mut self, frames: &mut Frames) {
         for index in 0..self.choices {
-            let delta = json!({"role": "assistant", "content": ""});
+            let delta = json!({"role": "assistant", "content": null});
             frames.data(&self.choice(index, delta, &[], None));
         }
     }
 
     fn part(&mut self, choice: usize, part: Part, frames: &mut Frames) {
         match part {
-            Part::Prompt { .. } => {}
-            Part::Step { deltas, tokens } => {
+            Part::Prompt { done, usage, .. } => {
+                if self.wants.progress {
+                    let mut chunk = self.choice(choice, json!({}), &[], None);
+                    chunk["prompt_progress"] = progress(self.prompt, done, &usage);
+                    self.time(&mut chunk, &usage);
+                    frames.data(&chunk);
+                }
+            }
+            Part::Step {
+                deltas,
+                tokens,
+                usage,
+            } => {
                 // The tokens go with the first delta, or wait for none.
                 let mut tokens = tokens.as_slice();
-                if deltas.is_empty() && self.wants_logprobs {
+                if deltas.is_empty() && self.wants.logprobs {
                     frames.data(&self.choice(choice, json!({"content": ""}), tokens, None));
                 }
                 for delta in deltas {
@@ -256,7 +316,9 @@ impl Speaker for ChatSpeaker {
                         }
                         Delta::Id { .. } => continue,
                     };
-                    frames.data(&self.choice(choice, delta, tokens, None));
+                    let mut chunk = self.choice(choice, delta, tokens, None);
+                    self.time(&mut chunk, &usage);
+                    frames.data(&chunk);
                     tokens = &[];
                 }
             }
@@ -269,9 +331,12 @@ impl Speaker for ChatSpeaker {
     }
 
     fn end(&mut self, frames: &mut Frames) {
-        if self.wants_usage {
+        if self.wants.usage {
             let mut chunk = self.chunk(json!([]));
             chunk["usage"] = usage_json(self.ends.iter().flatten(), self.choices);
+            if let [Some(end)] = self.ends.as_slice() {
+                chunk["timings"] = timings(&end.usage);
+            }
             frames.data(&chunk);
         }
         frames.done();

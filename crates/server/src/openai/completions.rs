@@ -8,42 +8,18 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::chat::HINTS;
-use super::{StreamOptions, finish_reason, finite, token_text, usage_json};
+use super::{FINGERPRINT, StreamOptions, finish_reason, finite, token_text, usage_json};
 use crate::answers::{End, Part, Plan, Shape, Token, Whole, unique};
 use crate::error::{ApiError, Dialect};
-use crate::fields::{Biases, Fields, OneOrMany, Stops};
+use crate::fields::{Biases, Fields, Stops};
 use crate::form::{self, ResponseFormat};
 use crate::interface::{Interface, Understood};
 use crate::model::{Loaded, now};
+use crate::prompts::{Prompt, Prompts};
 use crate::speak::{Frames, Speaker};
 
 /// OpenAI's length of a text, unless a request has its own.
 const DEFAULT_TOKENS: usize = 16;
-
-/// Prompts that a request may have.
-const MAX_PROMPTS: usize = 128;
-
-/// A prompt: text, or token ids.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum PromptText {
-    Text(String),
-    Ids(Vec<u32>),
-}
-
-impl PromptText {
-    /// # Errors
-    /// Fails if a token is not in the vocabulary.
-    pub(crate) fn tokens(self, model: &Loaded) -> Result<Vec<u32>, ApiError> {
-        match self {
-            Self::Text(text) => Ok(model.encode(&text)),
-            Self::Ids(ids) => {
-                model.check_tokens("prompt", ids.iter().copied())?;
-                Ok(ids)
-            }
-        }
-    }
-}
 
 /// A request for texts. Besides these fields it has the samplers' options.
 #[derive(Debug, Deserialize)]
@@ -51,6 +27,7 @@ impl PromptText {
 struct CompletionRequest {
     /// A text, token ids, or an array of these.
     prompt: Value,
+    #[serde(alias = "n_predict")]
     max_tokens: Option<usize>,
     n: Option<usize>,
     seed: Option<i64>,
@@ -84,33 +61,6 @@ impl CompletionRequest {
                 Err(ApiError::field("suffix", problem))
             }
         }
-    }
-}
-
-/// The prompts of a request.
-fn prompts(value: Value) -> Result<Vec<PromptText>, ApiError> {
-    let expected = |_| {
-        ApiError::field(
-            "prompt",
-            "expected a text, token ids, or an array of texts or token ids",
-        )
-    };
-    // Ids alone are one prompt.
-    let is_ids = value
-        .as_array()
-        .is_some_and(|items| items.iter().all(Value::is_number));
-    let prompts = match is_ids {
-        true => vec![serde_json::from_value(value).map_err(expected)?],
-        false => serde_json::from_value::<OneOrMany<PromptText>>(value)
-            .map_err(expected)?
-            .into_vec(),
-    };
-    match prompts.len() {
-        1..=MAX_PROMPTS => Ok(prompts),
-        n => Err(ApiError::field(
-            "prompt",
-            format!("{n} prompts; expected 1 to {MAX_PROMPTS}"),
-        )),
     }
 }
 
@@ -159,14 +109,9 @@ impl Interface for Completion {
         let sampler = form::sampler(model, config, asked.seed, asked.logit_bias)?;
         let stops = asked.stop.unwrap_or_default().0;
         let (mut plans, mut echoes) = (Vec::new(), Vec::new());
-        for prompt in prompts(asked.prompt)? {
-            let given = match &prompt {
-                PromptText::Text(text) => Some(text.clone()),
-                PromptText::Ids(_) => None,
-            };
-            let ids = prompt.tokens(model)?;
+        for Prompt { ids, text } in Prompts::read(model, "prompt", asked.prompt)?.all {
             let echo = asked.echo.then(|| Echo {
-                text: given.unwrap_or_else(|| model.tokenizer().decode(&ids)),
+                text: text.unwrap_or_else(|| model.tokenizer().decode(&ids)),
                 ids: ids.clone(),
             });
             let mut request = form::request(ids, sampler.clone(), salt);
@@ -240,6 +185,7 @@ impl Completion {
             "id": self.id,
             "object": "text_completion",
             "created": self.created,
+            "system_fingerprint": FINGERPRINT,
             "model": self.model.name,
             "choices": choices,
         })
@@ -274,7 +220,8 @@ impl Table {
         self.tokens.push(text);
         self.logprobs.push(logprobs.map(|it| finite(it.logprob)));
         self.top.push(match logprobs {
-            None => Value::Null,
+            // Clients want an object, although nothing was likely in place of the first token.
+            None => json!({}),
             Some(logprobs) => {
                 let top = logprobs.top.iter();
                 let top =
@@ -364,7 +311,7 @@ impl Speaker for CompletionSpeaker {
     fn part(&mut self, choice: usize, part: Part, frames: &mut Frames) {
         match part {
             Part::Prompt { logprobs, .. } => self.prompts[choice].extend(logprobs),
-            Part::Step { deltas, tokens } => {
+            Part::Step { deltas, tokens, .. } => {
                 self.echo(choice, frames);
                 let text: String = deltas.iter().map(crate::answers::content).collect();
                 let logprobs = match self.view.wants_logprobs {

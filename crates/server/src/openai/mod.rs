@@ -22,10 +22,13 @@ struct StreamOptions {
     _include_obfuscation: bool,
 }
 
+/// The name of this server's version in responses.
+const FINGERPRINT: &str = concat!("build-", env!("CARGO_PKG_VERSION"));
+
 /// OpenAI's word for the reason of an end.
 fn finish_reason(reason: &Reason, calls: bool) -> &'static str {
     match reason {
-        Reason::Length => "length",
+        Reason::Length | Reason::Full => "length",
         _ if calls => "tool_calls",
         Reason::End | Reason::Stop(_) => "stop",
     }
@@ -77,14 +80,15 @@ pub(crate) fn finite(logprob: f32) -> f32 {
 
 /// A model of the list.
 pub(crate) fn model_json(model: &Loaded) -> Value {
-    let spec = model.engine.model().spec();
+    let spec = model.model.spec();
     json!({
         "id": model.name,
+        "aliases": model.aliases,
         "object": "model",
         "created": model.created,
         "owned_by": "rustorch",
         "meta": {
-            "n_ctx": model.engine.context(),
+            "n_ctx": model.context(),
             "n_ctx_train": spec.context,
             "n_vocab": spec.vocab,
             "size": model.bytes,

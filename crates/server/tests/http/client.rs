@@ -9,8 +9,8 @@ use std::time::Duration;
 use rustorch_chat::{ChatTemplates, ReasoningFormat, family};
 use rustorch_gguf::Gguf;
 use rustorch_llm::engine::EngineOptions;
-use rustorch_llm::{Engine, Model, SessionOptions};
-use rustorch_server::{Keys, ServeOptions, ServedModel, Server, Stopper};
+use rustorch_llm::{EncoderOptions, Engine, Model, SessionOptions};
+use rustorch_server::{Keys, Limits, ServeOptions, ServedModel, Server, Stopper};
 use serde_json::Value;
 
 pub(crate) const MODEL: &str = "classics";
@@ -18,10 +18,16 @@ pub(crate) const MODEL: &str = "classics";
 /// The bundled model, with conversations in this family's form.
 fn model(name: &str, template: &str, options: EngineOptions) -> ServedModel {
     let model = Model::load(Gguf::from_static(rustorch_classics::MODEL).unwrap()).unwrap();
-    let engine = Engine::new(Arc::new(model), &rustorch_tensor::runtime(), options).unwrap();
+    let (model, devices) = (Arc::new(model), rustorch_tensor::runtime());
+    let engine = Engine::new(model.clone(), &devices, options).unwrap();
     ServedModel {
         name: name.to_owned(),
-        engine,
+        aliases: vec![format!("{name}-alias")],
+        path: format!("{name}.gguf"),
+        model,
+        engine: Some(engine),
+        devices,
+        encoder: EncoderOptions::default(),
         templates: ChatTemplates::of(family(template).unwrap()),
         reasoning: ReasoningFormat::Auto,
         bytes: rustorch_classics::MODEL.len() as u64,
@@ -37,6 +43,16 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn new(keys: Keys, sequences: usize, queue: usize, context: usize) -> Self {
+        Self::limited(keys, sequences, queue, context, Limits::default())
+    }
+
+    pub(crate) fn limited(
+        keys: Keys,
+        sequences: usize,
+        queue: usize,
+        context: usize,
+        limits: Limits,
+    ) -> Self {
         let options = || EngineOptions {
             sequences,
             queue,
@@ -53,6 +69,7 @@ impl Running {
             host: "127.0.0.1".to_owned(),
             port: 0,
             keys,
+            limits,
             devices: rustorch_tensor::runtime(),
         };
         let server = Server::bind(options).unwrap();

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustorch_server::Keys;
+use rustorch_server::{Keys, Limits};
 use serde_json::json;
 
 use crate::client::Running;
@@ -161,4 +161,90 @@ fn the_end_waits_for_answers() {
         "{rest}"
     );
     server.join();
+}
+
+/// The status of what comes until the server closes the connection; 0 if it is nothing.
+fn status_until_close(mut stream: TcpStream) -> u16 {
+    let mut reply = Vec::new();
+    // A server that has not read all resets the connection. One that keeps it open is at fault.
+    if let Err(error) = stream.read_to_end(&mut reply) {
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    }
+    let text = String::from_utf8_lossy(&reply);
+    let status = text.split(' ').nth(1);
+    status.map_or(0, |status| status.parse().unwrap())
+}
+
+#[test]
+fn heads_have_limits() {
+    let limits = Limits {
+        head_time: Duration::from_millis(300),
+        body_time: Duration::from_millis(300),
+        ..Limits::default()
+    };
+    let server = Running::limited(Keys::none(), 1, 1, 128, limits);
+    let connect = |text: &str| {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        // The server may close as soon as it knows.
+        let _ = stream.write_all(text.as_bytes());
+        stream
+    };
+    // Heads that never end, slowly and at once; a body that does not come; no HTTP.
+    for text in [
+        "",
+        "GET /health HT",
+        "GET /health HTTP/1.1\r\nHost: localhost\r\n",
+    ] {
+        assert!(
+            [0, 408].contains(&status_until_close(connect(text))),
+            "{text}"
+        );
+    }
+    let body = "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 9\r\n\r\n{";
+    assert_eq!(status_until_close(connect(body)), 408);
+    let long = format!(
+        "GET /health HTTP/1.1\r\nHost: localhost\r\nX-Long: {}\r\n\r\n",
+        "x".repeat(1 << 20)
+    );
+    assert!([0, 431].contains(&status_until_close(connect(&long))));
+    let many = format!(
+        "GET /health HTTP/1.1\r\nHost: localhost\r\n{}\r\n",
+        "X: y\r\n".repeat(5000)
+    );
+    assert!([0, 431].contains(&status_until_close(connect(&many))));
+    assert_eq!(status_until_close(connect("\x16\x03\x01\0\r\n\r\n")), 400);
+    assert_eq!(server.get("/health").status, 200);
+}
+
+#[test]
+fn connections_have_a_limit() {
+    let limits = Limits {
+        connections: 2,
+        ..Limits::default()
+    };
+    let server = Running::limited(Keys::none(), 1, 1, 128, limits);
+    let mut held: Vec<TcpStream> = (0..2)
+        .map(|_| TcpStream::connect(server.address).unwrap())
+        .collect();
+    // Both are accepted once they were answered.
+    for stream in &mut held {
+        write!(stream, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        stream.read_exact(&mut [0; 12]).unwrap();
+    }
+    let mut third = TcpStream::connect(server.address).unwrap();
+    write!(third, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    third
+        .set_read_timeout(Some(Duration::from_millis(300)))
+        .unwrap();
+    assert!(third.read_exact(&mut [0; 12]).is_err());
+    held.pop();
+    third
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    let mut reply = [0; 12];
+    third.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply, b"HTTP/1.1 200");
 }

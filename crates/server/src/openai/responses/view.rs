@@ -44,7 +44,7 @@ impl Responses {
 /// Whether the answer is whole.
 pub(super) fn status(reason: &Reason) -> &'static str {
     match reason {
-        Reason::Length => "incomplete",
+        Reason::Length | Reason::Full => "incomplete",
         Reason::End | Reason::Stop(_) => "completed",
     }
 }

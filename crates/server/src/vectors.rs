@@ -1,0 +1,119 @@
+//! Vectors of texts, and scores of documents, by a model's encoder on a thread of its own.
+
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+
+use rustorch_llm::spec::Pooling;
+use rustorch_llm::{Encoder, EncoderOptions, Model};
+use rustorch_runtime::Runtime;
+use tokio::sync::oneshot;
+
+use crate::error::ApiError;
+
+/// Requests that may wait.
+const QUEUE: usize = 256;
+
+/// A model's encoder. The first request begins its thread.
+pub(crate) struct Vectors {
+    devices: Runtime,
+    options: EncoderOptions,
+    jobs: OnceLock<SyncSender<Job>>,
+}
+
+/// What an encoder is asked for.
+pub(crate) enum Work {
+    /// Vectors of these tokens.
+    Embed(Vec<Vec<u32>>),
+    /// Scores of documents.
+    Rank {
+        query: String,
+        documents: Vec<String>,
+    },
+}
+
+/// Vectors of texts, which are not scaled, or one score each.
+pub(crate) struct Rows {
+    pub(crate) rows: Vec<Vec<f32>>,
+    /// Length of a token's vector.
+    pub(crate) width: usize,
+    pub(crate) pooling: Pooling,
+}
+
+struct Job {
+    work: Work,
+    reply: oneshot::Sender<Result<Rows, ApiError>>,
+}
+
+impl Vectors {
+    /// An encoder with these options on these devices.
+    pub(crate) fn new(devices: Runtime, options: EncoderOptions) -> Self {
+        Self {
+            devices,
+            options,
+            jobs: OnceLock::new(),
+        }
+    }
+
+    /// Asks the encoder of `model`.
+    ///
+    /// # Errors
+    /// Fails if too many requests wait, if the model has no such vectors, or if no device is left.
+    pub(crate) async fn ask(&self, model: &Arc<Model>, work: Work) -> Result<Rows, ApiError> {
+        let jobs = self.jobs.get_or_init(|| {
+            let (jobs, given) = sync_channel(QUEUE);
+            let (model, devices, options) = (
+                Arc::clone(model),
+                self.devices.clone(),
+                self.options.clone(),
+            );
+            let thread = thread::Builder::new().name("encoder".to_owned());
+            let run = move || run(&model, &devices, options, &given);
+            if let Err(error) = thread.spawn(run) {
+                tracing::error!("no thread for an encoder: {error}");
+            }
+            jobs
+        });
+        let (reply, answer) = oneshot::channel();
+        jobs.try_send(Job { work, reply })
+            .map_err(|error| match error {
+                TrySendError::Full(_) => ApiError::busy(QUEUE),
+                TrySendError::Disconnected(_) => ended(),
+            })?;
+        answer.await.unwrap_or_else(|_| Err(ended()))
+    }
+}
+
+fn ended() -> ApiError {
+    ApiError::internal("the encoder ended; start the server again")
+}
+
+fn run(model: &Model, devices: &Runtime, options: EncoderOptions, jobs: &Receiver<Job>) {
+    let mut encoder = Encoder::new(model, devices, options).map_err(ApiError::from);
+    for Job { work, reply } in jobs {
+        // Nobody waits for it any more.
+        if reply.is_closed() {
+            continue;
+        }
+        let rows = match &mut encoder {
+            Ok(encoder) => answer(encoder, work),
+            Err(error) => Err(error.clone()),
+        };
+        let _ = reply.send(rows);
+    }
+}
+
+fn answer(encoder: &mut Encoder<'_>, work: Work) -> Result<Rows, ApiError> {
+    let rows = match work {
+        Work::Embed(texts) => encoder.embed_tokens(&texts)?,
+        Work::Rank { query, documents } => {
+            let scores = encoder.rerank(&query, &documents)?;
+            scores.into_iter().map(|score| vec![score]).collect()
+        }
+    };
+    Ok(Rows {
+        rows,
+        width: encoder.width(),
+        pooling: encoder.pooling(),
+    })
+}
