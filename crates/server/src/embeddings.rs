@@ -15,9 +15,9 @@ use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::interface::ignoring;
 use crate::model::Loaded;
+use crate::model::vectors::{Rows, Work};
 use crate::prompts::Prompts;
 use crate::respond::{blocking, json_response};
-use crate::vectors::{Rows, Work};
 
 /// Documents that a request may have.
 const MOST: usize = 2048;

@@ -15,7 +15,6 @@
 //! answers       the engine's tokens become text, reasoning, calls
 //! page          the page's files, and the devices that it shows
 //! times         times and progress, as llama-server tells them
-//! vectors       a model's encoder on a thread of its own
 //! model         a model, with what answers need of it
 //! guard         hosts, origins, keys, sizes
 //! fields        bodies as JSON, with errors that name the field
@@ -48,7 +47,6 @@ mod routes;
 mod server;
 mod speak;
 mod times;
-mod vectors;
 
 pub use connections::Limits;
 pub use guard::Keys;

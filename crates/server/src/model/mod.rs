@@ -1,5 +1,7 @@
 //! Models that the server answers with.
 
+pub(crate) mod vectors;
+
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,7 +14,7 @@ use rustorch_tokenizer::{EncodeOptions, Tokenizer};
 
 use crate::error::ApiError;
 use crate::histogram::ModelMetrics;
-use crate::vectors::Vectors;
+use vectors::Vectors;
 
 /// A model to serve.
 pub struct ServedModel {
