@@ -50,7 +50,8 @@ impl Accuracy {
     pub(crate) fn of(info: &DeviceInfo) -> Self {
         let document = match info.device {
             _ if info.hardware == Hardware::NeuralEngine => Document::CoreMl,
-            DeviceType::OpenCL(_) => Document::OpenCl,
+            // Functions in WGSL are made for the limits of OpenCL.
+            DeviceType::OpenCL(_) | DeviceType::WebGpu(_) => Document::OpenCl,
             DeviceType::Metal(_) => Document::Metal,
             DeviceType::Cuda(_) => Document::Cuda,
             _ => Document::Cpu,

@@ -12,6 +12,8 @@ pub enum GpuDevice {
     Metal(usize),
     /// Any device, through OpenCL.
     OpenCL(usize),
+    /// Any device, through WebGPU.
+    WebGpu(usize),
 }
 
 /// A device on which tensors are computed. It prints as text such as `cuda:0` and parses from it;
@@ -26,6 +28,8 @@ pub enum DeviceType {
     Metal(usize),
     /// Any accelerator, through OpenCL.
     OpenCL(usize),
+    /// Any GPU, through WebGPU.
+    WebGpu(usize),
     /// Apple's Core ML.
     CoreML(usize),
     /// Core ML, and a GPU for operations that it does not support.
@@ -49,6 +53,7 @@ impl From<GpuDevice> for DeviceType {
             GpuDevice::Cuda(i) => Self::Cuda(i),
             GpuDevice::Metal(i) => Self::Metal(i),
             GpuDevice::OpenCL(i) => Self::OpenCL(i),
+            GpuDevice::WebGpu(i) => Self::WebGpu(i),
         }
     }
 }
@@ -66,6 +71,7 @@ impl fmt::Display for DeviceType {
             Self::Cuda(i) => write!(f, "cuda:{i}"),
             Self::Metal(i) => write!(f, "metal:{i}"),
             Self::OpenCL(i) => write!(f, "opencl:{i}"),
+            Self::WebGpu(i) => write!(f, "webgpu:{i}"),
             Self::CoreML(i) => write!(f, "coreml:{i}"),
             Self::CoreMLHybrid {
                 coreml_id,
@@ -85,7 +91,7 @@ impl fmt::Display for DeviceType {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "unknown device {0:?}: expected auto, cpu, reference, cuda[:N], metal[:N], opencl[:N], \
-     coreml[:N] or coreml-hybrid[:N][+GPU]"
+     webgpu[:N], coreml[:N] or coreml-hybrid[:N][+GPU]"
 )]
 pub struct UnknownDevice(String);
 
@@ -110,6 +116,7 @@ impl FromStr for DeviceType {
             ("cuda", _, None) => Ok(Self::Cuda(i)),
             ("metal", _, None) => Ok(Self::Metal(i)),
             ("opencl", _, None) => Ok(Self::OpenCL(i)),
+            ("webgpu", _, None) => Ok(Self::WebGpu(i)),
             ("coreml", _, None) => Ok(Self::CoreML(i)),
             ("coreml-hybrid", _, fallback_gpu) => Ok(Self::CoreMLHybrid {
                 coreml_id: i,
@@ -128,6 +135,7 @@ impl FromStr for GpuDevice {
             DeviceType::Cuda(i) => Ok(Self::Cuda(i)),
             DeviceType::Metal(i) => Ok(Self::Metal(i)),
             DeviceType::OpenCL(i) => Ok(Self::OpenCL(i)),
+            DeviceType::WebGpu(i) => Ok(Self::WebGpu(i)),
             _ => Err(UnknownDevice(text.to_owned())),
         }
     }
@@ -147,6 +155,7 @@ mod tests {
             DeviceType::Cpu,
             DeviceType::Cuda(3),
             DeviceType::OpenCL(0),
+            DeviceType::WebGpu(1),
             hybrid,
             DeviceType::Reference,
             DeviceType::Auto,

@@ -13,6 +13,9 @@ pub enum Dialect {
     /// CUDA C++ 17, as NVRTC compiles it. Any launch may begin before the one ahead of it has
     /// ended (programmatic dependent launch): kernels wait for that by themselves.
     Cuda,
+    /// WebGPU's language. Buffers are arrays of words from binding 0 on, all of them writable, then the parameter
+    /// structure. Groups are counted in two dimensions, [`ROW`](Self::ROW) to a row. Kernels have texts of their own.
+    Wgsl,
 }
 
 /// Beginning of a kernel.
@@ -40,17 +43,24 @@ pub(crate) struct Pointer<'a> {
 }
 
 impl Dialect {
+    /// Most groups along the first dimension in [`Dialect::Wgsl`].
+    pub const ROW: u32 = 32_768;
+
     /// The header that spells the portable language.
     const fn header(self) -> &'static str {
         match self {
             Self::OpenCl => include_str!("../kernels/opencl.h"),
             Self::Metal => include_str!("../kernels/metal.h"),
             Self::Cuda => include_str!("../kernels/cuda.h"),
+            Self::Wgsl => include_str!("../kernels/wgsl/prelude.wgsl"),
         }
     }
 
     /// Beginning of every source of a device.
     pub(crate) fn prelude(self, has_f64: bool) -> String {
+        if self == Self::Wgsl {
+            return self.header().to_owned();
+        }
         let (language, common) = (self.header(), include_str!("../kernels/prelude.h"));
         format!("#define HAS_F64 {}\n{language}{common}", u8::from(has_f64))
     }
@@ -60,7 +70,7 @@ impl Dialect {
         match self {
             Self::OpenCl => "__global",
             Self::Metal => "device",
-            Self::Cuda => "",
+            Self::Cuda | Self::Wgsl => "",
         }
     }
 
@@ -74,7 +84,7 @@ impl Dialect {
     pub(crate) fn local_exchange(self) -> Option<&'static str> {
         match self {
             Self::OpenCl => Some("atomic_xchg"),
-            Self::Metal => None,
+            Self::Metal | Self::Wgsl => None,
             Self::Cuda => Some("atomicExch"),
         }
     }
@@ -85,14 +95,15 @@ impl Dialect {
         self == Self::Metal
     }
 
-    /// Appends a kernel's declaration, up to the brace that opens its body.
+    /// Appends a kernel's declaration in the portable dialect, up to the brace that opens its body.
     pub(crate) fn begin(self, head: &Head, source: &mut String) {
-        let begin = match self {
-            Self::OpenCl => begin_opencl,
-            Self::Metal => begin_metal,
-            Self::Cuda => begin_cuda,
-        };
-        begin(head, source);
+        match self {
+            Self::OpenCl => begin_opencl(head, source),
+            Self::Metal => begin_metal(head, source),
+            Self::Cuda => begin_cuda(head, source),
+            // Texts in WGSL declare their entry points.
+            Self::Wgsl => {}
+        }
     }
 }
 

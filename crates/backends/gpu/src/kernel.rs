@@ -1,4 +1,6 @@
-//! A kernel in the portable dialect with the arguments of one launch.
+//! A kernel with the arguments of one launch.
+
+mod wgsl;
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -50,6 +52,17 @@ pub(crate) struct Counters {
     pub(crate) words: usize,
 }
 
+/// Type of a field of the parameter structure.
+#[derive(Clone, Copy)]
+enum Field {
+    /// A `uint`.
+    Word,
+    /// An array of so many.
+    Words(usize),
+    /// A `float`.
+    Float,
+}
+
 /// A kernel to be launched.
 ///
 /// Its text says `KERNEL_BEGIN … KERNEL_END` around the body. There, each buffer is a pointer
@@ -59,11 +72,12 @@ pub(crate) struct Kernel {
     text: Cow<'static, str>,
     group: u32,
     groups: [u32; 3],
-    definitions: String,
+    /// Macros that specialise it, with their values.
+    definitions: Vec<(String, String)>,
     arguments: Vec<Argument>,
     tiles: Vec<TileMap>,
-    /// Fields of the parameter structure.
-    fields: String,
+    /// Names and types of the parameter structure's fields.
+    fields: Vec<(String, Field)>,
     /// Their words.
     params: Vec<u32>,
     /// Bytes of local memory that the text does not declare.
@@ -203,10 +217,10 @@ impl Kernel {
             text: text.into(),
             group,
             groups: [1; 3],
-            definitions: String::new(),
+            definitions: Vec::new(),
             arguments: Vec::new(),
             tiles: Vec::new(),
-            fields: String::new(),
+            fields: Vec::new(),
             params: Vec::new(),
             dynamic_local: 0,
             cluster: 1,
@@ -242,7 +256,7 @@ impl Kernel {
 
     /// Defines a macro that specialises the kernel.
     pub(crate) fn define(&mut self, name: &str, value: impl std::fmt::Display) {
-        let _ = writeln!(self.definitions, "#define {name} {value}");
+        self.definitions.push((name.to_owned(), value.to_string()));
     }
 
     /// A macro that is the name of a dtype.
@@ -366,13 +380,14 @@ impl Kernel {
 
     /// A parameter that is a `uint`: a size or position, below 2³².
     pub(crate) fn word(&mut self, name: &str, value: usize) {
-        let _ = writeln!(self.fields, "    uint {name};");
+        self.fields.push((name.to_owned(), Field::Word));
         self.params.push(value as u32);
     }
 
     /// A parameter that is an array of `uint`, of at least one element.
     pub(crate) fn words(&mut self, name: &str, values: &[usize]) {
-        let _ = writeln!(self.fields, "    uint {name}[{}];", values.len().max(1));
+        let field = Field::Words(values.len().max(1));
+        self.fields.push((name.to_owned(), field));
         match values.is_empty() {
             true => self.params.push(0),
             false => self.params.extend(values.iter().map(|&v| v as u32)),
@@ -381,7 +396,7 @@ impl Kernel {
 
     /// A parameter that is a `float`.
     pub(crate) fn float(&mut self, name: &str, value: f32) {
-        let _ = writeln!(self.fields, "    float {name};");
+        self.fields.push((name.to_owned(), Field::Float));
         self.params.push(value.to_bits());
     }
 
@@ -400,9 +415,53 @@ impl Kernel {
     }
 
     /// The launch, in the language of a driver.
-    pub(crate) fn finish(self, dialect: Dialect) -> Dispatch {
-        let mut source = self.definitions;
-        let _ = writeln!(source, "typedef struct {{\n{}}} Params;", self.fields);
+    pub(crate) fn finish(mut self, dialect: Dialect) -> Dispatch {
+        let source = match dialect {
+            Dialect::Wgsl => {
+                self.count_groups_in_rows();
+                wgsl::source(&self)
+            }
+            _ => self.portable_source(dialect),
+        };
+        Dispatch {
+            name: self.name,
+            source,
+            buffers: self.arguments.iter().map(|a| a.buffer).collect(),
+            accesses: self.arguments.iter().map(|a| a.access).collect(),
+            tiles: self.tiles,
+            params: self.params,
+            group: self.group,
+            groups: self.groups,
+            dynamic_local: self.dynamic_local,
+        }
+    }
+
+    /// Counts the groups in rows, with their number as the parameter `groups`: an axis has 65,535 at most.
+    fn count_groups_in_rows(&mut self) {
+        let groups = self
+            .groups
+            .iter()
+            .fold(1, |n: u32, &axis| n.saturating_mul(axis));
+        self.word("groups", groups as usize);
+        let across = groups.min(Dialect::ROW);
+        self.groups = [across, groups.div_ceil(Dialect::ROW), 1];
+    }
+
+    /// The source in the portable dialect of C.
+    fn portable_source(&self, dialect: Dialect) -> String {
+        let mut source = String::new();
+        for (name, value) in &self.definitions {
+            let _ = writeln!(source, "#define {name} {value}");
+        }
+        source.push_str("typedef struct {\n");
+        for (name, field) in &self.fields {
+            let _ = match field {
+                Field::Word => writeln!(source, "    uint {name};"),
+                Field::Words(count) => writeln!(source, "    uint {name}[{count}];"),
+                Field::Float => writeln!(source, "    float {name};"),
+            };
+        }
+        source.push_str("} Params;\n");
         let pointers = pointers(dialect, &self.arguments);
         let map = |map: &TileMap| format!("{}_map", self.arguments[map.buffer].name);
         let maps: Vec<String> = self.tiles.iter().map(map).collect();
@@ -425,17 +484,7 @@ impl Kernel {
         }
         source.push_str("\n#define KERNEL_END }\n");
         source.push_str(&self.text);
-        Dispatch {
-            name: self.name,
-            source,
-            buffers: self.arguments.iter().map(|a| a.buffer).collect(),
-            accesses: self.arguments.iter().map(|a| a.access).collect(),
-            tiles: self.tiles,
-            params: self.params,
-            group: self.group,
-            groups: self.groups,
-            dynamic_local: self.dynamic_local,
-        }
+        source
     }
 }
 

@@ -57,11 +57,12 @@ impl<D: Driver> Gpu<D> {
     /// The backend of a driver's device.
     pub fn new(driver: D) -> Self {
         let prelude = driver.dialect().prelude(driver.limits().has_f64);
+        let table = ops::table(driver.dialect());
         let pool = Arc::new(Pool::new(driver));
         Self {
             memory: GpuMemory(pool.clone()),
             pool,
-            table: ops::table(),
+            table,
             prelude,
             kernels: Mutex::default(),
             cache: Cache::of_user().filter(|_| D::KEEPS_BINARIES),
@@ -110,7 +111,7 @@ impl<D: Driver> Gpu<D> {
         if let Some(kernel) = kept {
             return Ok(kernel);
         }
-        let rare = rare_dtypes(&dispatch.source);
+        let rare = self.rare_dtypes(&dispatch.source);
         let source = format!("{}{rare}{}", self.prelude, dispatch.source);
         let binary = self.driver().compile(&source).map_err(|e| {
             let told = ops::custom::by_lines_of_text(&e.message, &source);
@@ -158,21 +159,22 @@ impl<D: Driver> Gpu<D> {
     fn key(&self, source: &str) -> Key {
         let mut hash = Sha256::new();
         let identity = self.info().identity().flat_map(|(key, value)| [key, value]);
-        for text in identity.chain([self.prelude.as_str(), rare_dtypes(source)]) {
+        for text in identity.chain([self.prelude.as_str(), self.rare_dtypes(source)]) {
             hash.update(text.len().to_le_bytes());
             hash.update(text);
         }
         hash.update(source);
         hash.finalize().into()
     }
-}
 
-/// Headers that a kernel's source needs beside the prelude.
-fn rare_dtypes(source: &str) -> &'static str {
-    let names = ["u16", "u64", "f8e4m3", "f8e5m2", "complex"];
-    match names.into_iter().any(|name| source.contains(name)) {
-        true => include_str!("../kernels/rare.h"),
-        false => "",
+    /// Headers that a kernel's source needs beside the prelude.
+    fn rare_dtypes(&self, source: &str) -> &'static str {
+        let names = ["u16", "u64", "f8e4m3", "f8e5m2", "complex"];
+        let is_portable = self.driver().dialect() != Dialect::Wgsl;
+        match is_portable && names.into_iter().any(|name| source.contains(name)) {
+            true => include_str!("../kernels/rare.h"),
+            false => "",
+        }
     }
 }
 
@@ -264,6 +266,7 @@ impl<D: Driver> Gpu<D> {
         let mut emits = Vec::with_capacity(lowered.steps.len());
         for step in &lowered.steps {
             let part = step.last();
+            let is_portable = self.driver().dialect() != Dialect::Wgsl;
             let emit = match step.parts.len() {
                 1 => {
                     let inputs: Vec<&TensorType> = step.inputs.iter().map(|p| &p.ty).collect();
@@ -275,6 +278,7 @@ impl<D: Driver> Gpu<D> {
                     };
                     self.find(&signature).map(|entry| entry.launch.emit)
                 }
+                _ if !is_portable => Some(ops::wgsl::pointwise::emit as Emit),
                 _ if step.reduction.is_some() => Some(ops::reduce::emit as Emit),
                 _ => Some(ops::pointwise::emit as Emit),
             };
@@ -319,6 +323,9 @@ impl<D: Driver> Kernels for Gpu<D> {
 
     fn fuses(&self, signature: &Signature) -> bool {
         match signature.op.kind() {
+            _ if self.driver().dialect() == Dialect::Wgsl => {
+                ops::wgsl::pointwise::accepts(signature)
+            }
             // These only move a value to another memory.
             OpKind::Offload | OpKind::Reload => false,
             OpKind::Reduce => true,

@@ -43,7 +43,7 @@ impl FromStr for BackendArg {
             None => text.parse().map(Self::Device).map_err(|_| {
                 format!(
                     "unknown backend; expected auto, cpu, reference, cuda[:N], metal[:N], \
-                     opencl[:N], coreml[:N], coreml-hybrid[:N][+GPU], {}, or a number as the batch size",
+                     opencl[:N], webgpu[:N], coreml[:N], coreml-hybrid[:N][+GPU], {}, or a number as the batch size",
                     HYBRIDS.map(|(name, _)| name).join(", ")
                 )
             }),

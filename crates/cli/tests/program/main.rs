@@ -22,6 +22,7 @@ mod top;
 mod trace;
 mod train;
 mod verify;
+mod webgpu;
 
 #[cfg(unix)]
 mod launch;
@@ -198,6 +199,14 @@ fn main() -> ExitCode {
             verify::what_cannot_be_verified_is_told,
         ])
         .on(opencl::find(), OPENCL, opencl)
+        .on(
+            webgpu::find(),
+            "RUSTORCH_TEST_WEBGPU",
+            tests![
+                webgpu::webgpu_generates_the_same_story,
+                webgpu::a_lost_webgpu_device_moves_the_story_on,
+            ],
+        )
         .on(
             installing::find_bash(),
             "RUSTORCH_TEST_BASH",

@@ -378,15 +378,16 @@ fn is_for_coreml(op_type: Option<OpType>, dtype: DType, rank: usize) -> bool {
 /// A device's place in the platform's chain.
 pub(crate) fn place_in_chain(info: &DeviceInfo) -> usize {
     match (info.device, info.hardware) {
-        (DeviceType::Reference, _) => 6,
-        (DeviceType::Cpu, _) => 4,
+        (DeviceType::Reference, _) => 7,
+        (DeviceType::Cpu, _) => 5,
         // The processor through another driver.
-        (_, Hardware::Processor) | (DeviceType::Auto, _) => 5,
+        (_, Hardware::Processor) | (DeviceType::Auto, _) => 6,
         // Whoever adds a device wants it to be used.
         (DeviceType::CoreML(_) | DeviceType::CoreMLHybrid { .. } | DeviceType::Other(..), _) => 0,
         (DeviceType::Metal(_), _) => 1,
         (DeviceType::Cuda(_), _) => 2,
-        (DeviceType::OpenCL(_), _) => 3,
+        (DeviceType::WebGpu(_), _) => 3,
+        (DeviceType::OpenCL(_), _) => 4,
     }
 }
 

@@ -51,10 +51,11 @@ type Found = Result<Vec<Arc<dyn Backend>>, Absent>;
 type Kind = (&'static str, fn(DeviceOptions) -> Found);
 
 /// Every kind besides the processor: the one list of them.
-const KINDS: [Kind; 4] = [
+const KINDS: [Kind; 5] = [
     ("coreml", coreml),
     ("metal", |_| metal()),
     ("cuda", |_| cuda()),
+    ("webgpu", |_| webgpu()),
     ("opencl", |_| opencl()),
 ];
 
@@ -62,7 +63,8 @@ const KINDS: [Kind; 4] = [
     feature = "coreml",
     feature = "cuda",
     feature = "metal",
-    feature = "opencl"
+    feature = "opencl",
+    feature = "webgpu"
 )))]
 fn left_out(feature: &str) -> Found {
     let reason = format!("this program was built without the feature {feature}");
@@ -90,7 +92,8 @@ fn metal() -> Found {
 
 #[cfg(any(
     all(feature = "cuda", not(target_vendor = "apple")),
-    feature = "opencl"
+    feature = "opencl",
+    feature = "webgpu"
 ))]
 fn backends_of<D: rustorch_gpu::Driver>(devices: Vec<D>) -> Vec<Arc<dyn Backend>> {
     let backend = |device| Arc::new(rustorch_gpu::Gpu::new(device)) as Arc<dyn Backend>;
@@ -121,6 +124,16 @@ fn opencl() -> Found {
 #[cfg(not(feature = "opencl"))]
 fn opencl() -> Found {
     left_out("opencl")
+}
+
+#[cfg(feature = "webgpu")]
+fn webgpu() -> Found {
+    Ok(backends_of(rustorch_wgpu::devices()?))
+}
+
+#[cfg(not(feature = "webgpu"))]
+fn webgpu() -> Found {
+    left_out("webgpu")
 }
 
 /// Finds all devices of this machine.
@@ -241,8 +254,8 @@ mod tests {
         assert!(infos().all(|info| info.hardware == Hardware::Processor));
         assert!(infos().any(|info| info.device == DeviceType::Cpu));
         let names: Vec<&str> = found.absent.iter().map(|a| a.device.as_str()).collect();
-        assert_eq!(names, ["coreml", "metal", "cuda", "opencl"]);
-        let why = found.absent[3].to_string();
+        assert_eq!(names, ["coreml", "metal", "cuda", "webgpu", "opencl"]);
+        let why = found.absent[4].to_string();
         assert_eq!(
             why,
             "opencl: RUSTORCH_DISABLE_GPU is set; unset RUSTORCH_DISABLE_GPU"

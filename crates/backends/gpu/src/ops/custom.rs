@@ -51,6 +51,7 @@ fn kernel_of(
         Dialect::OpenCl => KernelLanguage::OpenCl,
         Dialect::Metal => KernelLanguage::Metal,
         Dialect::Cuda => KernelLanguage::Cuda,
+        Dialect::Wgsl => return None,
     };
     op.kernel(language, inputs, outputs)
 }

@@ -90,7 +90,7 @@ fn room(dialect: Dialect, pointers: usize, shared: usize) -> usize {
         left / (pointers * POINTER_BYTES + GROUP_BYTES)
     };
     let room = match dialect {
-        Dialect::OpenCl => by_bytes(OPENCL_BYTES),
+        Dialect::OpenCl | Dialect::Wgsl => by_bytes(OPENCL_BYTES),
         Dialect::Cuda => by_bytes(CUDA_BYTES),
         Dialect::Metal => METAL_BUFFERS.saturating_sub(shared) / pointers.max(1),
     };

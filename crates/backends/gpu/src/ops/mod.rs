@@ -13,6 +13,7 @@ mod normalization;
 pub(crate) mod random;
 mod reduction;
 mod transformer;
+pub(crate) mod wgsl;
 
 pub(crate) use convolution::*;
 pub(crate) use elementwise::*;
@@ -24,10 +25,19 @@ pub(crate) use transformer::*;
 
 use rustorch_runtime::KernelTable;
 
+use crate::dialect::Dialect;
 use crate::emit::GpuKernel;
 
-/// Every kernel. GPUs do not run operations that are not here.
-pub(crate) fn table() -> KernelTable<GpuKernel> {
+/// Every kernel in a language. GPUs do not run operations that are not here.
+pub(crate) fn table(dialect: Dialect) -> KernelTable<GpuKernel> {
+    match dialect {
+        Dialect::Wgsl => wgsl::table(),
+        _ => portable(),
+    }
+}
+
+/// Kernels in the portable dialect, and in CUDA and Metal.
+fn portable() -> KernelTable<GpuKernel> {
     let mut kernels = vec![
         add_rms_norm::KERNEL,
         arange::KERNEL,

@@ -19,6 +19,8 @@ pub enum DeviceState {
     Cuda(usize),
     /// Only an OpenCL device has them.
     OpenCL(usize),
+    /// Only a WebGPU device has them.
+    WebGpu(usize),
     /// Only a device of another backend has them.
     Other(&'static str),
     /// Several places have the same elements.
@@ -47,6 +49,7 @@ impl DeviceState {
             }
             DeviceType::Cuda(id) => Self::Cuda(id),
             DeviceType::OpenCL(id) => Self::OpenCL(id),
+            DeviceType::WebGpu(id) => Self::WebGpu(id),
             DeviceType::Other(name) => Self::Other(name),
         }
     }
@@ -61,6 +64,7 @@ impl fmt::Display for DeviceState {
             Self::CoreML(id) => DeviceType::CoreML(*id).fmt(f),
             Self::Cuda(id) => DeviceType::Cuda(*id).fmt(f),
             Self::OpenCL(id) => DeviceType::OpenCL(*id).fmt(f),
+            Self::WebGpu(id) => DeviceType::WebGpu(*id).fmt(f),
             Self::Other(name) => DeviceType::Other(name).fmt(f),
             Self::Synchronized => f.write_str("synchronized"),
             Self::Lost => f.write_str("lost"),
