@@ -1,12 +1,10 @@
 //! Finding devices, and the reasons for missing ones.
 
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-
 use rustorch_gpu::Limits;
 use rustorch_runtime::{Absent, DeviceInfo, DeviceType, Hardware, LARGEST_BUFFER};
 
 use crate::driver::Wgpu;
+use crate::faults::at_once;
 
 /// Storage buffers of a kernel that WebGPU guarantees.
 const BINDINGS: u32 = 8;
@@ -59,14 +57,6 @@ fn absent(left_out: &[String]) -> Absent {
     let cure =
         "install the GPU vendor's Vulkan driver (Debian: libvulkan1 and mesa-vulkan-drivers)";
     Absent::new("webgpu", reason, cure)
-}
-
-/// The result of a call that the native library answers at once.
-pub(crate) fn at_once<T>(call: impl Future<Output = T>) -> Option<T> {
-    match pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(result) => Some(result),
-        Poll::Pending => None,
-    }
 }
 
 fn open(adapter: &wgpu::Adapter, name: DeviceType) -> Result<Wgpu, String> {

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use rustorch_gpu::{Dialect, Driver, Launch, Limits};
 use rustorch_runtime::{Deadline, DeviceError, DeviceInfo, FailureClass, HostBuffer};
 
-use crate::discover::at_once;
-use crate::faults::{Faults, class_of};
+use crate::faults::{Faults, at_once, class_of};
 
 /// Bytes that copies begin and end at multiples of.
 const WORD: usize = 4;

@@ -1,6 +1,8 @@
-//! Failures that the library reports when it likes: by callbacks.
+//! Answers of the library: at once, and failures by callbacks when it likes.
 
+use std::pin::pin;
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use rustorch_runtime::FailureClass;
 
@@ -50,4 +52,12 @@ pub(crate) fn class_of(error: &wgpu::Error) -> Failure {
     let text = error.to_string();
     let lines: Vec<&str> = text.split_whitespace().collect();
     (class, lines.join(" "))
+}
+
+/// The result of a call that the native library answers at once.
+pub(crate) fn at_once<T>(call: impl Future<Output = T>) -> Option<T> {
+    match pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => Some(result),
+        Poll::Pending => None,
+    }
 }

@@ -135,9 +135,15 @@ fn declare(binding: usize, argument: &Argument, source: &mut String) {
             read("at + 1u"),
         );
     }
-    if !access.is_written {
-        return;
+    if access.is_written {
+        declare_store(name, element, source);
     }
+}
+
+/// Declares the function that writes an element of an argument.
+fn declare_store(name: &str, element: &str, source: &mut String) {
+    let (size, t) = (size(element), computed(element));
+    let first = format!("p.{name}_granule * {GRANULE_WORDS}u");
     let _ = match size {
         4 => writeln!(
             source,

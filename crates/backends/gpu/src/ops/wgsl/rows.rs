@@ -1,8 +1,8 @@
 //! Operations that take, write or turn rows.
 
 use rustorch_ir::ops::RopeLayout;
-use rustorch_ir::{Op, OpKind, Signature};
-use rustorch_runtime::{KernelEntry, Layouts, Step};
+use rustorch_ir::{DType, Op, OpKind, Signature, TensorType};
+use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
 use super::product::{block_text, weight};
 use super::{GROUP, is_float, is_known, places, split};
@@ -12,7 +12,8 @@ use crate::kernel::Kernel;
 /// Pairs of features that turn, of which the frequencies are parameters.
 const MOST_PAIRS: usize = 256;
 
-pub(super) const KERNELS: [KernelEntry<GpuKernel>; 4] = [
+pub(super) const KERNELS: [KernelEntry<GpuKernel>; 5] = [
+    entry(OpKind::Contiguous, is_moved, Layouts::Any, copy),
     entry(OpKind::Embedding, is_embedding, Layouts::Any, embedding),
     entry(OpKind::IndexSelect, is_selected, Layouts::Any, index_select),
     entry(OpKind::UpdateSlice, is_update, Layouts::Any, update_slice),
@@ -31,6 +32,43 @@ const fn entry(
         layouts,
         launch: GpuKernel::everywhere(emit),
     }
+}
+
+/// A copy of elements that nothing computes with.
+fn is_moved(signature: &Signature) -> bool {
+    let dtype = signature.output().dtype;
+    !is_known(dtype) && !dtype.is_block()
+}
+
+/// Copies elements as words, or as bytes.
+fn copy(step: &Step, emitter: &mut Emitter) {
+    let [x, y] = [&step.inputs[0], step.output()].map(in_words);
+    let n = y.ty.shape.elements();
+    let mut kernel = Kernel::new("copy", "", GROUP);
+    kernel.read("x", &x);
+    kernel.write("y", &y);
+    kernel.word("n", n);
+    let mut text = places(&mut kernel, "x", &x.layout);
+    text += include_str!("../../../kernels/wgsl/copy.wgsl");
+    kernel.set_text(text);
+    emitter.launch(kernel.groups(n.div_ceil(GROUP as usize), 1, 1));
+}
+
+/// The place of elements seen as words, with one more dimension, or as bytes.
+fn in_words(place: &Place) -> Place {
+    let words = place.ty.dtype.size().unwrap_or(1) / size_of::<u32>();
+    let mut place = place.clone();
+    if words == 0 {
+        place.ty.dtype = DType::U8;
+        return place;
+    }
+    let layout = &mut place.layout;
+    layout.strides.iter_mut().for_each(|step| *step *= words);
+    layout.strides.push(1);
+    layout.shape.to_mut().push(words);
+    layout.offset *= words;
+    place.ty = TensorType::new(layout.shape.clone(), DType::U32);
+    place
 }
 
 fn is_embedding(signature: &Signature) -> bool {
