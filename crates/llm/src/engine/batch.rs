@@ -6,12 +6,16 @@ use rustorch_runtime::{HostBuffer, RunError, Runtime, Storage};
 use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, Trace, with_runtime};
 
 use super::slots::{Slots, unread};
+use super::state::EngineOptions;
 use crate::LlmError;
 use crate::decoder::{Pass, Row};
 use crate::selection::{Scores, Selection};
 
 /// Numbers of rows for which there are programs. A batch between two of them has idle rows.
 const BUCKETS: [usize; 13] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96];
+
+/// The most rows that the CPU's products add up in the order of one row.
+const INVARIANT: usize = 8;
 
 /// Tokens whose logits are read for each row, the best first. A row whose sampler looks at more reads all.
 const BEST: usize = 64;
@@ -197,12 +201,15 @@ impl Bucket {
 }
 
 impl Batch {
-    /// No programs yet, for this number of sequences.
-    pub(super) fn new(runtime: &Runtime, sequences: usize) -> Self {
+    /// No programs yet.
+    pub(super) fn new(runtime: &Runtime, options: &EngineOptions) -> Self {
         Self {
             runtime: runtime.clone(),
             buckets: Vec::new(),
-            most: sequences,
+            most: match options.batch_invariant {
+                true => options.sequences.min(INVARIANT),
+                false => options.sequences,
+            },
         }
     }
 

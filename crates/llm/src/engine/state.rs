@@ -20,6 +20,8 @@ pub struct EngineOptions {
     /// Context, cache and devices of each sequence. Its `batch` is the number of a prompt's tokens that are computed
     /// between two tokens of the other texts.
     pub session: SessionOptions,
+    /// Computes a text by the same sums alone and in company, on the CPU. A pass then has at most 8 texts.
+    pub batch_invariant: bool,
 }
 
 impl Default for EngineOptions {
@@ -28,6 +30,7 @@ impl Default for EngineOptions {
             sequences: 4,
             queue: 64,
             session: SessionOptions::default(),
+            batch_invariant: false,
         }
     }
 }

@@ -89,7 +89,7 @@ impl<'m, 's> Worker<'m, 's> {
             shared,
             slots: Slots::new(model, runtime, sequences, &options.session)?,
             uses: vec![Use::default(); sequences],
-            batch: Batch::new(runtime, sequences),
+            batch: Batch::new(runtime, options),
             running: Vec::new(),
             ends: end_tokens(model),
             begun: 0,

@@ -2,10 +2,13 @@
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustorch_conformance::Extent;
 use rustorch_cpu::Cpu;
 use rustorch_faulty::{Fault, FaultKind, Faulty, When};
+use rustorch_ir::DType;
 use rustorch_llm::engine::{Engine, EngineEvent, EngineOptions, Request, Stream};
 use rustorch_llm::sampler::{SamplerChain, SamplerConfig};
 use rustorch_llm::{
@@ -51,6 +54,7 @@ fn engine_with(
         sequences,
         queue,
         session,
+        batch_invariant: true,
     };
     Engine::new(model.clone(), runtime, options).unwrap()
 }
@@ -115,11 +119,11 @@ fn together(engine: &Engine, requests: Vec<Request>) -> Vec<Vec<u32>> {
     streams.into_iter().map(text).collect()
 }
 
-/// Up to four rows at once have the sums of one row.
+/// A pass of up to 8 rows has the sums of one row; more texts take several passes.
 pub(crate) fn texts_in_company_are_those_alone() {
     let model = Arc::new(load("Q8_0"));
     let expected = alone(&model, 12);
-    for sequences in [1, 2, 3, 4] {
+    for sequences in [1, 2, 3, 5, 8, 9, 12] {
         let engine = engine(&model, &cpu(), sequences, 64);
         let requests = (0..12).map(|i| greedy(PROMPTS[i % 4], 12)).collect();
         for (i, ids) in together(&engine, requests).into_iter().enumerate() {
@@ -130,6 +134,89 @@ pub(crate) fn texts_in_company_are_those_alone() {
         assert_eq!((stats.finished, stats.failed), (13, 0));
         assert_eq!((stats.running, stats.waiting), (0, 0));
         assert_eq!(stats.rows > stats.steps, sequences > 1, "{stats:?}");
+    }
+}
+
+/// The tokens of each text, and the log probabilities of the likeliest in their places.
+type Scored = Vec<Vec<(u32, Vec<(u32, f32)>)>>;
+
+fn scored(engine: &Engine, prompts: &[Vec<u32>], tokens: usize) -> Scored {
+    let submit = |prompt: &Vec<u32>| {
+        let request = Request {
+            logprobs: Some(256),
+            ignore_end: true,
+            ..greedy(prompt, tokens)
+        };
+        engine.submit(request).unwrap()
+    };
+    let streams: Vec<Stream> = prompts.iter().map(submit).collect();
+    let text = |stream: Stream| {
+        let token = |event| match event {
+            EngineEvent::Token { id, logprobs } => Some((id, logprobs.unwrap().top)),
+            EngineEvent::Failed(error) => panic!("{error}"),
+            _ => None,
+        };
+        stream.filter_map(token).collect()
+    };
+    streams.into_iter().map(text).collect()
+}
+
+/// The largest difference between log probabilities, up to the first token that differs; and the texts that differ.
+fn apart(a: &Scored, b: &Scored) -> (f32, usize) {
+    let (mut most, mut texts) = (0.0_f32, 0);
+    for (a, b) in a.iter().zip(b) {
+        for ((id, top), (other, tops)) in a.iter().zip(b) {
+            for (id, logprob) in top {
+                // The last of the likeliest may be others.
+                if let Some((_, found)) = tops.iter().find(|(other, _)| other == id) {
+                    most = most.max((logprob - found).abs());
+                }
+            }
+            if id != other {
+                texts += 1;
+                break;
+            }
+        }
+    }
+    (most, texts)
+}
+
+/// A row has the bits of one alone, for every type of weights: with up to 8 texts, and with more if asked for.
+/// Otherwise more texts differ by rounding, which is small where activations are not rounded.
+pub(crate) fn a_row_is_the_same_in_company() {
+    let prompts: Vec<Vec<u32>> = (0..12).map(|i| vec![0, 97 + 31 * i]).collect();
+    for name in ["f16", "Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M"] {
+        let model = Arc::new(load(name));
+        let with = |sequences, batch_invariant| {
+            // A cache in halves would round differences up.
+            let session = SessionOptions {
+                cache_dtype: DType::F32,
+                ..session()
+            };
+            let options = EngineOptions {
+                sequences,
+                queue: 12,
+                session,
+                batch_invariant,
+            };
+            let engine = Engine::new(model.clone(), &cpu(), options).unwrap();
+            let texts = scored(&engine, &prompts, 10);
+            assert_eq!(engine.stats().rows > engine.stats().steps, sequences > 1);
+            texts
+        };
+        let alone = with(1, false);
+        for sequences in 2..=8 {
+            assert_eq!(
+                with(sequences, false),
+                alone,
+                "{name}, {sequences} sequences"
+            );
+        }
+        assert_eq!(with(12, true), alone, "{name}, 12 sequences");
+        let (most, texts) = apart(&with(12, false), &alone);
+        println!("{name}: 12 sequences differ by {most}, {texts} texts");
+        let bound = if name == "f16" { 1e-4 } else { 0.5 };
+        assert!(most < bound, "{name}: {most}");
     }
 }
 
@@ -293,14 +380,15 @@ fn failing(at: impl IntoIterator<Item = u64>, kind: FaultKind) -> (Arc<Faulty>, 
     )
 }
 
-/// A device fails under several texts: all go on with the same tokens.
+/// A device fails under 8 streams: all go on with the same tokens.
 pub(crate) fn faults_change_no_text() {
     let model = Arc::new(load("Q8_0"));
-    let requests = || (0..3).map(|i| greedy(PROMPTS[i], 8)).collect();
+    let prompt = |i: usize| [PROMPTS[i % 4], &[400 + i as u32]].concat();
+    let requests = || (0..8).map(|i| greedy(&prompt(i), 8)).collect();
     let run = |n: u64, kind| {
         let (faulty, options) = failing([n], kind);
         let runtime = Runtime::new([faulty.clone() as Arc<dyn Backend>, Arc::new(Cpu::new(1))]);
-        let engine = engine_with(&model, &runtime, 3, 4, options);
+        let engine = engine_with(&model, &runtime, 8, 8, options);
         let texts = together(&engine, requests());
         engine.drain();
         assert_eq!(engine.stats().failed, 0);
@@ -374,53 +462,156 @@ pub(crate) fn wrong_requests_are_refused() {
     assert_eq!((ids.len(), stop), (47, Stop::Context));
 }
 
-/// Requests come, are cancelled, are late, and refused: each that was taken ends once, and no text is wrong.
+/// Requests that end before their text: in the queue or in the midst of a prompt. The other one is not disturbed.
+pub(crate) fn requests_end_before_their_texts() {
+    let model = Arc::new(load("Q8_0"));
+    let expected = alone(&model, 12);
+    let engine = engine(&model, &cpu(), 1, 4);
+    let (go, wait) = mpsc::channel::<()>();
+    let hold = move |event| {
+        if matches!(event, EngineEvent::Started { .. }) {
+            let _ = wait.recv();
+        }
+        ControlFlow::Continue(())
+    };
+    engine.submit_to(greedy(&[0], 1), hold).unwrap();
+    // It waits until its time is over.
+    let late = Request {
+        deadline: Some(Instant::now() + Duration::from_millis(1)),
+        ..greedy(PROMPTS[0], 4)
+    };
+    let late = engine.submit(late).unwrap();
+    // Its first chunk of four is its last.
+    let (chunks, seen) = mpsc::channel();
+    let cancelled = move |event: EngineEvent| match event {
+        EngineEvent::Prompt { done, .. } => {
+            chunks.send(Some(done)).unwrap();
+            ControlFlow::Break(())
+        }
+        EngineEvent::Done { stop, usage } => {
+            assert_eq!((stop, usage.generated), (Stop::Caller, 0));
+            chunks.send(None).unwrap();
+            ControlFlow::Break(())
+        }
+        EngineEvent::Started { .. } => ControlFlow::Continue(()),
+        other => panic!("{other:?}"),
+    };
+    engine.submit_to(greedy(&[5; 30], 4), cancelled).unwrap();
+    let other = engine.submit(greedy(PROMPTS[1], 12)).unwrap();
+    let none = engine.submit(greedy(PROMPTS[3], 0)).unwrap();
+    thread::sleep(Duration::from_millis(5));
+    go.send(()).unwrap();
+    let (ids, end) = answer(late);
+    assert!(matches!(end, Err(LlmError::Deadline)), "{end:?}");
+    assert!(ids.is_empty());
+    assert_eq!(seen.iter().collect::<Vec<_>>(), [Some(8), None]);
+    assert_eq!(answer(other).0, expected[1]);
+    let (ids, end) = answer(none);
+    assert_eq!((ids.len(), end.unwrap()), (0, Stop::Limit));
+    engine.drain();
+    assert_eq!((engine.stats().finished, engine.stats().failed), (5, 1));
+}
+
+/// The way in which a request of a random schedule ends early.
+#[derive(Clone, Copy, PartialEq)]
+enum Early {
+    No,
+    /// Cancelled at once.
+    Cancelled,
+    /// Late from the begin.
+    Late,
+    /// Refused by its receiver at this event.
+    Refused(usize),
+}
+
+/// Requests come, are cancelled, are late, and refused; the device fails. Each that was taken ends once, in the order
+/// of its events, and no text is wrong.
 pub(crate) fn random_requests_end_once() {
     let model = Arc::new(load("Q8_0"));
     let expected = alone(&model, 12);
     for seed in Extent::of_tests().choose(0..2000, 20) {
         let mut random = Random::new(seed as u64);
-        let (sequences, queue) = (1 + random.below(4), random.below(6));
-        let engine = engine(&model, &cpu(), sequences, queue);
-        let mut streams = Vec::new();
-        for _ in 0..20 {
+        let (sequences, queue) = (1 + random.below(10), random.below(6));
+        let faults: Vec<u64> = (0..random.below(3))
+            .map(|_| 1 + random.below(4000) as u64)
+            .collect();
+        let kind = FaultKind::FAILURES[random.below(FaultKind::FAILURES.len())];
+        let (faulty, options) = failing(faults, kind);
+        let runtime = Runtime::new([faulty as Arc<dyn Backend>, Arc::new(Cpu::new(1))]);
+        let engine = engine_with(&model, &runtime, sequences, queue, options);
+        let (ended, ends) = mpsc::channel();
+        let (mut taken, mut refused) = (0, 0);
+        for _ in 0..30 {
             let which = random.below(4);
-            let late = random.below(6) == 0;
+            let early = match random.below(8) {
+                0 => Early::Cancelled,
+                1 => Early::Late,
+                2 => Early::Refused(random.below(8)),
+                _ => Early::No,
+            };
             let request = Request {
-                deadline: late.then(std::time::Instant::now),
+                deadline: (early == Early::Late).then(Instant::now),
                 priority: random.below(3) as i32,
                 ..greedy(PROMPTS[which], random.below(13))
             };
-            let limit = request.max_tokens;
-            match engine.submit(request) {
-                Ok(stream) => match random.below(5) {
-                    0 => drop(stream),
-                    n => {
-                        if n == 1 {
-                            engine.cancel(stream.id());
-                        }
-                        streams.push((which, limit, n == 1, late, stream));
+            let (limit, ended) = (request.max_tokens.unwrap(), ended.clone());
+            let (mut events, mut ids, mut started) = (0, Vec::new(), false);
+            let sink = move |event: EngineEvent| {
+                events += 1;
+                match event {
+                    EngineEvent::Started { .. } => assert!(!std::mem::replace(&mut started, true)),
+                    EngineEvent::Token { id, .. } => ids.push(id),
+                    EngineEvent::Prompt { .. } => assert!(started && ids.is_empty()),
+                    EngineEvent::Done { stop, usage } => {
+                        assert_eq!(usage.generated, ids.len());
+                        let text = (which, limit, early, ids.clone());
+                        ended.send((text, Ok(stop))).unwrap();
                     }
-                },
-                Err(error) => assert!(matches!(error, LlmError::Busy { .. }), "{error}"),
+                    EngineEvent::Failed(error) => {
+                        let text = (which, limit, early, ids.clone());
+                        ended.send((text, Err(error))).unwrap();
+                    }
+                    _ => {}
+                }
+                match early == Early::Refused(events) {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            };
+            match engine.submit_to(request, sink) {
+                Ok(id) => {
+                    taken += 1;
+                    if early == Early::Cancelled {
+                        engine.cancel(id);
+                    }
+                }
+                Err(LlmError::Busy { .. }) => refused += 1,
+                Err(error) => panic!("seed {seed}: {error}"),
             }
             if random.below(3) == 0 {
-                std::thread::yield_now();
-            }
-        }
-        for (which, limit, cancelled, late, stream) in streams {
-            let (ids, end) = answer(stream);
-            assert!(expected[which].starts_with(&ids), "seed {seed}: {ids:?}");
-            match end {
-                Ok(Stop::Limit) => assert_eq!(Some(ids.len()), limit),
-                Ok(Stop::End) => assert_eq!(ids, expected[which]),
-                Ok(Stop::Caller) => assert!(cancelled),
-                Err(LlmError::Deadline) => assert!(late),
-                other => panic!("seed {seed}: {other:?}"),
+                thread::yield_now();
             }
         }
         engine.drain();
+        drop(ended);
         assert!(engine.submit(greedy(PROMPTS[0], 1)).is_err());
-        assert_eq!((engine.stats().running, engine.stats().waiting), (0, 0));
+        let stats = engine.stats();
+        drop(engine);
+        let ends: Vec<_> = ends.iter().collect();
+        assert_eq!((ends.len(), taken + refused), (taken, 30), "seed {seed}");
+        assert_eq!((stats.running, stats.waiting), (0, 0));
+        assert_eq!(stats.finished, taken as u64);
+        let failed = ends.iter().filter(|(_, end)| end.is_err()).count();
+        assert_eq!(stats.failed, failed as u64);
+        for ((which, limit, early, ids), end) in ends {
+            assert!(expected[which].starts_with(&ids), "seed {seed}: {ids:?}");
+            match end {
+                Ok(Stop::Limit) => assert_eq!(ids.len(), limit),
+                Ok(Stop::End) => assert_eq!(ids, expected[which]),
+                Ok(Stop::Caller) => assert!(matches!(early, Early::Cancelled | Early::Refused(_))),
+                Err(LlmError::Deadline) => assert!(early == Early::Late),
+                other => panic!("seed {seed}: {other:?}"),
+            }
+        }
     }
 }

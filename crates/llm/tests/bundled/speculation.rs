@@ -103,7 +103,7 @@ impl Draft for Oracle {
 }
 
 /// Behind more keys than the CPU's attention has in one part.
-pub(crate) fn up_to_four_tokens_at_once_have_the_logits_of_each_alone() {
+pub(crate) fn up_to_eight_tokens_at_once_have_the_logits_of_each_alone() {
     let text: Vec<u32> = (0..264).map(|i| 2 + (i * 7919) % 4000).collect();
     let all = Selection::default();
     for name in ["f16", "Q8_0", "Q4_K_M"] {
@@ -121,7 +121,7 @@ pub(crate) fn up_to_four_tokens_at_once_have_the_logits_of_each_alone() {
             scores[0].logits.clone()
         };
         let expected: Vec<Vec<f32>> = text.iter().map(&mut each).collect();
-        for few in [2, 3, 4] {
+        for few in [2, 3, 4, 5, 8] {
             let (mut together, mut scores) = (session(), Vec::<Scores>::new());
             for (ids, expected) in text.chunks_exact(few).zip(expected.chunks_exact(few)) {
                 let fed = together.feed_and_select_each(ids, &all, &mut scores);

@@ -31,6 +31,7 @@ fn in_company(header: &Header) -> Result<Option<String>, LlmError> {
         sequences: 3,
         queue: 3,
         session: session.clone(),
+        ..EngineOptions::default()
     };
     let engine = Engine::new(model.clone(), &runtime, engine_options)?;
     let prompts = [&TOKENS[..30], &TOKENS[3..9], &TOKENS[5..22]];

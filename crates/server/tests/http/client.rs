@@ -60,6 +60,7 @@ impl Running {
                 context,
                 ..SessionOptions::default()
             },
+            ..EngineOptions::default()
         };
         let models = vec![
             model(MODEL, "chatml", options()),

@@ -6,8 +6,9 @@ use super::tile::Tile;
 use crate::cache::prefetch;
 use crate::simd::{Kernel, Simd, from_fn, map};
 
-/// The most rows of activations for which this beats unpacking weights into panels.
-pub(crate) const MAX_TOKENS: usize = 4;
+/// The most rows of activations for which this beats unpacking weights into panels. A row has the same bits whatever
+/// the number of the others.
+pub(crate) const MAX_TOKENS: usize = 8;
 
 /// Rows of weights that are read side by side, from places far apart: a core waits less for memory
 /// when it reads several streams.
