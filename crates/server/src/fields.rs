@@ -29,15 +29,17 @@ impl Fields {
         };
         let value: Value = serde_json::from_slice(body)
             .map_err(|error| ApiError::bad(format!("the body is not JSON: {error}")))?;
-        let Value::Object(mut fields) = value else {
-            return Err(ApiError::bad("the body is not a JSON object"));
-        };
+        match value {
+            Value::Object(fields) => Ok(Self::of_body(fields)),
+            _ => Err(ApiError::bad("the body is not a JSON object")),
+        }
+    }
+
+    /// The fields of a body.
+    pub(crate) fn of_body(mut fields: Map<String, Value>) -> Self {
         // As if it were not there.
         fields.retain(|_, value| !value.is_null());
-        Ok(Self {
-            fields,
-            ignored: Vec::new(),
-        })
+        Self::of(fields)
     }
 
     /// The fields of an object within a request.

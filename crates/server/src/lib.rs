@@ -3,6 +3,7 @@
 //! Each part uses the parts below it:
 //!
 //! ```text
+//! batch         requests of a file, without a socket
 //! server        listens, and ends cleanly
 //! connections   how many there are, and how long heads take
 //! routes        paths, and the outermost layer: guard, errors' forms
@@ -26,6 +27,7 @@
 
 mod answers;
 mod anthropic;
+mod batch;
 mod connections;
 mod conversation;
 mod embeddings;
@@ -48,6 +50,7 @@ mod server;
 mod speak;
 mod times;
 
+pub use batch::{BatchRequest, Batches};
 pub use connections::Limits;
 pub use guard::Keys;
 pub use model::ServedModel;

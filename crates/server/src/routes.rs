@@ -9,7 +9,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use rustorch_runtime::Runtime as Devices;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::connections::Limits;
 use crate::error::{ApiError, Dialect};
@@ -83,7 +83,12 @@ impl FromRequest<Arc<App>> for Asked {
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, ApiError> {
         let salt = request.extensions().get::<Salt>().map_or(0, |salt| salt.0);
         let body = guard::body(request.into_body(), &app.limits).await?;
-        let mut fields = Fields::read(&body)?;
+        Self::new(app, Fields::read(&body)?, salt)
+    }
+}
+
+impl Asked {
+    fn new(app: &App, mut fields: Fields, salt: u64) -> Result<Self, ApiError> {
         let name = match fields.take("model") {
             None => None,
             Some(Value::String(name)) => Some(name),
@@ -203,6 +208,33 @@ async fn outermost(State(app): State<Arc<App>>, mut request: Request, next: Next
 
 async fn generate<I: Interface>(asked: Asked) -> Result<Response, ApiError> {
     answer::<I>(asked.model, asked.fields, asked.salt).await
+}
+
+/// The response to a request of a batch, in one piece.
+///
+/// # Errors
+/// Fails if no batch has such requests, and with the errors of requests.
+pub(crate) async fn batched(
+    app: &App,
+    method: &str,
+    path: &str,
+    body: Map<String, Value>,
+) -> Result<Response, ApiError> {
+    if method != "POST" {
+        return Err(ApiError::method(path));
+    }
+    let mut fields = Fields::of_body(body);
+    if !matches!(fields.take("stream"), None | Some(Value::Bool(false))) {
+        return Err(ApiError::field("stream", "a batch has no streams"));
+    }
+    let asked = Asked::new(app, fields, 0)?;
+    match path {
+        "/v1/chat/completions" => generate::<openai::chat::Chat>(asked).await,
+        "/v1/completions" => generate::<openai::completions::Completion>(asked).await,
+        "/v1/responses" => generate::<openai::responses::Responses>(asked).await,
+        "/v1/embeddings" => embeddings::openai(asked.model, asked.fields).await,
+        path => Err(ApiError::no_path(path)),
+    }
 }
 
 async fn tags(State(app): State<Arc<App>>) -> Response {

@@ -94,10 +94,7 @@ impl Server {
             limits,
             devices,
         } = options;
-        let runtime = Builder::new_current_thread()
-            .enable_all()
-            .max_blocking_threads(BLOCKING_THREADS)
-            .build()?;
+        let runtime = runtime()?;
         let listen = |error| ServeError::Listen {
             address: format!("{host}:{port}"),
             error,
@@ -187,8 +184,16 @@ impl Server {
     }
 }
 
+/// The thread that answers.
+pub(crate) fn runtime() -> io::Result<Runtime> {
+    Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .build()
+}
+
 /// The models, ready to answer.
-fn loaded(models: Vec<ServedModel>) -> Result<Vec<Arc<Loaded>>, ServeError> {
+pub(crate) fn loaded(models: Vec<ServedModel>) -> Result<Vec<Arc<Loaded>>, ServeError> {
     let mut loaded: Vec<Arc<Loaded>> = Vec::new();
     for model in models {
         let mut names = std::iter::once(&model.name).chain(&model.aliases);

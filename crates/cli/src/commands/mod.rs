@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod batched_bench;
 mod bench;
 mod calibrate;
 mod chat;
@@ -21,6 +22,7 @@ mod ranks;
 mod report;
 mod rerank;
 mod run;
+mod run_batch;
 mod serve;
 mod tokenize;
 mod top;
@@ -39,6 +41,8 @@ pub(crate) enum Command {
     Chat(Box<chat::Options>),
     /// Serve models over HTTP, for programs of OpenAI's, Anthropic's, ollama's and llama-server's interfaces
     Serve(Box<serve::Options>),
+    /// Answer the requests of a file, which has the lines of OpenAI's batches
+    RunBatch(Box<run_batch::Options>),
     /// Embed texts: print a vector for each, or their similarity
     Embed(Box<embed::Options>),
     /// Score documents for a query by a reranker
@@ -51,6 +55,8 @@ pub(crate) enum Command {
     Perplexity(perplexity::Options),
     /// Benchmark a model file, or a model shape with random weights
     Bench(Box<bench::Options>),
+    /// Measure the speed of several texts at once, as llama-batched-bench does
+    BatchedBench(Box<batched_bench::Options>),
     /// Train a language model on texts and write it as a GGUF file
     Train(Box<train::Options>),
     /// Run an ONNX model on tensors of .npy files
@@ -93,6 +99,7 @@ pub(crate) fn run(command: &Command, program: clap::Command) -> Result<ExitCode>
     let done = match command {
         Command::Chat(options) => return chat::run(options),
         Command::Serve(options) => return serve::run(options),
+        Command::RunBatch(options) => return run_batch::run(options),
         Command::Train(options) => return train::run(options),
         Command::Launch(options) => return launch::run(options),
         Command::Convert(options) => return convert::run(options),
@@ -106,6 +113,7 @@ pub(crate) fn run(command: &Command, program: clap::Command) -> Result<ExitCode>
         Command::Logits(options) => logits::run(options),
         Command::Perplexity(options) => perplexity::run(options),
         Command::Bench(options) => bench::run(options),
+        Command::BatchedBench(options) => batched_bench::run(options),
         Command::Inspect(options) => inspect::run(options),
         Command::Devices(options) => devices::run(options),
         Command::Report(options) => report::run(options),

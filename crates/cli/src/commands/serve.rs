@@ -30,9 +30,9 @@ Examples:
 
 The server has the interfaces of OpenAI, Anthropic, ollama and llama-server: docs/server.md lists the paths.";
 
+/// Models that answer requests, and how they do.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
-pub(crate) struct Options {
+pub(super) struct ServedArgs {
     /// Model: a GGUF file, the first part of a split one, or a folder of Hugging Face's transformers; repeatable.
     /// Requests name a model by its file's name without the extension [default: the bundled model]
     #[arg(short, long, value_name = "FILE")]
@@ -49,35 +49,13 @@ pub(crate) struct Options {
     #[command(flatten)]
     changes: ChangeArgs,
 
-    /// Name or address to listen on; 0.0.0.0 for all networks
-    #[arg(
-        long,
-        value_name = "HOST",
-        default_value = "127.0.0.1",
-        help_heading = "Server"
-    )]
-    host: String,
-
-    /// Port to listen on; 0 for a free one
-    #[arg(
-        long,
-        value_name = "PORT",
-        default_value_t = 8080,
-        help_heading = "Server"
-    )]
-    port: u16,
-
-    /// File of API keys, one a line. Requests then need one of them
-    #[arg(long, value_name = "FILE", help_heading = "Server")]
-    api_key_file: Option<PathBuf>,
-
     /// Number of texts that each model computes at once, each with a context of -c tokens (-np)
     #[arg(long, value_name = "N", default_value_t = 4, help_heading = "Server")]
     parallel: usize,
 
-    /// Number of requests to each model that may wait; more are refused
-    #[arg(long, value_name = "N", default_value_t = 256, help_heading = "Server")]
-    queue: usize,
+    /// Compute a text by the same sums alone and in company, on the CPU: at most 8 texts in one pass
+    #[arg(long, help_heading = "Server")]
+    batch_invariant: bool,
 
     /// Pooling of tokens into a text's vector, for embeddings [default: the model's]
     #[arg(long, value_enum, value_name = "KIND", help_heading = "Server")]
@@ -105,22 +83,49 @@ pub(crate) struct Options {
     context: ContextArgs,
 
     #[command(flatten)]
-    devices: DeviceArgs,
+    pub(super) devices: DeviceArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    models: ServedArgs,
+
+    /// Name or address to listen on; 0.0.0.0 for all networks
+    #[arg(
+        long,
+        value_name = "HOST",
+        default_value = "127.0.0.1",
+        help_heading = "Server"
+    )]
+    host: String,
+
+    /// Port to listen on; 0 for a free one
+    #[arg(
+        long,
+        value_name = "PORT",
+        default_value_t = 8080,
+        help_heading = "Server"
+    )]
+    port: u16,
+
+    /// File of API keys, one a line. Requests then need one of them
+    #[arg(long, value_name = "FILE", help_heading = "Server")]
+    api_key_file: Option<PathBuf>,
+
+    /// Number of requests to each model that may wait; more are refused
+    #[arg(long, value_name = "N", default_value_t = 256, help_heading = "Server")]
+    queue: usize,
 }
 
 pub(super) fn run(options: &Options) -> Result<ExitCode> {
-    if options.parallel == 0 {
-        return Err(Usage("--parallel 0: give at least one text".to_owned()).into());
-    }
-    if !options.alias.is_empty() && options.model.len() > 1 {
-        let problem = "--alias names one model, and there are several; rename their files";
-        return Err(Usage(problem.to_owned()).into());
-    }
+    options.models.check()?;
     let keys = match &options.api_key_file {
         None => Keys::none(),
         Some(path) => options.read_keys(path)?,
     };
-    let devices = Devices::open(&options.devices)?;
+    let devices = Devices::open(&options.models.devices)?;
     // A port that is taken is told before models are loaded.
     let server = Server::bind(ServeOptions {
         host: options.host.clone(),
@@ -129,12 +134,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
         limits: Limits::default(),
         devices: devices.runtime.clone(),
     })?;
-    let paths: Vec<Option<&PathBuf>> = match options.model.as_slice() {
-        [] => vec![None],
-        models => models.iter().map(Some).collect(),
-    };
-    let models = paths.into_iter().map(|path| options.load(path, &devices));
-    let models = models.collect::<Result<_>>()?;
+    let models = options.models.load(options.queue, &devices)?;
     note(format_args!("listening on http://{}", server.address()));
     server.run(models)?;
     Ok(ExitCode::SUCCESS)
@@ -149,8 +149,47 @@ impl Options {
             false => Ok(keys),
         }
     }
+}
 
-    fn load(&self, path: Option<&PathBuf>, devices: &Devices) -> Result<ServedModel> {
+impl ServedArgs {
+    /// # Errors
+    /// Fails if nothing could be computed.
+    pub(super) fn check(&self) -> Result<(), Usage> {
+        if self.parallel == 0 {
+            return Err(Usage("--parallel 0: give at least one text".to_owned()));
+        }
+        if !self.alias.is_empty() && self.model.len() > 1 {
+            let problem = "--alias names one model, and there are several; rename their files";
+            return Err(Usage(problem.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Texts that are computed at once.
+    pub(super) fn parallel(&self) -> usize {
+        self.parallel
+    }
+
+    /// The models. `queue` requests to each of them may wait.
+    ///
+    /// # Errors
+    /// Fails if a model cannot be loaded, or if memory is too small for its texts.
+    pub(super) fn load(&self, queue: usize, devices: &Devices) -> Result<Vec<ServedModel>> {
+        let paths: Vec<Option<&PathBuf>> = match self.model.as_slice() {
+            [] => vec![None],
+            models => models.iter().map(Some).collect(),
+        };
+        let models = paths.into_iter();
+        let models = models.map(|path| self.load_one(path, queue, devices));
+        models.collect()
+    }
+
+    fn load_one(
+        &self,
+        path: Option<&PathBuf>,
+        queue: usize,
+        devices: &Devices,
+    ) -> Result<ServedModel> {
         let source = Source::changed(path.cloned(), &self.keys, &self.changes);
         let model = with_runtime(&devices.runtime, devices.routing, || source.load())?;
         let tokenizer = model.tokenizer().with_context(|| source.to_string())?;
@@ -162,8 +201,9 @@ impl Options {
             true => {
                 let options = EngineOptions {
                     sequences: self.parallel,
-                    queue: self.queue,
+                    queue,
                     session: self.context.session(&model, devices)?.session,
+                    batch_invariant: self.batch_invariant,
                 };
                 Some(Engine::new(model.clone(), &devices.runtime, options)?)
             }

@@ -181,6 +181,7 @@ pub(crate) fn impossible_options() {
         &["bench", "-m", "x", "--preset", "classics-13m"],
         &["bench", "-p", "0", "-n", "0"],
         &["bench", "-r", "0"],
+        &["batched-bench", "-npl", "0"],
         &["quantize", "in", "out"],
         &["inspect", "a", "b"],
     ] {

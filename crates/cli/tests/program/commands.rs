@@ -22,6 +22,8 @@ pub(crate) fn help_and_version() {
         "logits",
         "perplexity",
         "bench",
+        "batched-bench",
+        "run-batch",
         "convert",
         "quantize",
         "run",
@@ -386,6 +388,41 @@ pub(crate) fn explain_places_every_operation() {
             assert!((expected > 0.0 || is_part) && measured > 0.0, "{operation}");
             assert_eq!(operation["moved_bytes"], 0, "{operation}");
         }
+    }
+}
+
+pub(crate) fn batched_bench_counts_the_tokens_of_all_texts() {
+    let args = [
+        "batched-bench",
+        "-npp",
+        "6",
+        "-ntg",
+        "3,4",
+        "-npl",
+        "1,3",
+        "-t",
+        "1",
+        "-b",
+        "cpu",
+        "-o",
+        "jsonl",
+    ];
+    let done = run(args);
+    let rows = done.stdout.lines().map(serde_json::from_str);
+    let rows: Vec<Value> = rows.collect::<Result<_, _>>().expect("JSON a line");
+    let count = |row: &Value| ["pp", "tg", "pl", "n_kv"].map(|field| row[field].as_u64().unwrap());
+    let counts: Vec<_> = rows.iter().map(count).collect();
+    assert_eq!(
+        counts,
+        [[6, 3, 1, 9], [6, 3, 3, 27], [6, 4, 1, 10], [6, 4, 3, 30]]
+    );
+    for row in &rows {
+        let number = |field: &str| row[field].as_f64().unwrap();
+        let [pp, tg, pl] = ["pp", "tg", "pl"].map(number);
+        assert!((number("speed_pp") - pl * pp / number("t_pp")).abs() < 1e-6);
+        assert!((number("speed_tg") - pl * tg / number("t_tg")).abs() < 1e-6);
+        assert!((number("t") - number("t_pp") - number("t_tg")).abs() < 1e-9);
+        assert_eq!(row["n_kv_max"], 30);
     }
 }
 

@@ -16,6 +16,7 @@ mod onnx;
 mod opencl;
 mod ranks;
 mod report;
+mod run_batch;
 mod speculation;
 mod support;
 mod top;
@@ -121,6 +122,9 @@ fn main() -> ExitCode {
             commands::a_model_that_does_not_fit_is_reported_before_it_is_loaded,
             commands::devices_found_and_missing,
             commands::explain_places_every_operation,
+            commands::batched_bench_counts_the_tokens_of_all_texts,
+            run_batch::requests_of_a_file_are_answered_once,
+            run_batch::wrong_requests_of_a_file_are_told,
             commands::bench_rows_have_the_fields_of_llama_bench,
             commands::bench_makes_models_of_known_shapes,
             commands::bench_measures_steps_of_training,

@@ -51,12 +51,9 @@ fn preset_parser() -> impl TypedValueParser<Value = Preset> {
         .try_map(|name| name.parse::<Preset>())
 }
 
+/// A model that is made for measuring.
 #[derive(Debug, Args)]
-#[command(after_help = METHOD)]
-pub(crate) struct Options {
-    #[command(flatten)]
-    model: ModelArgs,
-
+pub(crate) struct PresetArgs {
     /// Model shape with random weights
     #[arg(long, value_name = "NAME", value_parser = preset_parser(), conflicts_with_all = ["model", "KeyArgs", "AdapterArgs", "RopeArgs"])]
     preset: Option<Preset>,
@@ -69,6 +66,36 @@ pub(crate) struct Options {
         requires = "preset"
     )]
     quant: FileType,
+}
+
+impl PresetArgs {
+    /// The preset, or else the model of `model`, and its name.
+    ///
+    /// # Errors
+    /// Fails if the model cannot be made or loaded.
+    pub(super) fn model(&self, model: &ModelArgs) -> Result<(String, Model)> {
+        let Some(preset) = self.preset else {
+            let source = Source::from(model);
+            return Ok((source.to_string(), source.load()?));
+        };
+        let spinner = progress::spinner("making the model");
+        let gguf = preset.build(self.quant)?;
+        spinner.finish_and_clear();
+        Ok((
+            preset.name.to_owned(),
+            Model::load(gguf).context(preset.name)?,
+        ))
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = METHOD)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    model: ModelArgs,
+
+    #[command(flatten)]
+    preset: PresetArgs,
 
     /// Write the preset to a GGUF file and exit
     #[arg(long, value_name = "FILE", requires = "preset")]
@@ -144,15 +171,16 @@ pub(super) fn run(options: &Options) -> Result<()> {
     if !options.train.recipes.is_empty() {
         return Trainings::measure(&options.train, &options.devices)?.write(options.output);
     }
-    if let (Some(preset), Some(path)) = (options.preset, &options.save) {
+    if let (Some(preset), Some(path)) = (options.preset.preset, &options.save) {
+        let quant = options.preset.quant;
         let spinner = progress::spinner("making the model");
-        preset.save(options.quant, path)?;
+        preset.save(quant, path)?;
         spinner.finish_and_clear();
         note(format_args!(
             "{}: {} {}",
             path.display(),
             preset.name,
-            options.quant
+            quant
         ));
         return Ok(());
     }
@@ -163,7 +191,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
         );
     }
     let devices = Devices::open(&options.devices)?;
-    let (name, model) = options.model()?;
+    let (name, model) = options.preset.model(&options.model)?;
     let bar = progress::steps("measuring", tests.len());
     // Before and after, for other programs may have used the memory meanwhile.
     let before = match devices.runtime.has_gpu() {
@@ -220,20 +248,5 @@ impl Options {
             }
         }
         tests
-    }
-
-    /// The model, and its name.
-    fn model(&self) -> Result<(String, Model)> {
-        let Some(preset) = self.preset else {
-            let source = Source::from(&self.model);
-            return Ok((source.to_string(), source.load()?));
-        };
-        let spinner = progress::spinner("making the model");
-        let gguf = preset.build(self.quant)?;
-        spinner.finish_and_clear();
-        Ok((
-            preset.name.to_owned(),
-            Model::load(gguf).context(preset.name)?,
-        ))
     }
 }
