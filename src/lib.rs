@@ -38,6 +38,7 @@
 //! - `profiler` (feature `profile`) records what ran when, and for how long.
 //! - `data` (feature `data`) has data sets, readers, transforms and loaders.
 //! - [`options`] is an index of the option structures.
+//! - `llm` (feature `llm`) runs language models, many texts at once if asked for.
 //! - `files` (feature `files`) reads and writes safetensors, NumPy's, PyTorch's and GGUF files.
 //! - `onnx` (feature `onnx`) reads ONNX files and runs them.
 //!
@@ -63,6 +64,8 @@ pub use rustorch_tensor::*;
 pub use rustorch_data as data;
 #[cfg(feature = "files")]
 pub use rustorch_files as files;
+#[cfg(feature = "llm")]
+pub use rustorch_llm as llm;
 #[cfg(feature = "nn")]
 pub use rustorch_nn::{nn, optim, train};
 #[cfg(feature = "onnx")]

@@ -38,6 +38,7 @@ examples! {
     monte_carlo = "../examples/monte_carlo.rs",
     pca = "../examples/pca.rs",
     ported = "../examples/ported/main.rs",
+    prompts = "../examples/prompts.rs",
     spectrum = "../examples/spectrum.rs",
 }
 

@@ -95,3 +95,6 @@ pub use speculation::{
     Draft, ModelDraft, NgramDraft, Speculation, SpeculationOptions, SpeculationStats,
 };
 pub use weights::Weights;
+
+pub use rustorch_gguf::Gguf;
+pub use rustorch_tokenizer::{EncodeOptions, Tokenizer};
