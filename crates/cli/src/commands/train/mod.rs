@@ -199,7 +199,7 @@ impl Task<'_> {
         if let Some(batch) = known {
             return Ok(settings(batch));
         }
-        let training = self.begin(settings(1))?;
+        let mut training = self.begin(settings(1))?;
         let batch = training.largest_batch(LARGEST_BATCH).map_err(as_usage)?;
         note(format_args!("--batch {batch} fits in memory"));
         Ok(settings(batch))

@@ -12,7 +12,7 @@ use rustorch_train::{Decoder, ModelSize, Precision, TrainingSettings};
 use serde_json::json;
 
 use super::super::ranks::RankArgs;
-use super::told;
+use super::as_usage;
 use crate::args::{ByteCount, DeviceArgs, Format, KeyArgs};
 use crate::failure::Usage;
 
@@ -282,7 +282,7 @@ impl Options {
     pub(super) fn new_metadata(&self, vocab: usize, context: usize) -> Result<Metadata> {
         let size = self.size.model(vocab, context);
         let metadata = size.metadata(&self.size.architecture, NAME);
-        let mut metadata = metadata.map_err(told)?;
+        let mut metadata = metadata.map_err(as_usage)?;
         self.keys.apply(&mut metadata)?;
         let described = ModelSpec::of_keys(&metadata);
         described.map_err(|error| Usage(format!("--architecture: {error}")))?;
