@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Folders of small random encoders, and what transformers makes of texts, for crates/llm/tests/hugging_face_encoders.rs.
 
-  hugging-face-encoders.py FOLDER
+  hugging-face-encoders.py FOLDER [NAME…]
 
 Needs the PyPI packages torch, transformers, tokenizers and numpy.
 """
@@ -75,12 +75,17 @@ def roberta(tokenizer, **more):
     )
 
 
+def nomic(tokenizer, **more):
+    return hf.NomicBertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, pad_token_id=0, **SIZES | more)
+
+
 # Name, tokenizer, configuration, class, pooling of `sentence-transformers`.
 MODELS = [
     ("bert", bert_words, bert, hf.BertModel, "mean"),
     ("bert-ranker", bert_words, bert, hf.BertForSequenceClassification, None),
     ("roberta", roberta_words, roberta, hf.RobertaModel, "mean"),
     ("roberta-ranker", roberta_words, roberta, hf.RobertaForSequenceClassification, None),
+    ("nomic_bert", bert_words, nomic, hf.NomicBertModel, "mean"),
     ("modernbert", modern_words, modern, hf.ModernBertModel, "cls"),
     ("modernbert-ranker", modern_words, modern, hf.ModernBertForSequenceClassification, None),
 ]
@@ -88,6 +93,8 @@ MODELS = [
 
 def main():
     for name, words, config, kind, pooling in MODELS:
+        if sys.argv[2:] and name not in sys.argv[2:]:
+            continue
         torch.manual_seed(len(name))
         folder = Path(sys.argv[1]) / name
         tokenizer = words()

@@ -30,6 +30,7 @@ GEMMA = dict(head_dim=16, query_pre_attn_scalar=16, sliding_window=4)
 GEMMA4 = dict(head_dim=8, global_head_dim=16, sliding_window=4, hidden_size_per_layer_input=6,
               vocab_size_per_layer_input=40)
 ALPHA = dict(rope_type="dynamic", rope_theta=10000.0, alpha=50.0, factor=1.0)
+LAYERS = ["full_attention", "sliding_attention", "full_attention"]
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16)
 
 
@@ -138,6 +139,38 @@ KINDS = {
                                           moe_num_shared_experts=2, moe_layer_start_index=1, moe_layer_interval=1,
                                           num_hidden_layers=3, moe_layer_end_index=2)),
     "minimax_m2": ("MiniMaxM2", dict(SIZES, **LOCAL, head_dim=16, rotary_dim=8)),
+    "mistral4": ("Mistral4", dict(SIZES, **dict(ROUTED, n_shared_experts=2), **LATENT, q_lora_rank=10,
+                                  routed_scaling_factor=1.5, rope_parameters=dict(
+        YARN, original_max_position_embeddings=4, rope_theta=10000.0, beta_fast=32.0, beta_slow=1.0, mscale=1.0,
+        mscale_all_dim=1.0, llama_4_scaling_beta=0.1))),
+    "minicpm3": ("MiniCPM3", dict(SIZES, **LATENT, q_lora_rank=10, tie_word_embeddings=True)),
+    "exaone_moe": ("ExaoneMoe", dict(SIZES, **EXPERTS, num_hidden_layers=4, head_dim=8, sliding_window=4,
+                                     num_shared_experts=2, routed_scaling_factor=1.5)),
+    "cohere2_moe": ("Cohere2Moe", dict(dict(SIZES, intermediate_size=8), num_experts=4, num_experts_per_tok=2, num_hidden_layers=4, head_dim=16,
+                                       sliding_window=4, num_shared_experts=1, first_k_dense_replace=1,
+                                       expert_selection_fn="sigmoid", prefix_dense_intermediate_size=20)),
+    "hy_v3": ("HYV3", dict(SIZES, **EXPERTS, head_dim=16, num_shared_experts=2, router_scaling_factor=1.5)),
+    "mimo_v2_flash": ("MiMoV2Flash", dict(SIZES, **LOCAL, num_hidden_layers=3, moe_intermediate_size=8, head_dim=12,
+                                          v_head_dim=8, sliding_window=4)),
+    "laguna": ("Laguna", dict(SIZES, **EXPERTS, num_hidden_layers=3, head_dim=8, sliding_window=4,
+                              shared_expert_intermediate_size=12, moe_routed_scaling_factor=1.5,
+                              num_attention_heads_per_layer=[2, 4, 2], layer_types=LAYERS, rope_parameters=dict(
+        full_attention=dict(YARN, rope_theta=500000.0, partial_rotary_factor=0.5),
+        sliding_attention=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=1.0)))),
+    "jais2": ("Jais2", SIZES),
+    "granite_swa": ("GraniteSWA", dict(SIZES, **GRANITE, sliding_window=4, num_hidden_layers=3,
+                                       layer_types=LAYERS, layer_rope_theta=[0, 10000, 10000])),
+    "mellum": ("Mellum", dict(SIZES, **EXPERTS, num_hidden_layers=3, head_dim=8, sliding_window=4,
+                              layer_types=LAYERS, rope_parameters=dict(
+        full_attention=dict(YARN, rope_theta=500000.0),
+        sliding_attention=dict(rope_type="default", rope_theta=500000.0)))),
+    "hunyuan_vl": ("HunYuanVL", dict(text_config=dict(SIZES, head_dim=16, rope_parameters=dict(ALPHA, mrope_section=[
+        2, 2, 2, 2])), vision_config=dict(VISION, num_attention_heads=1, text_hidden_size=16, num_hidden_layers=1,
+                                            max_image_size=4))),
+    "paddleocr_vl": ("PaddleOCRVL", dict(text_config=dict(SIZES, head_dim=16, rope_parameters=dict(
+        rope_type="default", rope_theta=10000.0, mrope_section=[2, 3, 3])), vision_config=dict(
+            hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, patch_size=2,
+            image_size=4, spatial_merge_size=1))),
     "afmoe": ("Afmoe", dict(SIZES, num_hidden_layers=5, head_dim=16, num_experts=4, num_experts_per_tok=2, num_shared_experts=1,
                             moe_intermediate_size=8, num_dense_layers=1, route_scale=1.5, sliding_window=4, mup_enabled=True)),
 }

@@ -202,6 +202,7 @@ pub(super) const EXPERTS: &[&str] = &[
     "moe_num_experts",
 ];
 pub(super) const FEED_FORWARD: &[&str] = &[
+    "prefix_dense_intermediate_size",
     "intermediate_size_mlp",
     "intermediate_size",
     "n_inner",
@@ -304,6 +305,9 @@ const LATENT: &[Row] = &[
         &[("attn_k_b", HeadKeys), ("attn_v_b", HeadValues)],
     ),
 ];
+
+/// Keys and values of latent attention as one matrix.
+const ONE_LATENT: &[Row] = &[row("self_attn.kv_b_proj", &[("attn_kv_b", Same)])];
 
 /// Norms behind both parts, and before them (Gemma 2).
 const SANDWICH: &[Row] = &[
@@ -530,14 +534,30 @@ const AFMOE: &[Row] = &[
     row("mlp.expert_bias", &[("exp_probs_b.bias", Same)]),
 ];
 
-/// Biases for the choice of experts, by the names of ERNIE and MiniMax.
+/// Biases for the choice of experts, by the names of EXAONE, ERNIE and MiniMax.
 const CHOICE_BIAS: &[Row] = &[
+    row("mlp.e_score_correction_bias", &[("exp_probs_b.bias", Same)]),
     row(
         "mlp.moe_statics.e_score_correction_bias",
         &[("exp_probs_b.bias", Same)],
     ),
     row(
         "block_sparse_moe.e_score_correction_bias",
+        &[("exp_probs_b.bias", Same)],
+    ),
+];
+
+/// MiMo 2's sinks.
+const MIMO2: &[Row] = &[row(
+    "self_attn.attention_sink_bias",
+    &[("attn_sinks", Same)],
+)];
+
+/// Laguna's gate and bias for the choice of experts.
+const LAGUNA: &[Row] = &[
+    row("self_attn.g_proj", &[("attn_gate", Same)]),
+    row(
+        "mlp.experts.e_score_correction_bias",
         &[("exp_probs_b.bias", Same)],
     ),
 ];
@@ -587,6 +607,20 @@ const BERT: &[Row] = &[
     row("output.LayerNorm", &[("layer_output_norm", Same)]),
 ];
 
+/// Tensors of Nomic BERT that belong to no layer.
+const NOMIC_BERT_GLOBALS: &[Row] = &[row("emb_ln", &[("token_embd_norm", Same)])];
+
+/// Nomic BERT's layers.
+const NOMIC_BERT: &[Row] = &[
+    row("attn.Wqkv", &[("attn_qkv", Same)]),
+    row("attn.out_proj", &[("attn_output", Same)]),
+    row("norm1", &[("attn_output_norm", Same)]),
+    row("mlp.fc11", &[("ffn_up", Same)]),
+    row("mlp.fc12", &[("ffn_gate", Same)]),
+    row("mlp.fc2", &[("ffn_down", Same)]),
+    row("norm2", &[("layer_output_norm", Same)]),
+];
+
 /// Tensors of ModernBERT that belong to no layer.
 const MODERN_BERT_GLOBALS: &[Row] = &[
     row("embeddings.tok_embeddings", &[("token_embd", Same)]),
@@ -630,6 +664,7 @@ const GRANITE_KEYS: &[Key] = &[
         "expert_shared_feed_forward_length",
         &["shared_intermediate_size"],
     ),
+    WINDOW,
 ];
 
 const EXPERT_WIDTH: Key = size("expert_feed_forward_length", &["moe_intermediate_size"]);
@@ -670,6 +705,24 @@ pub(super) const FAMILIES: &[Family] = &[
         fixed: &[EXACT_GELU, ABSOLUTE, ("pad_token_id", &["1"])],
         also: encoder::roberta,
         ..Family::new(&["roberta", "xlm-roberta", "camembert"], "bert")
+    },
+    Family {
+        prefix: "nomic_bert.",
+        layer: "encoder.layers.",
+        globals: &[NOMIC_BERT_GLOBALS, BERT_GLOBALS],
+        ignored: &["cls.predictions."],
+        names: &[NOMIC_BERT],
+        defaults: &[("rotary_emb_base", 1000.0), ("type_vocab_size", 2.0)],
+        fixed: &[
+            ("hidden_act", &["\"silu\""]),
+            ("activation_function", &["\"swiglu\""]),
+            ("moe_every_n_layers", &["0"]),
+            ("prenorm", &["false"]),
+            ("rotary_emb_fraction", &["1", "1.0"]),
+            ("rotary_emb_interleaved", &["false"]),
+        ],
+        also: encoder::bert,
+        ..Family::new(&["nomic_bert"], "nomic-bert")
     },
     Family {
         globals: &[MODERN_BERT_GLOBALS],
@@ -1049,7 +1102,7 @@ pub(super) const FAMILIES: &[Family] = &[
             size("interleave_moe_layer_step", &["moe_layer_interval"]),
         ],
         fixed: &[("hidden_act", &["\"silu\""]), ("use_bias", &["false"])],
-        also: rope::ernie_shared,
+        also: rope::shared_experts,
         ..Family::new(&["ernie4_5_moe"], "ernie4_5-moe")
     },
     Family {
@@ -1108,6 +1161,157 @@ pub(super) const FAMILIES: &[Family] = &[
             rope::latent(config, draft)
         },
         ..Family::new(&["deepseek_v3", "kimi_k2", "glm4_moe_lite"], "deepseek2")
+    },
+    Family {
+        names: &[LATENT, DECODER],
+        keys: LATENT_KEYS,
+        fixed: &[
+            ("hidden_act", &["\"silu\""]),
+            ("attention_bias", &["false"]),
+            ("rope_interleave", &["true"]),
+        ],
+        also: |config, draft| {
+            rope::latent(config, draft)?;
+            rope::mistral3(config, draft)
+        },
+        ..Family::new(&["mistral4"], "mistral4")
+    },
+    Family {
+        names: &[ONE_LATENT, LATENT, DECODER],
+        keys: &[size("attention.q_lora_rank", &["q_lora_rank"])],
+        defaults: &[("tie_word_embeddings", 1.0)],
+        fixed: &[
+            ("hidden_act", &["\"silu\""]),
+            ("attention_bias", &["false"]),
+            ("scale_emb", &["12", "12.0"]),
+            ("scale_depth", &["1.4"]),
+            ("dim_model_base", &["256"]),
+        ],
+        also: rope::minicpm3,
+        ..Family::new(&["minicpm3"], "minicpm3")
+    },
+    Family {
+        names: &[CHOICE_BIAS, DECODER],
+        keys: &[
+            WINDOW,
+            EXPERT_WIDTH,
+            size("expert_shared_count", &["num_shared_experts"]),
+            number("expert_weights_scale", &["routed_scaling_factor"]),
+            flag("expert_weights_norm", &["norm_topk_prob"]),
+        ],
+        also: |config, draft| {
+            draft.size("expert_gating_func", 2);
+            rope::shared_experts(config, draft)?;
+            rope::listed_windows(config, draft)?;
+            rope::dense_first(config, draft)
+        },
+        ..Family::new(&["exaone_moe"], "exaone-moe")
+    },
+    Family {
+        keys: &[
+            WINDOW,
+            number("logit_scale", &["logit_scale"]),
+            size("expert_feed_forward_length", &["intermediate_size"]),
+            size("expert_shared_count", &["num_shared_experts"]),
+            flag("expert_weights_norm", &["norm_topk_prob"]),
+        ],
+        defaults: &[("tie_word_embeddings", 1.0)],
+        fixed: &[
+            ("hidden_act", &["\"silu\""]),
+            ("attention_bias", &["false"]),
+            ("expert_selection_fn", &["\"sigmoid\""]),
+            ("prefix_dense_sliding_window_pattern", &["1"]),
+            ("shared_expert_combination_strategy", &["\"average\""]),
+        ],
+        also: |config, draft| {
+            draft.size("expert_gating_func", 2);
+            rope::listed_windows(config, draft)?;
+            rope::dense_first(config, draft)
+        },
+        ..Family::new(&["cohere2_moe"], "cohere2moe")
+    },
+    Family {
+        names: &[AFMOE, HUNYUAN_EXPERTS, DECODER],
+        keys: &[
+            EXPERT_WIDTH,
+            number("expert_weights_scale", &["router_scaling_factor"]),
+            flag("expert_weights_norm", &["route_norm"]),
+        ],
+        defaults: &[("route_norm", 1.0)],
+        also: |config, draft| {
+            draft.size("expert_gating_func", 2);
+            rope::shared_experts(config, draft)
+        },
+        ..Family::new(&["hy_v3"], "hy_v3")
+    },
+    Family {
+        names: &[MIMO2, DECODER],
+        keys: &[
+            WINDOW,
+            EXPERT_WIDTH,
+            number("attention.value_scale", &["attention_value_scale"]),
+            number("expert_weights_scale", &["routed_scaling_factor"]),
+        ],
+        fixed: &[
+            ("hidden_act", &["\"silu\""]),
+            ("attention_bias", &["false"]),
+            ("norm_topk_prob", &["true"]),
+        ],
+        also: rope::mimo2,
+        ..Family::new(&["mimo_v2_flash"], "mimo2")
+    },
+    Family {
+        names: &[LAGUNA, DECODER],
+        keys: &[
+            WINDOW,
+            EXPERT_WIDTH,
+            size(
+                "expert_shared_feed_forward_length",
+                &["shared_expert_intermediate_size"],
+            ),
+            number("expert_weights_scale", &["moe_routed_scaling_factor"]),
+        ],
+        fixed: &[
+            ("hidden_act", &["\"silu\""]),
+            ("moe_apply_router_weight_on_input", &["false"]),
+            ("moe_router_logit_softcapping", &["0", "0.0"]),
+        ],
+        also: |config, draft| {
+            draft.size("expert_gating_func", 2);
+            draft.set("expert_weights_norm", true);
+            rope::laguna(config, draft)
+        },
+        ..Family::new(&["laguna"], "laguna")
+    },
+    Family {
+        fixed: &[("hidden_act", &["\"relu2\""])],
+        ..Family::new(&["jais2"], "jais2")
+    },
+    Family {
+        keys: GRANITE_KEYS,
+        defaults: &[("tie_word_embeddings", 1.0)],
+        also: rope::granite_swa,
+        ..Family::neighbours(&["granite_swa"], "granite_swa")
+    },
+    Family {
+        keys: &[WINDOW, EXPERT_WIDTH],
+        fixed: &[
+            ("hidden_act", &["\"silu\""]),
+            ("attention_bias", &["false"]),
+            ("norm_topk_prob", &["true"]),
+        ],
+        also: rope::mellum,
+        ..Family::new(&["mellum"], "mellum")
+    },
+    Family {
+        ignored: &["vit."],
+        also: rope::hunyuan,
+        ..Family::new(&["hunyuan_vl", "hunyuan_vl_text"], "hunyuan_vl")
+    },
+    Family {
+        ignored: &["mlp_AR."],
+        fixed: &[("hidden_act", &["\"silu\""]), ("use_bias", &["false"])],
+        ..Family::new(&["paddleocr_vl", "paddleocr_vl_text"], "paddleocr")
     },
 ];
 

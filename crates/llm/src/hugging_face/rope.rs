@@ -119,7 +119,7 @@ pub(super) fn rotation(config: &Config, draft: &mut Draft) -> Result<(), LlmErro
         return Err(config.wrong(partial[0], format!("expected 0 to 1, got {share}")));
     }
     let share = (draft.head_width as f64 * share) as usize;
-    let dims = config.opt_size(&["rotary_dim"])?;
+    let dims = config.opt_size(&["rotary_dim", "qk_rope_head_dim"])?;
     let dims = dims.map_or(share, |dims| dims as usize);
     if let Some(sections) = rope.list("mrope_section") {
         let mut sections: Vec<i32> = sections.iter().map(|n| *n as i32).collect();
@@ -263,7 +263,6 @@ pub(super) fn latent(config: &Config, draft: &mut Draft) -> Result<(), LlmError>
     let (rank, values) = (size("kv_lora_rank")?, size("v_head_dim")?);
     draft.plain = plain as usize;
     for (key, size) in [
-        ("rope.dimension_count", rotated),
         ("attention.head_count_kv", 1),
         ("attention.kv_lora_rank", rank),
         ("attention.key_length", rank.saturating_add(rotated)),
@@ -291,10 +290,23 @@ pub(super) fn latent(config: &Config, draft: &mut Draft) -> Result<(), LlmError>
     }
 }
 
-/// ERNIE 4.5: shared experts are one that is as wide as all of them.
-pub(super) fn ernie_shared(config: &Config, draft: &mut Draft) -> Result<(), LlmError> {
+/// MiniCPM 3: widths of latent attention, whose keys and values are one matrix.
+pub(super) fn minicpm3(config: &Config, draft: &mut Draft) -> Result<(), LlmError> {
+    let size = |key| config.size(&[key]);
+    let (plain, rotated) = (size("qk_nope_head_dim")?, size("qk_rope_head_dim")?);
+    let own = draft.width / draft.heads;
+    let values = config.opt_size(&["v_head_dim"])?.unwrap_or(own as u32);
+    draft.size("attention.kv_lora_rank", size("kv_lora_rank")?);
+    draft.size("attention.key_length", plain.saturating_add(rotated));
+    draft.size("attention.value_length", values);
+    Ok(())
+}
+
+/// Shared experts are one that is as wide as all of them.
+pub(super) fn shared_experts(config: &Config, draft: &mut Draft) -> Result<(), LlmError> {
     let width = config.size(&["moe_intermediate_size"])?;
-    let count = config.opt_size(&["moe_num_shared_experts"])?.unwrap_or(0);
+    let count = config.opt_size(&["moe_num_shared_experts", "num_shared_experts"])?;
+    let count = count.unwrap_or(0);
     let all = width.saturating_mul(count);
     draft.size("expert_shared_feed_forward_length", all);
     Ok(())
@@ -441,6 +453,96 @@ pub(super) fn windows_of_three(config: &Config, draft: &mut Draft) -> Result<(),
         draft.set("attention.sliding_window_pattern", windows);
     }
     Ok(())
+}
+
+/// The layers with a window, which `config.json` lists.
+pub(super) fn listed_windows(config: &Config, draft: &mut Draft) -> Result<Vec<bool>, LlmError> {
+    let missing = || config.wrong("layer_types", "missing; save the model with transformers 5");
+    let windows = windows(config).ok_or_else(missing)?;
+    draft.set("attention.sliding_window_pattern", windows.clone());
+    Ok(windows)
+}
+
+/// The number of dense layers, which come before those with experts.
+pub(super) fn dense_first(config: &Config, draft: &mut Draft) -> Result<(), LlmError> {
+    const KEY: &str = "mlp_layer_types";
+    let types = config.get(&[KEY]).and_then(|(_, types)| types.as_array());
+    let missing = || config.wrong(KEY, "missing; save the model with transformers 5");
+    let is_dense = |kind: &&Json| kind.as_str() == Some("dense");
+    let types = types.ok_or_else(missing)?.iter();
+    let first = types.clone().take_while(is_dense).count();
+    if types.filter(is_dense).count() > first {
+        let problem = "a dense layer follows one with experts; GGUF has no key for that";
+        return Err(config.wrong(KEY, problem));
+    }
+    draft.size("leading_dense_block_count", first as u32);
+    Ok(())
+}
+
+/// MiMo 2: layers with a window have twice as many key heads; values have a width of their own.
+pub(super) fn mimo2(config: &Config, draft: &mut Draft) -> Result<(), LlmError> {
+    let windows = listed_windows(config, draft)?.into_iter();
+    let heads = draft.kv_heads as i32;
+    let heads = windows.map(|is_windowed| if is_windowed { 2 * heads } else { heads });
+    draft.set("attention.head_count_kv", heads.collect::<Vec<i32>>());
+    draft.size("attention.value_length", config.size(&["v_head_dim"])?);
+    Ok(())
+}
+
+/// Laguna: heads by layer, and another share of them that rotates in windows.
+pub(super) fn laguna(config: &Config, draft: &mut Draft) -> Result<(), LlmError> {
+    const KEY: &str = "num_attention_heads_per_layer";
+    listed_windows(config, draft)?;
+    dense_first(config, draft)?;
+    let rope = Rope::new(config, "sliding_attention");
+    let share = rope.number("partial_rotary_factor")?.unwrap_or(1.0);
+    let dims = (draft.head_width as f64 * share) as u32;
+    draft.size("rope.dimension_count_swa", dims);
+    if let Some((_, heads)) = config.get(&[KEY]) {
+        let numbers = heads.as_array().into_iter().flatten();
+        let numbers = numbers.map(|n| i32::try_from(n.as_u64()?).ok());
+        let numbers: Option<Vec<i32>> = numbers.collect();
+        let numbers = numbers.filter(|numbers| numbers.len() == draft.layers);
+        let wrong = || config.wrong(KEY, format!("expected {} numbers", draft.layers));
+        draft.set("attention.head_count", numbers.ok_or_else(wrong)?);
+    }
+    Ok(())
+}
+
+/// Granite with windows: layers whose base is 0 do not rotate.
+pub(super) fn granite_swa(config: &Config, draft: &mut Draft) -> Result<(), LlmError> {
+    const KEY: &str = "layer_rope_theta";
+    listed_windows(config, draft)?;
+    let Some((_, bases)) = config.get(&[KEY]) else {
+        return Ok(());
+    };
+    let bases = bases.as_array().into_iter().flatten().map(Json::as_f64);
+    let bases: Option<Vec<f64>> = bases.collect();
+    let base = Rope::new(config, "full_attention").number("rope_theta")?;
+    let fits = |own: &f64| *own == 0.0 || Some(*own) == base;
+    let bases = bases.filter(|bases| bases.iter().all(fits));
+    let wrong = || config.wrong(KEY, "expected a list of 0 and of rope_theta");
+    let pattern = bases
+        .ok_or_else(wrong)?
+        .iter()
+        .map(|own| *own != 0.0)
+        .collect::<Vec<_>>();
+    draft.set("attention.rope_pattern", pattern);
+    Ok(())
+}
+
+/// Mellum: one base for all layers.
+pub(super) fn mellum(config: &Config, draft: &mut Draft) -> Result<(), LlmError> {
+    listed_windows(config, draft)?;
+    let base = |kind| Rope::new(config, kind).number("rope_theta");
+    let (full, local) = (base("full_attention")?, base("sliding_attention")?);
+    match full == local {
+        true => Ok(()),
+        false => {
+            let problem = "expected the same rope_theta with and without a window";
+            Err(config.wrong("rope_parameters", problem))
+        }
+    }
 }
 
 /// EXAONE 4: the largest model has windows. llama.cpp knows it by its number of layers.

@@ -54,7 +54,7 @@ pub(crate) fn vectors_are_those_of_transformers() {
         assert!(difference < 1e-4, "{}: {difference:e}", folder.display());
         count += 1;
     }
-    assert_eq!(count, 6);
+    assert_eq!(count, 7);
 }
 
 /// Predictions by which encoders are trained have no use.
