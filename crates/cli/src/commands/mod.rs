@@ -1,6 +1,5 @@
 //! The commands, one file each.
 
-mod batched_bench;
 mod bench;
 mod calibrate;
 mod chat;
@@ -22,7 +21,6 @@ mod ranks;
 mod report;
 mod rerank;
 mod run;
-mod run_batch;
 mod serve;
 mod tokenize;
 mod top;
@@ -42,7 +40,7 @@ pub(crate) enum Command {
     /// Serve models over HTTP, for programs of OpenAI's, Anthropic's, ollama's and llama-server's interfaces
     Serve(Box<serve::Options>),
     /// Answer the requests of a file, which has the lines of OpenAI's batches
-    RunBatch(Box<run_batch::Options>),
+    RunBatch(Box<serve::run_batch::Options>),
     /// Embed texts: print a vector for each, or their similarity
     Embed(Box<embed::Options>),
     /// Score documents for a query by a reranker
@@ -56,7 +54,7 @@ pub(crate) enum Command {
     /// Benchmark a model file, or a model shape with random weights
     Bench(Box<bench::Options>),
     /// Measure the speed of several texts at once, as llama-batched-bench does
-    BatchedBench(Box<batched_bench::Options>),
+    BatchedBench(Box<bench::batched::Options>),
     /// Train a language model on texts and write it as a GGUF file
     Train(Box<train::Options>),
     /// Run an ONNX model on tensors of .npy files
@@ -99,7 +97,7 @@ pub(crate) fn run(command: &Command, program: clap::Command) -> Result<ExitCode>
     let done = match command {
         Command::Chat(options) => return chat::run(options),
         Command::Serve(options) => return serve::run(options),
-        Command::RunBatch(options) => return run_batch::run(options),
+        Command::RunBatch(options) => return serve::run_batch::run(options),
         Command::Train(options) => return train::run(options),
         Command::Launch(options) => return launch::run(options),
         Command::Convert(options) => return convert::run(options),
@@ -113,7 +111,7 @@ pub(crate) fn run(command: &Command, program: clap::Command) -> Result<ExitCode>
         Command::Logits(options) => logits::run(options),
         Command::Perplexity(options) => perplexity::run(options),
         Command::Bench(options) => bench::run(options),
-        Command::BatchedBench(options) => batched_bench::run(options),
+        Command::BatchedBench(options) => bench::batched::run(options),
         Command::Inspect(options) => inspect::run(options),
         Command::Devices(options) => devices::run(options),
         Command::Report(options) => report::run(options),

@@ -21,7 +21,7 @@ pub(crate) struct Vectors {
     jobs: OnceLock<SyncSender<Job>>,
 }
 
-/// What an encoder is asked for.
+/// A task of an encoder.
 pub(crate) enum Work {
     /// Vectors of these tokens.
     Embed(Vec<Vec<u32>>),

@@ -1,5 +1,6 @@
 //! `bench`: the speed of a model by llama-bench's methods, of operations, or of training.
 
+pub(super) mod batched;
 pub(crate) mod kernels;
 pub(crate) mod limits;
 pub(crate) mod measure;

@@ -179,7 +179,7 @@ struct Task<'a> {
     /// Keys of a new model.
     keys: Metadata,
     learnt: Learnt,
-    /// What a checkpoint has to be of.
+    /// The texts, tokenizer and architecture that a checkpoint has to be of.
     subject: serde_json::Value,
 }
 

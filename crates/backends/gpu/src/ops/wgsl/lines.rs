@@ -145,7 +145,7 @@ fn layer_norm(step: &Step, emitter: &mut Emitter) {
     emitter.launch(norm("layer_norm", text, step, op.dims, op.eps.0));
 }
 
-/// The kernel of a norm over the last `dims` dimensions, with a weight and a bias if the step has them.
+/// The kernel of a norm over the last `dims` dimensions. Its weight and bias are those of the step, if any.
 fn norm(name: &'static str, norm: &str, step: &Step, dims: usize, eps: f64) -> Kernel {
     let x = &step.inputs[0];
     let last: Vec<usize> = (x.layout.rank() - dims..x.layout.rank()).collect();

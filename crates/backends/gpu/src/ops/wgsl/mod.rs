@@ -1,4 +1,4 @@
-//! Kernels in WGSL, in place of those in the portable dialect. What is not here runs elsewhere.
+//! Kernels in WGSL, in place of those in the portable dialect. Other kernels run on the next device.
 
 mod functions;
 mod lines;

@@ -11,7 +11,7 @@ use rustorch_llm::engine::{Engine, EngineOptions, Request};
 use rustorch_llm::sampler::SamplerConfig;
 use serde::Serialize;
 
-use super::bench::PresetArgs;
+use super::PresetArgs;
 use crate::args::{ContextArgs, DeviceArgs, ModelArgs};
 use crate::devices::Devices;
 use crate::failure::Usage;
@@ -88,7 +88,7 @@ struct Row {
     speed: f64,
 }
 
-pub(super) fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &Options) -> Result<()> {
     let lists = [&options.n_prompts, &options.n_tokens, &options.n_parallel];
     if lists.iter().any(|list| list.contains(&0)) {
         let problem = "-npp, -ntg and -npl: give numbers above 0";

@@ -1,5 +1,7 @@
 //! `serve`: models over HTTP.
 
+pub(super) mod run_batch;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -11,7 +11,7 @@ use clap::Args;
 use rustorch_server::{BatchRequest, Batches};
 use serde::Deserialize;
 
-use super::serve::ServedArgs;
+use super::ServedArgs;
 use crate::devices::Devices;
 use crate::output::note;
 use crate::progress;
@@ -51,7 +51,7 @@ struct Answered {
     custom_id: String,
 }
 
-pub(super) fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     options.models.check()?;
     let requests = read(&options.file)?;
     let known = answered(&options.output)?;
