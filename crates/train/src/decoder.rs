@@ -6,7 +6,7 @@ use rustorch::nn::{CrossEntropyLoss, Leaf, LeafMut, Module, Visit, parameter};
 use rustorch_files::Tensors;
 use rustorch_gguf::Metadata;
 use rustorch_ir::DType;
-use rustorch_llm::spec::{Mixer, ModelSpec, Role, TensorSpec};
+use rustorch_llm::spec::{Mixer, ModelSpec, RecurrentSpec, Role, TensorSpec};
 use rustorch_llm::{LowRank, Model, Network};
 use rustorch_tensor::amp::autocast;
 use rustorch_tensor::{RusTorchResult, Tensor};

@@ -201,6 +201,7 @@ fn company(model: &Arc<Model>, runtime: &Runtime) -> Result<(Vec<Vec<u32>>, usiz
         sequences: 3,
         queue: 3,
         session: in_chunks(),
+        ..EngineOptions::default()
     };
     let engine = Engine::new(model.clone(), runtime, options)?;
     let submit = |prompt: &[u32]| {
