@@ -5,7 +5,9 @@ use std::io::{self, Write};
 use rustorch_gguf::TensorInfo;
 use rustorch_llm::Model;
 use rustorch_llm::quantize::FileType;
-use rustorch_llm::spec::{KeysValues, LayerSpec, Mixer, Role, Window, is_before_layers, layer_of};
+use rustorch_llm::spec::{
+    KeysValues, LayerSpec, RecurrentSpec, Role, Window, is_before_layers, layer_of,
+};
 use rustorch_runtime::DeviceType;
 use serde::Serialize;
 
