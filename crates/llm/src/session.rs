@@ -158,12 +158,17 @@ impl<'m> Session<'m> {
     /// feed. Keeps fewer tokens if the cache does not hold the state after all of these. Returns the number of kept
     /// tokens: feed the tokens after them.
     pub fn keep_prefix(&mut self, tokens: &[u32]) -> usize {
+        let kept = self.kept_of(tokens);
+        self.truncate(kept);
+        kept
+    }
+
+    /// The number of tokens that [`Self::keep_prefix`] would keep.
+    pub(crate) fn kept_of(&self, tokens: &[u32]) -> usize {
         let pairs = self.tokens.iter().zip(tokens);
         let same = pairs.take_while(|(a, b)| a == b).count();
         let kept = same.min(tokens.len().saturating_sub(1));
-        let kept = self.cache.resume(kept);
-        self.truncate(kept);
-        kept
+        self.cache.resume(kept)
     }
 
     /// Makes room in a full context: keeps the first `keep` tokens, and drops the older half of the others. The newer

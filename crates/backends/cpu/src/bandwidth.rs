@@ -1,7 +1,9 @@
 //! Read bandwidth of the processor's threads. It is measured here, since this crate is compiled to be fast.
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use rustorch_runtime::platform::Instant;
 
 use crate::pool::Pool;
 

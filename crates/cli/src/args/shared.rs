@@ -175,7 +175,7 @@ impl CoreMlArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Devices")]
 pub(crate) struct DeviceArgs {
-    /// Backend: auto, cpu, reference, cuda, metal, opencl, coreml, mac-hybrid, coreml-hybrid or hybrid-f32.
+    /// Backend: auto, cpu, reference, cuda, metal, opencl, webgpu, coreml, mac-hybrid, coreml-hybrid or hybrid-f32.
     /// cuda:1 is the second CUDA device. coreml-hybrid is Core ML, then the first GPU, or the GPU named as in
     /// coreml-hybrid+metal. An operation that fails moves to the next device. A number is llama.cpp's
     /// --batch-size; give -b twice for both (-dev)

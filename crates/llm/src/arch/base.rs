@@ -161,7 +161,7 @@ impl<'a> Base<'a> {
     }
 
     /// Does a query see no later keys? So it is in most models, if the file does not say otherwise.
-    fn is_causal(&self) -> bool {
+    pub(super) fn is_causal(&self) -> bool {
         self.keys.opt_flag("attention.causal").unwrap_or(true)
     }
 

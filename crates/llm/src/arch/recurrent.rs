@@ -11,6 +11,9 @@ use crate::spec::{
     Window,
 };
 
+/// The largest known is 4.
+const MAX_KERNEL: usize = 64;
+
 pub(super) const ALL: &[Arch] = &[
     FALCON_H1,
     JAMBA,
@@ -30,6 +33,16 @@ pub(super) fn is_recurrent(b: &Base, l: usize) -> bool {
     b.keys.count_of("attention.head_count_kv", l) == Some(0)
 }
 
+/// Tokens that the convolution of each channel reads. The program has operations for each of them.
+fn kernel(b: &Base, name: &str) -> usize {
+    let size = b.keys.size(name);
+    if b.keys.contradict(&[size], (2..=MAX_KERNEL).contains(&size)) {
+        let problem = format!("expected 2 to {MAX_KERNEL}, got {size}");
+        b.keys.wrong(name, problem);
+    }
+    size
+}
+
 /// Sizes of heads of `width` features, in groups with the same keys.
 fn heads(
     b: &Base,
@@ -40,7 +53,7 @@ fn heads(
 ) -> RecurrentSpec {
     RecurrentSpec {
         kind,
-        kernel: b.keys.size("ssm.conv_kernel"),
+        kernel: kernel(b, "ssm.conv_kernel"),
         heads,
         groups,
         key_width: b.keys.size("ssm.state_size"),
@@ -252,13 +265,21 @@ fn nemotron(
     })
 }
 
-/// LFM2's layers: short convolutions, and attention with norms of queries and keys.
-fn lfm2(b: &Base, ffn: impl Fn(usize) -> FfnSpec) -> Result<ModelSpec, LlmError> {
+/// LFM2's layers: short convolutions, and attention with norms of queries and keys, in a window if there is one.
+fn lfm2(
+    b: &Base,
+    window: Option<usize>,
+    ffn: impl Fn(usize) -> FfnSpec,
+) -> Result<ModelSpec, LlmError> {
+    if !b.is_causal() {
+        let problem = "convolutions of tokens on both sides are not supported";
+        b.keys.wrong("attention.causal", problem);
+    }
     let model = b.model(|l| {
         let mixer = match is_recurrent(b, l) {
             true => Mixer::Recurrent(Box::new(RecurrentSpec {
                 kind: RecurrentKind::ShortConvolution,
-                kernel: b.keys.size("shortconv.l_cache"),
+                kernel: kernel(b, "shortconv.l_cache"),
                 heads: 1,
                 groups: 1,
                 key_width: 0,
@@ -269,7 +290,7 @@ fn lfm2(b: &Base, ffn: impl Fn(usize) -> FfnSpec) -> Result<ModelSpec, LlmError>
                 let attention = b.normed_attention(l)?;
                 Mixer::Attention(Box::new(AttentionSpec {
                     rope: attention.rope.map(unscaled),
-                    window: b.window().map(Window::Sliding),
+                    window: window.map(Window::Sliding),
                     ..attention
                 }))
             }
@@ -290,7 +311,7 @@ const LFM2: Arch = Arch {
     name: "lfm2",
     describe: |file| {
         let b = file.rms(Halves)?;
-        lfm2(&b, |l| plain(b.gated(l)))
+        lfm2(&b, b.window(), |l| plain(b.gated(l)))
     },
 };
 
@@ -308,7 +329,7 @@ const LFM2MOE: Arch = Arch {
     name: "lfm2moe",
     describe: |file| {
         let b = file.rms(Halves)?;
-        lfm2(&b, |l| match b.is_leading(l) {
+        lfm2(&b, None, |l| match b.is_leading(l) {
             true => plain(b.gated(l)),
             false => ExpertsSpec {
                 gating: b.gating(Gating::Softmax),

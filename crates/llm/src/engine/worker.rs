@@ -194,9 +194,8 @@ impl<'m, 's> Worker<'m, 's> {
         let is_free = |slot: &usize| self.running.iter().all(|running| running.slot != *slot);
         let free = (0..self.slots.len()).filter(is_free).map(|slot| {
             let Use { salt: own, last } = self.uses[slot];
-            let pairs = self.slots.get(slot).tokens().iter().zip(prompt);
             let shared = match salt == own && !wants_all {
-                true => pairs.take_while(|(a, b)| a == b).count(),
+                true => self.slots.get(slot).kept_of(prompt),
                 false => 0,
             };
             Free { slot, shared, last }

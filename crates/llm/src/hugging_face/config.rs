@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::LlmError;
 
 /// The largest size in use: sums and products stay in range.
-const MAX_SIZE: u64 = 1 << 30;
+const MAX_SIZE: u64 = 1 << 28;
 
 /// A JSON file.
 ///

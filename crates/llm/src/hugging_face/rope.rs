@@ -12,6 +12,9 @@ use super::config::Config;
 /// The key of the context that a model was trained with before its rotation was scaled.
 const ORIGINAL: &str = "original_max_position_embeddings";
 
+/// The most features of a head that are rotated: tables have an entry for two of them.
+const MAX_DIMS: usize = 1 << 16;
+
 /// Keys and tensors in the making.
 pub(super) struct Draft {
     pub(super) metadata: Metadata,
@@ -121,6 +124,7 @@ pub(super) fn rotation(config: &Config, draft: &mut Draft) -> Result<(), LlmErro
     let share = (draft.head_width as f64 * share) as usize;
     let dims = config.opt_size(&["rotary_dim", "qk_rope_head_dim"])?;
     let dims = dims.map_or(share, |dims| dims as usize);
+    check_dims(config, dims)?;
     if let Some(sections) = rope.list("mrope_section") {
         let mut sections: Vec<i32> = sections.iter().map(|n| *n as i32).collect();
         sections.resize(4, 0);
@@ -148,6 +152,17 @@ pub(super) fn rotation(config: &Config, draft: &mut Draft) -> Result<(), LlmErro
         draft.number("rope.freq_base_swa", base);
     }
     scaling(&rope, draft, dims, base.unwrap_or(10_000.0))
+}
+
+/// Checks the features that are rotated, for which there may be tables.
+fn check_dims(config: &Config, dims: usize) -> Result<(), LlmError> {
+    match dims <= MAX_DIMS {
+        true => Ok(()),
+        false => {
+            let problem = format!("expected at most {MAX_DIMS} rotated features, got {dims}");
+            Err(config.wrong("head_dim", problem))
+        }
+    }
 }
 
 /// Sets the keys of the rotation's scaling.
@@ -370,6 +385,7 @@ pub(super) fn gemma4(config: &Config, draft: &mut Draft) -> Result<(), LlmError>
     };
     let (narrow, kv_heads) = (draft.head_width as u32, draft.kv_heads as u32);
     let wide = other("global_head_dim", "head_dim")?.unwrap_or(512);
+    check_dims(config, wide as usize)?;
     let fewer = other("num_global_key_value_heads", "num_key_value_heads")?;
     let fewer = fewer.filter(|_| config.flag("attention_k_eq_v") != Some(false));
     for (part, width) in [("length", wide), ("length_swa", narrow)] {

@@ -8,6 +8,7 @@ use rustorch_cpu::Cpu;
 use rustorch_faulty::{Fault, FaultKind, Faulty, When};
 use rustorch_llm::engine::{Engine, EngineOptions, Request, Stream};
 use rustorch_llm::sampler::{SamplerChain, SamplerConfig};
+use rustorch_llm::spec::ModelSpec;
 use rustorch_llm::{
     Draft, GenerateOptions, Generated, LlmError, MemoryNeeds, Model, Session, SessionOptions,
     Speculation, SpeculationOptions, generate_with,
@@ -265,6 +266,50 @@ pub(crate) fn in_company_that_fails() {
                 let shows = runtime.fallbacks().len() == 1 || kind == FaultKind::Sync;
                 assert!(shows, "{what}: {:?}", runtime.fallbacks());
             }
+        }
+    }
+}
+
+/// A text that shares tokens with another, but no state, leaves the other's state alone.
+pub(crate) fn states_of_others_stay() {
+    for header in Extent::of_tests().choose(recurrent(), 2) {
+        let model = Arc::new(load(&header).unwrap());
+        let options = EngineOptions {
+            sequences: 2,
+            session: in_chunks(),
+            ..EngineOptions::default()
+        };
+        let engine = Engine::new(model, &cpu(), options).unwrap();
+        let answer = |prompt: &[u32]| {
+            let request = Request {
+                max_tokens: Some(GENERATED),
+                sampler: greedy(),
+                ignore_end: true,
+                ..Request::new(prompt)
+            };
+            let (text, _, usage) = engine.submit(request).unwrap().finish().unwrap();
+            (text, usage.cached)
+        };
+        let (text, _) = answer(&TOKENS[..20]);
+        let (_, cached) = answer(&[&TOKENS[..15], &[7; 6]].concat());
+        assert_eq!(cached, 0, "{}", header.name);
+        let (_, cached) = answer(&[&TOKENS[..20], &text[..], &[7]].concat());
+        assert_eq!(cached, 20 + GENERATED - 1, "{}", header.name);
+    }
+}
+
+/// A program has operations for each token that a convolution reads.
+pub(crate) fn kernels_have_bounds() {
+    for header in recurrent() {
+        let keys = ["ssm.conv_kernel", "shortconv.l_cache"];
+        let architecture = header.keys.str("general.architecture").unwrap().to_owned();
+        let mut keys = keys.map(|key| format!("{architecture}.{key}")).into_iter();
+        let key = keys.find(|key| header.keys.get(key).is_some()).unwrap();
+        for size in [0_u32, 1, 65, 1 << 18] {
+            let mut changed = header.keys.clone();
+            changed.insert(&key, size);
+            let error = ModelSpec::of_keys(&changed).unwrap_err().to_string();
+            assert!(error.contains(&key), "{}: {error}", header.name);
         }
     }
 }

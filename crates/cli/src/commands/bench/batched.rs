@@ -118,10 +118,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let bar = progress::steps("measuring", tests.len());
     let mut rows = Vec::new();
-    for (pp, tg, pl) in tests {
+    for (row, (pp, tg, pl)) in (0..).zip(tests) {
         // Programs for these numbers of rows and tokens.
-        measure(&engine, 1, pp, 2, pl)?;
-        let [t_pp, t_tg] = measure(&engine, 2, pp, tg, pl)?;
+        measure(&engine, 2 * row, pp, 2, pl)?;
+        let [t_pp, t_tg] = measure(&engine, 2 * row + 1, pp, tg, pl)?;
         let speed = |tokens: usize, time: f64| tokens as f64 / time;
         rows.push(Row {
             n_kv_max: context * parallel,
@@ -187,8 +187,9 @@ fn table(out: &mut impl Write, name: &str, rows: &[Row]) -> io::Result<()> {
     Ok(())
 }
 
-/// Seconds for `pl` prompts of `pp` tokens, and for `tg` tokens behind each of them.
-fn measure(engine: &Engine, seed: u64, pp: usize, tg: usize, pl: usize) -> Result<[f64; 2]> {
+/// Seconds for `pl` prompts of `pp` tokens, and for `tg` tokens behind each of them. No other `run` computed a part of
+/// them.
+fn measure(engine: &Engine, run: u64, pp: usize, tg: usize, pl: usize) -> Result<[f64; 2]> {
     let vocab = engine.model().spec().vocab as u64;
     let mut time = [0.0; 2];
     // The second time, prompts are in the cache.
@@ -196,13 +197,14 @@ fn measure(engine: &Engine, seed: u64, pp: usize, tg: usize, pl: usize) -> Resul
         let begin = Instant::now();
         let submit = |text: usize| {
             let prompt = (0..pp as u64).map(|at| {
-                let place = (seed << 48) | ((text as u64) << 32) | at;
+                let place = (run << 48) | ((text as u64) << 32) | at;
                 (place.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) % vocab) as u32
             });
             engine.submit(Request {
                 max_tokens: Some(tokens),
                 sampler: SamplerConfig::default().temperature(0.0),
                 ignore_end: true,
+                cache_salt: run,
                 ..Request::new(prompt.collect::<Vec<u32>>())
             })
         };

@@ -71,9 +71,14 @@ pub(crate) fn run(
     let mut session = Session::new(model, runtime, settings)?;
     let mut tokens = RandomTokens::new(model);
     let (best, mut scores) = (Selection::best(), Scores::default());
-    session.feed_and_select(&tokens.take(test.depth), &best, &mut scores)?;
+    let depth = tokens.take(test.depth);
+    session.feed_and_select(&depth, &best, &mut scores)?;
     let mut time = |test: Test| -> Result<Duration> {
-        session.truncate(test.depth);
+        // A recurrent state, or a window that moved on, is made again here, before time counts.
+        session.truncate(test.depth.saturating_sub(1));
+        if let Some(last) = depth.last() {
+            session.feed_and_select(&[*last], &best, &mut scores)?;
+        }
         let prompt = tokens.take(test.prompt);
         let mut next = tokens.take(test.generate.min(1));
         let start = Instant::now();
