@@ -164,7 +164,6 @@ impl Started {
     /// Fails if a prompt does not fit the context, or if the queue is full. No request is left then.
     pub(crate) fn new(model: &Arc<Loaded>, plans: Vec<Plan>) -> Result<Self, ApiError> {
         let engine = model.engine()?;
-        let context = engine.context();
         let (sender, events) = mpsc::unbounded_channel();
         let mut running = Running {
             model: Arc::clone(model),
@@ -175,13 +174,7 @@ impl Started {
         let mut shapes = Vec::new();
         for (choice, plan) in plans.into_iter().enumerate() {
             let tokens = plan.request.prompt.len();
-            if tokens == 0 {
-                return Err(ApiError::bad("the prompt is empty; give a text"));
-            }
-            // There has to be room for the first token of the answer.
-            if tokens >= context {
-                return Err(ApiError::context(tokens, context));
-            }
+            model.check_prompt(tokens)?;
             let sender = sender.clone();
             let sink = move |event| match sender.send((choice, event)) {
                 Ok(()) => ControlFlow::Continue(()),

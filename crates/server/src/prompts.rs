@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::error::ApiError;
 use crate::model::Loaded;
 
-/// Prompts that a request may have.
+/// Prompts that a request may have, and answers to all of them together.
 const MOST: usize = 2048;
 
 /// The prompts of a request.
@@ -43,6 +43,22 @@ impl Prompts {
             all: all.collect::<Result<_, _>>()?,
             is_list,
         })
+    }
+
+    /// Checks the number of answers, `n` to each prompt.
+    ///
+    /// # Errors
+    /// Fails if there are too many.
+    pub(crate) fn check_answers(&self, n: usize) -> Result<(), ApiError> {
+        let prompts = self.all.len();
+        match prompts.saturating_mul(n) {
+            0..=MOST => Ok(()),
+            all => {
+                let problem =
+                    format!("{n} answers to {prompts} prompts are {all}; expected at most {MOST}");
+                Err(ApiError::field("n", problem))
+            }
+        }
     }
 }
 

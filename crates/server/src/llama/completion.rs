@@ -95,6 +95,9 @@ impl Interface for Native {
             .transpose()?;
         let sampler = form::sampler(model, config, asked.seed, asked.logit_bias)?;
         let Prompts { all, is_list } = Prompts::read(model, "prompt", asked.prompt)?;
+        for prompt in &all {
+            model.check_prompt(prompt.ids.len())?;
+        }
         let shown = all
             .iter()
             .map(|prompt| (model.shown(&prompt.ids), prompt.ids.len()));

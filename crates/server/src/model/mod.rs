@@ -177,6 +177,20 @@ impl Loaded {
         }
     }
 
+    /// Checks that a prompt of this many tokens leaves room for an answer.
+    ///
+    /// # Errors
+    /// Fails if it does not, or is empty. Also fails for a model that makes no texts.
+    pub(crate) fn check_prompt(&self, tokens: usize) -> Result<(), ApiError> {
+        let context = self.engine()?.context();
+        match tokens {
+            0 => Err(ApiError::bad("the prompt is empty; give a text")),
+            // There has to be room for the first token of the answer.
+            _ if tokens >= context => Err(ApiError::context(tokens, context)),
+            _ => Ok(()),
+        }
+    }
+
     /// Holds texts of the model to a grammar.
     ///
     /// # Errors

@@ -133,6 +133,10 @@ impl Interface for Chat {
         };
         let prompt = asked.verbose.then(|| model.shown(&plan.request.prompt));
         let tokens = plan.request.prompt.len();
+        // Before it is copied. One alone may be too long here: its tokens can be counted.
+        if n > 1 {
+            model.check_prompt(tokens)?;
+        }
         let speaker = asked
             .stream
             .then(|| ChatSpeaker::new(model, n, tokens, wants));

@@ -109,7 +109,11 @@ impl Interface for Completion {
         let sampler = form::sampler(model, config, asked.seed, asked.logit_bias)?;
         let stops = asked.stop.unwrap_or_default().0;
         let (mut plans, mut echoes) = (Vec::new(), Vec::new());
-        for Prompt { ids, text } in Prompts::read(model, "prompt", asked.prompt)?.all {
+        let prompts = Prompts::read(model, "prompt", asked.prompt)?;
+        prompts.check_answers(n)?;
+        for Prompt { ids, text } in prompts.all {
+            // Before it is copied for each answer.
+            model.check_prompt(ids.len())?;
             let echo = asked.echo.then(|| Echo {
                 text: text.unwrap_or_else(|| model.tokenizer().decode(&ids)),
                 ids: ids.clone(),

@@ -268,6 +268,29 @@ fn wrong_fields_are_named() {
     assert_eq!(error["error"]["type"], "exceed_context_size_error");
     assert_eq!(error["error"]["n_ctx"], 512);
     assert!(error["error"]["n_prompt_tokens"].as_u64().unwrap() > 600);
+    for path in ["/v1/completions", "/completion"] {
+        let reply = server.post(path, &json!({"prompt": ["a", "king ".repeat(600)]}));
+        assert_eq!(
+            reply.json()["error"]["code"],
+            "context_length_exceeded",
+            "{path}"
+        );
+    }
+    let messages = json!([{"role": "user", "content": "king ".repeat(600)}]);
+    let reply = server.post(
+        "/v1/chat/completions",
+        &json!({"messages": messages, "n": 9}),
+    );
+    assert_eq!(reply.json()["error"]["code"], "context_length_exceeded");
+    // Counting is no answer.
+    let counted = server.ok(
+        "/v1/chat/completions/input_tokens",
+        json!({"messages": messages}),
+    );
+    assert!(counted["input_tokens"].as_u64().unwrap() > 600);
+    let many = json!({"prompt": vec!["a"; 17], "n": 128});
+    let error = server.post("/v1/completions", &greedy(many)).json();
+    assert_eq!(error["error"]["param"], "n", "{error}");
     // Hints change nothing, and are listed.
     let reply = server.post(
         "/v1/completions",
