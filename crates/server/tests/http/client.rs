@@ -34,6 +34,18 @@ fn model(name: &str, template: &str, options: EngineOptions) -> ServedModel {
     }
 }
 
+fn engine_options(sequences: usize, queue: usize, context: usize) -> EngineOptions {
+    EngineOptions {
+        sequences,
+        queue,
+        session: SessionOptions {
+            context,
+            ..SessionOptions::default()
+        },
+        ..EngineOptions::default()
+    }
+}
+
 /// A server in this process.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
@@ -53,19 +65,21 @@ impl Running {
         context: usize,
         limits: Limits,
     ) -> Self {
-        let options = || EngineOptions {
-            sequences,
-            queue,
-            session: SessionOptions {
-                context,
-                ..SessionOptions::default()
-            },
-            ..EngineOptions::default()
-        };
+        let options = || engine_options(sequences, queue, context);
         let models = vec![
             model(MODEL, "chatml", options()),
             model("other", "llama3", options()),
         ];
+        Self::serving(models, keys, limits)
+    }
+
+    /// A server of one model.
+    pub(crate) fn of_one(sequences: usize, queue: usize, context: usize) -> Self {
+        let one = model(MODEL, "chatml", engine_options(sequences, queue, context));
+        Self::serving(vec![one], Keys::none(), Limits::default())
+    }
+
+    fn serving(models: Vec<ServedModel>, keys: Keys, limits: Limits) -> Self {
         let options = ServeOptions {
             host: "127.0.0.1".to_owned(),
             port: 0,
