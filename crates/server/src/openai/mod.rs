@@ -81,9 +81,11 @@ pub(crate) fn finite(logprob: f32) -> f32 {
 /// A model of the list.
 pub(crate) fn model_json(model: &Loaded) -> Value {
     let spec = model.model.spec();
+    let aliases = std::iter::once(&model.name).chain(&model.aliases);
     json!({
         "id": model.name,
-        "aliases": model.aliases,
+        "aliases": aliases.collect::<Vec<_>>(),
+        "tags": [],
         "object": "model",
         "created": model.created,
         "owned_by": "rustorch",

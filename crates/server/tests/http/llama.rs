@@ -251,8 +251,9 @@ fn models_have_aliases() {
     let listed = server.get("/models").ok();
     assert_eq!(
         listed["data"][0]["aliases"],
-        json!([format!("{MODEL}-alias")])
+        json!([MODEL, format!("{MODEL}-alias")])
     );
+    assert_eq!(listed["data"][0]["tags"], json!([]));
     let props = server.get("/props").ok();
     assert_eq!(props["model_path"], "classics.gguf");
     assert!(props["default_generation_settings"]["params"]["seed"].is_number());
