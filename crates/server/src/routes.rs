@@ -82,6 +82,9 @@ impl App {
 #[derive(Clone, Copy)]
 struct Salt(u64);
 
+/// Bytes of a body that are read as JSON at once. More are read on another thread, while others are answered.
+const SMALL: usize = 64 << 10;
+
 /// A request for a model.
 struct Asked {
     model: Arc<Loaded>,
@@ -95,7 +98,11 @@ impl FromRequest<Arc<App>> for Asked {
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, ApiError> {
         let salt = request.extensions().get::<Salt>().map_or(0, |salt| salt.0);
         let body = guard::body(request.into_body(), &app.limits).await?;
-        Self::new(app, Fields::read(&body)?, salt)
+        let fields = match body.len() {
+            0..=SMALL => Fields::read(&body)?,
+            _ => blocking(move || Fields::read(&body)).await?,
+        };
+        Self::new(app, fields, salt)
     }
 }
 

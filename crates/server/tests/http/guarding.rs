@@ -49,6 +49,10 @@ fn broken_requests_get_clear_answers() {
         status(format!("{{\"messages\": {}", "{\"a\":".repeat(100_000)).as_bytes()),
         400
     );
+    assert_eq!(
+        status(format!("{{\"messages\": \"{}", "a".repeat(1 << 20)).as_bytes()),
+        400
+    );
     assert_eq!(status(b"null"), 400);
     assert_eq!(status(b""), 400);
     assert_eq!(server.get("/nothing").status, 404);
