@@ -88,8 +88,10 @@ fn prompt(model: &Loaded, param: &str, value: Value) -> Result<Prompt, ApiError>
             return Ok(Prompt { ids, text: None });
         }
         Value::Object(object) => {
-            let media = object.get("multimodal_data").and_then(Value::as_array);
-            if media.is_some_and(|media| !media.is_empty()) {
+            let media = object.get("multimodal_data");
+            let is_none =
+                |media: &Value| media.is_null() || media.as_array().is_some_and(Vec::is_empty);
+            if media.is_some_and(|media| !is_none(media)) {
                 let problem = "image input is not supported; send text";
                 return Err(ApiError::field(param, problem));
             }

@@ -27,6 +27,8 @@ fn prompts_come_in_many_forms() {
     for prompt in [
         ids.clone(),
         json!({"prompt_string": text}),
+        json!({"prompt_string": text, "multimodal_data": []}),
+        json!({"prompt_string": text, "multimodal_data": null}),
         json!({"content": [{"type": "text", "text": "Once upon"}, {"type": "text", "text": " a time"}]}),
         json!(mixed),
     ] {
@@ -48,6 +50,10 @@ fn prompts_come_in_many_forms() {
     let image = json!({"prompt": {"prompt_string": text, "multimodal_data": ["aaaa"]}});
     for (wrong, words) in [
         (image, "image input is not supported"),
+        (
+            json!({"prompt": {"prompt_string": text, "multimodal_data": "aaaa"}}),
+            "image input is not supported",
+        ),
         (json!({"prompt": [[1.5]]}), "expected a text"),
         (json!({"prompt": []}), "0 prompts"),
         (json!({"prompt": {"content": "x"}}), "expected a text"),
