@@ -62,6 +62,7 @@ struct Handle {
     model: Arc<Model>,
     context: usize,
     sequences: usize,
+    queue: usize,
     ends: Vec<u32>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -82,7 +83,7 @@ impl Engine {
             return Err(LlmError::Input(problem.to_owned()));
         }
         let shared = Arc::new(Shared::new(options.queue));
-        let sequences = options.sequences;
+        let (sequences, queue) = (options.sequences, options.queue);
         let (begun, begin) = sync_channel(1);
         let thread = {
             let (model, runtime, shared) = (model.clone(), runtime.clone(), shared.clone());
@@ -105,6 +106,7 @@ impl Engine {
             model,
             context,
             sequences,
+            queue,
             shared,
             thread: Some(thread),
         })))
@@ -123,6 +125,11 @@ impl Engine {
     /// Sequences that are computed at once.
     pub fn sequences(&self) -> usize {
         self.0.sequences
+    }
+
+    /// Requests that it takes at once at most: those that are computed, and those that wait.
+    pub fn capacity(&self) -> usize {
+        self.0.sequences.saturating_add(self.0.queue)
     }
 
     /// Queues a request. `sink` gets its events on the engine's thread, must not block, and returns

@@ -95,6 +95,7 @@ impl Interface for Native {
             .transpose()?;
         let sampler = form::sampler(model, config, asked.seed, asked.logit_bias)?;
         let Prompts { all, is_list } = Prompts::read(model, "prompt", asked.prompt)?;
+        model.check_answers("prompt", all.len())?;
         for prompt in &all {
             model.check_prompt(prompt.ids.len())?;
         }

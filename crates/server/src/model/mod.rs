@@ -177,6 +177,21 @@ impl Loaded {
         }
     }
 
+    /// Checks that this many answers can be waited for at once.
+    ///
+    /// # Errors
+    /// Fails with the field `param` if they never can. Also fails for a model that makes no texts.
+    pub(crate) fn check_answers(&self, param: &str, answers: usize) -> Result<(), ApiError> {
+        let most = self.engine()?.capacity();
+        match answers <= most {
+            true => Ok(()),
+            false => {
+                let problem = format!("{answers} answers; this server has at most {most} at once");
+                Err(ApiError::field(param, problem))
+            }
+        }
+    }
+
     /// Checks that a prompt of this many tokens leaves room for an answer.
     ///
     /// # Errors

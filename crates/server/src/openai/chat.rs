@@ -135,6 +135,7 @@ impl Interface for Chat {
         let tokens = plan.request.prompt.len();
         // Before it is copied. One alone may be too long here: its tokens can be counted.
         if n > 1 {
+            model.check_answers("n", n)?;
             model.check_prompt(tokens)?;
         }
         let speaker = asked

@@ -111,6 +111,8 @@ impl Interface for Completion {
         let (mut plans, mut echoes) = (Vec::new(), Vec::new());
         let prompts = Prompts::read(model, "prompt", asked.prompt)?;
         prompts.check_answers(n)?;
+        model.check_answers("prompt", prompts.all.len())?;
+        model.check_answers("n", prompts.all.len() * n)?;
         for Prompt { ids, text } in prompts.all {
             // Before it is copied for each answer.
             model.check_prompt(ids.len())?;

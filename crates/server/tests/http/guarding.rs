@@ -151,6 +151,44 @@ fn a_full_queue_is_told() {
 }
 
 #[test]
+fn more_than_the_queue_can_hold_is_no_reason_to_wait() {
+    let server = Running::new(Keys::none(), 1, 2, 128);
+    let messages = json!([{"role": "user", "content": "a"}]);
+    for (path, body, param) in [
+        (
+            "/v1/completions",
+            json!({"prompt": ["a", "b", "c", "d"]}),
+            "prompt",
+        ),
+        (
+            "/v1/completions",
+            json!({"prompt": ["a", "b"], "n": 2}),
+            "n",
+        ),
+        (
+            "/completion",
+            json!({"prompt": ["a", "b", "c", "d"]}),
+            "prompt",
+        ),
+        (
+            "/v1/chat/completions",
+            json!({"messages": messages, "n": 4}),
+            "n",
+        ),
+    ] {
+        let reply = server.post(path, &body);
+        assert_eq!(
+            (reply.status, reply.header("retry-after")),
+            (400, None),
+            "{path}"
+        );
+        assert_eq!(reply.json()["error"]["param"], param, "{path}");
+    }
+    let three = json!({"prompt": ["a", "b", "c"], "max_tokens": 1});
+    server.ok("/v1/completions", three);
+}
+
+#[test]
 fn the_end_waits_for_answers() {
     let server = Running::new(Keys::none(), 1, 1, 512);
     let body = r#"{"prompt": "Once", "max_tokens": 200, "ignore_eos": true, "stream": true}"#;
