@@ -64,10 +64,10 @@ async fn texts<T: DeserializeOwned + Send + 'static>(
 
 /// Tokens that fit the context. If they are cut, a last token that marks the end stays.
 fn fitting(model: &Loaded, mut ids: Vec<u32>, cuts: bool) -> Result<Vec<u32>, ApiError> {
-    let most = model.model.spec().context;
+    let most = model.context();
     if ids.len() > most {
         if !cuts {
-            return Err(ApiError::context(ids.len(), most));
+            return Err(ApiError::input(ids.len(), most));
         }
         let end = ids.last().copied();
         let end = end.filter(|&id| model.tokenizer().is_control(id));
@@ -317,9 +317,10 @@ pub(crate) async fn rerank(model: Arc<Loaded>, mut fields: Fields) -> Result<Res
 /// Tokens of a query with each document.
 ///
 /// # Errors
-/// Fails if one is longer than the context.
+/// Fails if one is longer than the context, or than the model reads for a score.
 fn pair_tokens(model: &Loaded, query: &str, documents: &[String]) -> Result<usize, ApiError> {
-    let (tokenizer, most) = (model.tokenizer(), model.model.spec().context);
+    let tokenizer = model.tokenizer();
+    let most = model.context().min(model.model.spec().pool.tokens);
     let metadata = &model.model.gguf().metadata;
     let template = metadata.opt_str("tokenizer.chat_template.rerank");
     let template = template.ok().flatten();
@@ -339,7 +340,7 @@ fn pair_tokens(model: &Loaded, query: &str, documents: &[String]) -> Result<usiz
             }
         };
         if count > most {
-            return Err(ApiError::context(count, most));
+            return Err(ApiError::input(count, most));
         }
         total += count;
     }

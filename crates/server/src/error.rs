@@ -64,6 +64,17 @@ impl ApiError {
         }
     }
 
+    /// A text that is too long for a vector or a score.
+    pub(crate) fn input(tokens: usize, most: usize) -> Self {
+        // Clients of llama-server look for these words.
+        let message =
+            format!("input ({tokens} tokens) is too large: at most {most} tokens fit; shorten it");
+        Self {
+            message,
+            ..Self::context(tokens, most)
+        }
+    }
+
     pub(crate) fn unauthorized() -> Self {
         let message = "an API key is required: send Authorization: Bearer KEY, or x-api-key: KEY";
         Self {
