@@ -83,12 +83,13 @@ fn fitting(model: &Loaded, mut ids: Vec<u32>, cuts: bool) -> Result<Vec<u32>, Ap
 /// One vector for each text, of length 1.
 async fn embed(
     model: &Arc<Loaded>,
-    ids: Vec<Vec<u32>>,
+    texts: Vec<Vec<u32>>,
     dimensions: Option<usize>,
 ) -> Result<Vec<Vec<f32>>, ApiError> {
+    let work = Work::Embed { texts, dimensions };
     let Rows {
         mut rows, pooling, ..
-    } = model.vectors.ask(&model.model, Work::Embed(ids)).await?;
+    } = model.vectors.ask(&model.model, work).await?;
     match pooling {
         Pooling::None => {
             let problem = "the model was started with pooling none: /embeddings has the vectors of its tokens";
@@ -100,14 +101,7 @@ async fn embed(
     for row in &mut rows {
         Scaling::Norm(2).apply(row);
     }
-    let width = rows.first().map_or(0, Vec::len);
-    match dimensions.filter(|&dimensions| dimensions != width) {
-        None => Ok(rows),
-        Some(other) => {
-            let problem = format!("{other}: the model's vectors have {width}, and are not cut");
-            Err(ApiError::field("dimensions", problem))
-        }
-    }
+    Ok(rows)
 }
 
 /// OpenAI's request, besides `input`.
@@ -168,12 +162,15 @@ pub(crate) async fn native(model: Arc<Loaded>, fields: Fields) -> Result<Respons
         false => "content",
     };
     let texts = texts::<NativeRequest>(&model, fields, param, |_| false).await?;
-    let asked = Work::Embed(texts.ids);
+    let work = Work::Embed {
+        texts: texts.ids,
+        dimensions: None,
+    };
     let Rows {
         rows,
         width,
         pooling,
-    } = model.vectors.ask(&model.model, asked).await?;
+    } = model.vectors.ask(&model.model, work).await?;
     let one = |(index, mut row): (usize, Vec<f32>)| {
         let width = match pooling {
             // Vectors of tokens are never scaled, as in llama-server.
@@ -238,6 +235,10 @@ struct RankRequest {
     return_documents: bool,
     #[serde(default)]
     return_text: bool,
+    /// Cuts documents that are too long.
+    truncate: Option<bool>,
+    /// Whether the scores are the classifier's own. They always are.
+    raw_scores: Option<bool>,
 }
 
 /// A document, alone or as an object.
@@ -253,9 +254,19 @@ enum Document {
 /// # Errors
 /// Fails for a wrong field, and if the model has no classifier.
 pub(crate) async fn rerank(model: Arc<Loaded>, mut fields: Fields) -> Result<Response, ApiError> {
-    fields.skip(&["user", "rank_fields", "max_chunks_per_doc"]);
-    let ignored = fields.ignored().to_vec();
+    fields.skip(&[
+        "user",
+        "rank_fields",
+        "max_chunks_per_doc",
+        "max_tokens_per_doc",
+        "truncation_direction",
+    ]);
+    let mut ignored = fields.ignored().to_vec();
     let asked: RankRequest = fields.into()?;
+    if asked.raw_scores == Some(false) {
+        ignored.push("raw_scores".to_owned());
+    }
+    let cuts = asked.truncate.unwrap_or(false);
     let is_tei = asked.texts.is_some();
     let given = match (asked.documents, asked.texts) {
         (Some(documents), None) | (None, Some(documents)) => documents,
@@ -278,7 +289,7 @@ pub(crate) async fn rerank(model: Arc<Loaded>, mut fields: Fields) -> Result<Res
     let query = asked.query;
     let of = Arc::clone(&model);
     let counted = (query.clone(), documents.clone());
-    let tokens = blocking(move || pair_tokens(&of, &counted.0, &counted.1)).await?;
+    let tokens = blocking(move || pair_tokens(&of, &counted.0, &counted.1, cuts)).await?;
     let work = Work::Rank {
         query,
         documents: documents.clone(),
@@ -317,8 +328,13 @@ pub(crate) async fn rerank(model: Arc<Loaded>, mut fields: Fields) -> Result<Res
 /// Tokens of a query with each document.
 ///
 /// # Errors
-/// Fails if one is longer than the context, or than the model reads for a score.
-fn pair_tokens(model: &Loaded, query: &str, documents: &[String]) -> Result<usize, ApiError> {
+/// Fails if one is longer than the context, or than the model reads for a score, and is not to be cut.
+fn pair_tokens(
+    model: &Loaded,
+    query: &str,
+    documents: &[String],
+    cuts: bool,
+) -> Result<usize, ApiError> {
     let tokenizer = model.tokenizer();
     let most = model.context().min(model.model.spec().pool.tokens);
     let metadata = &model.model.gguf().metadata;
@@ -339,10 +355,11 @@ fn pair_tokens(model: &Loaded, query: &str, documents: &[String]) -> Result<usiz
                 tokenizer.encode(&text, options).len()
             }
         };
-        if count > most {
+        // The encoder cuts by itself.
+        if count > most && !cuts {
             return Err(ApiError::input(count, most));
         }
-        total += count;
+        total += count.min(most);
     }
     Ok(total)
 }

@@ -23,8 +23,13 @@ pub(crate) struct Vectors {
 
 /// A task of an encoder.
 pub(crate) enum Work {
-    /// Vectors of these tokens.
-    Embed(Vec<Vec<u32>>),
+    /// Vectors.
+    Embed {
+        /// The tokens of each text.
+        texts: Vec<Vec<u32>>,
+        /// The length that a text's vector has to have.
+        dimensions: Option<usize>,
+    },
     /// Scores of documents.
     Rank {
         query: String,
@@ -105,7 +110,14 @@ fn run(model: &Model, devices: &Runtime, options: EncoderOptions, jobs: &Receive
 
 fn answer(encoder: &mut Encoder<'_>, work: Work) -> Result<Rows, ApiError> {
     let rows = match work {
-        Work::Embed(texts) => encoder.embed_tokens(&texts)?,
+        Work::Embed { texts, dimensions } => {
+            let width = encoder.width();
+            if let Some(other) = dimensions.filter(|&dimensions| dimensions != width) {
+                let problem = format!("{other}: the model's vectors have {width}, and are not cut");
+                return Err(ApiError::field("dimensions", problem));
+            }
+            encoder.embed_tokens(&texts)?
+        }
         Work::Rank { query, documents } => {
             let scores = encoder.rerank(&query, &documents)?;
             scores.into_iter().map(|score| vec![score]).collect()

@@ -163,6 +163,12 @@ fn wrong_requests_are_refused() {
         assert_eq!(reply.status, 400, "{path}: {}", reply.text);
         assert!(reply.text.contains(words), "{path}: {}", reply.text);
     }
+    // Fields of other rerankers are known: the model alone is at fault.
+    let known = json!({"query": "x", "documents": ["y"], "max_tokens_per_doc": 9, "truncate": true,
+        "truncation_direction": "right", "raw_scores": true});
+    let reply = server.post("/v1/rerank", &known);
+    assert_eq!(reply.status, 400);
+    assert!(reply.text.contains("pooling"), "{}", reply.text);
     // ollama cuts.
     let cut = server.ok("/api/embed", json!({"input": long}));
     assert_eq!(cut["prompt_eval_count"], 512);
