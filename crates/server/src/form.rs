@@ -154,6 +154,31 @@ pub(crate) fn choices(n: Option<usize>) -> Result<usize, ApiError> {
     }
 }
 
+/// The limit of an answer's tokens by the fields that may have it, the first of which counts; `None` for no limit.
+/// Without such a field it is `default`.
+///
+/// # Errors
+/// Fails for a number out of range.
+pub(crate) fn max_tokens(
+    fields: &[(&str, Option<i64>)],
+    default: Option<usize>,
+) -> Result<Option<usize>, ApiError> {
+    let given = fields
+        .iter()
+        .find_map(|&(param, value)| Some((param, value?)));
+    match given {
+        None => Ok(default),
+        Some((_, -1)) => Ok(None),
+        Some((param, n)) => match usize::try_from(n) {
+            Ok(n) => Ok(Some(n)),
+            Err(_) => Err(ApiError::field(
+                param,
+                format!("{n}: expected -1, or at least 0"),
+            )),
+        },
+    }
+}
+
 /// A number of log probabilities.
 ///
 /// # Errors

@@ -27,8 +27,8 @@ const HINTS: &[&str] = &["cache_prompt", "id_slot", "n_keep", "n_discard"];
 #[serde(deny_unknown_fields)]
 struct NativeRequest {
     prompt: Value,
-    #[serde(alias = "max_tokens")]
     n_predict: Option<i64>,
+    max_tokens: Option<i64>,
     seed: Option<i64>,
     stop: Option<Stops>,
     logit_bias: Option<Biases>,
@@ -79,12 +79,11 @@ impl Interface for Native {
         fields.samplers(&mut config)?;
         let ignored = fields.ignored().to_vec();
         let asked: NativeRequest = fields.into()?;
-        let max_tokens = match asked.n_predict {
-            None | Some(-1) => None,
-            Some(n) => Some(usize::try_from(n).map_err(|_| {
-                ApiError::field("n_predict", format!("{n}: expected -1, or at least 0"))
-            })?),
-        };
+        let limits = [
+            ("n_predict", asked.n_predict),
+            ("max_tokens", asked.max_tokens),
+        ];
+        let max_tokens = form::max_tokens(&limits, None)?;
         let probs = asked.n_probs.filter(|&count| count > 0);
         let probs = probs
             .map(|count| form::logprobs("n_probs", count))

@@ -42,9 +42,9 @@ struct ChatRequest {
     tools: Vec<Value>,
     tool_choice: Option<ToolChoice>,
     parallel_tool_calls: Option<bool>,
-    #[serde(alias = "n_predict")]
-    max_tokens: Option<usize>,
-    max_completion_tokens: Option<usize>,
+    max_tokens: Option<i64>,
+    max_completion_tokens: Option<i64>,
+    n_predict: Option<i64>,
     n: Option<usize>,
     seed: Option<i64>,
     stop: Option<Stops>,
@@ -101,7 +101,12 @@ impl Interface for Chat {
             (_, top) => form::logprobs("top_logprobs", top.unwrap_or(0))?,
         };
         let n = form::choices(asked.n)?;
-        let max_tokens = asked.max_completion_tokens.or(asked.max_tokens);
+        let limits = [
+            ("n_predict", asked.n_predict),
+            ("max_completion_tokens", asked.max_completion_tokens),
+            ("max_tokens", asked.max_tokens),
+        ];
+        let max_tokens = form::max_tokens(&limits, None)?;
         if max_tokens == Some(0) {
             return Err(ApiError::field("max_tokens", "expected at least 1"));
         }

@@ -27,8 +27,8 @@ const DEFAULT_TOKENS: usize = 16;
 struct CompletionRequest {
     /// A text, token ids, or an array of these.
     prompt: Value,
-    #[serde(alias = "n_predict")]
-    max_tokens: Option<usize>,
+    max_tokens: Option<i64>,
+    n_predict: Option<i64>,
     n: Option<usize>,
     seed: Option<i64>,
     stop: Option<Stops>,
@@ -97,6 +97,11 @@ impl Interface for Completion {
         let ignored = fields.ignored().to_vec();
         let asked: CompletionRequest = fields.into()?;
         let n = form::choices(asked.n)?;
+        let limits = [
+            ("n_predict", asked.n_predict),
+            ("max_tokens", asked.max_tokens),
+        ];
+        let max_tokens = form::max_tokens(&limits, Some(DEFAULT_TOKENS))?;
         asked.check(n)?;
         let logprobs = asked
             .logprobs
@@ -121,7 +126,7 @@ impl Interface for Completion {
                 ids: ids.clone(),
             });
             let mut request = form::request(ids, sampler.clone(), salt);
-            request.max_tokens = Some(asked.max_tokens.unwrap_or(DEFAULT_TOKENS));
+            request.max_tokens = max_tokens;
             request.ignore_end = asked.ignore_eos.unwrap_or(false);
             request.constraint.clone_from(&constraint);
             request.logprobs = logprobs;

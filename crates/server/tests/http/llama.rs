@@ -236,6 +236,31 @@ fn chats_have_llama_servers_fields() {
 }
 
 #[test]
+fn limits_of_tokens_have_several_names() {
+    let server = Running::of_one(1, 4, 128);
+    let messages = json!([{"role": "user", "content": "Hi"}]);
+    let counted = |path: &str, more: Value| {
+        let mut body = match path {
+            "/v1/completions" => json!({"prompt": "Once upon a time"}),
+            _ => json!({"messages": messages}),
+        };
+        body["ignore_eos"] = true.into();
+        let more = more.as_object().unwrap().clone();
+        body.as_object_mut().unwrap().extend(more);
+        let reply = server.ok(path, body);
+        reply["usage"]["completion_tokens"].as_u64().unwrap()
+    };
+    for path in ["/v1/completions", "/v1/chat/completions"] {
+        assert!(counted(path, json!({"max_tokens": -1})) > 20, "{path}");
+        assert!(counted(path, json!({"n_predict": -1})) > 20, "{path}");
+        let both = json!({"max_tokens": 9, "n_predict": 3});
+        assert_eq!(counted(path, both), 3, "{path}");
+    }
+    let both = short(json!({"n_predict": 3, "max_tokens": 9}));
+    assert_eq!(server.ok("/completion", both)["tokens_predicted"], 3);
+}
+
+#[test]
 fn one_model_has_any_name() {
     let server = Running::of_one(1, 4, 128);
     let reply = server.ok(
