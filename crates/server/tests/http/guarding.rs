@@ -262,6 +262,24 @@ fn heads_have_limits() {
 }
 
 #[test]
+fn clients_that_read_nothing_are_left() {
+    let limits = Limits {
+        connections: 1,
+        write_time: Duration::from_millis(300),
+        ..Limits::default()
+    };
+    let server = Running::limited(Keys::none(), 1, 1, 128, limits);
+    let mut deaf = TcpStream::connect(server.address).unwrap();
+    // More responses than the system keeps for a client.
+    let request = "GET /page/style.css HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    // The server may close before all is sent.
+    let _ = deaf.write_all(request.repeat(4000).as_bytes());
+    // Its place is free once it is closed.
+    assert_eq!(server.get("/health").status, 200);
+    drop(deaf);
+}
+
+#[test]
 fn connections_have_a_limit() {
     let limits = Limits {
         connections: 2,
