@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
-use axum::extract::{FromRequest, Path as Named, Request, State};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{FromRequest, Path, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -135,10 +136,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     let models = get(models);
     Router::new()
         .route("/", get(async || page::file(page::INDEX)))
-        .route(
-            "/page/{name}",
-            get(async |Named(name): Named<String>| page::file(&name)),
-        )
+        .route("/page/{name}", get(page_file))
         .route("/rustorch/devices", get(devices))
         .route("/health", get(health))
         .route("/v1/health", get(health))
@@ -297,9 +295,22 @@ async fn models(State(app): State<Arc<App>>) -> Response {
 
 async fn model(
     State(app): State<Arc<App>>,
-    Named(name): Named<String>,
+    name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
-    Ok(json_response(&openai::model_json(app.model(Some(&name))?)))
+    let model = app.model(Some(&named(name)?))?;
+    Ok(json_response(&openai::model_json(model)))
+}
+
+async fn page_file(name: Result<Path<String>, PathRejection>) -> Result<Response, ApiError> {
+    page::file(&named(name)?)
+}
+
+/// The name in a path.
+fn named(name: Result<Path<String>, PathRejection>) -> Result<String, ApiError> {
+    match name {
+        Ok(Path(name)) => Ok(name),
+        Err(_) => Err(ApiError::bad("the name in the path is not UTF-8")),
+    }
 }
 
 async fn props(State(app): State<Arc<App>>) -> Result<Response, ApiError> {

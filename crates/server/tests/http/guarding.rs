@@ -57,6 +57,15 @@ fn broken_requests_get_clear_answers() {
     assert_eq!(status(b""), 400);
     assert_eq!(server.get("/nothing").status, 404);
     assert_eq!(server.get("/v1/completions").status, 405);
+    for path in ["/v1/models/%ff", "/page/%ff"] {
+        let reply = server.get(path);
+        let error = &reply.json()["error"];
+        assert_eq!(
+            (reply.status, &error["type"]),
+            (400, &json!("invalid_request_error")),
+            "{path}"
+        );
+    }
     // A body that is announced, and does not come.
     let mut half = TcpStream::connect(server.address).unwrap();
     write!(
