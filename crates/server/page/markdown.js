@@ -5,7 +5,7 @@ import { inline } from './inline.js';
 
 const DEEPEST = 12;
 const FENCE = /^( {0,3})(`{3,}|~{3,})\s*([^`]*)$/;
-const HEADING = /^ {0,3}(#{1,6})(?:\s+(.*?))?(?:\s+#+)?\s*$/;
+const HEADING = /^ {0,3}(#{1,6})(?:\s([^]*))?$/;
 const RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
 const ITEM = /^( *)([-*+]|\d{1,9}[.)])(\s+|$)(.*)$/;
 const QUOTE = /^ {0,3}> ?/;
@@ -13,6 +13,13 @@ const DIVIDER = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
 
 const begins = (line) =>
   FENCE.test(line) || HEADING.test(line) || RULE.test(line) || ITEM.test(line) || QUOTE.test(line);
+
+/** The text of a heading, without the signs that close it. */
+const title = (text) =>
+  text
+    .trim()
+    .replace(/(?:^|\s)#+$/, '')
+    .trimEnd();
 
 /** The blocks of lines, each with the line on which it begins. */
 function parse(lines, depth = 0) {
@@ -29,7 +36,7 @@ function parse(lines, depth = 0) {
     const heading = HEADING.exec(line);
     if (fence) at = readCode(lines, at, fence, block);
     else if (heading) {
-      Object.assign(block, { type: 'heading', level: heading[1].length, text: heading[2] ?? '' });
+      Object.assign(block, { type: 'heading', level: heading[1].length, text: title(heading[2] ?? '') });
       at++;
     } else if (RULE.test(line)) {
       block.type = 'rule';
