@@ -1,9 +1,7 @@
 //! The page that talks to the server: files of the program, and the devices that it shows.
 
 use axum::http::HeaderValue;
-use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
-};
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY};
 use axum::response::Response;
 use rustorch_runtime::{Fallback, Hardware, Runtime};
 use serde_json::{Value, json};
@@ -53,7 +51,6 @@ pub(crate) fn file(name: &str) -> Result<Response, ApiError> {
     let headers = response.headers_mut();
     for (name, value) in [
         (CONTENT_SECURITY_POLICY, POLICY),
-        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (REFERRER_POLICY, "no-referrer"),
         // A server of another version may answer next time.
         (CACHE_CONTROL, "no-cache"),

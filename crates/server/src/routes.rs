@@ -6,6 +6,8 @@ use std::time::Instant;
 use axum::Router;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequest, Path, Request, State};
+use axum::http::HeaderValue;
+use axum::http::header::X_CONTENT_TYPE_OPTIONS;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -200,7 +202,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// Guards, gives errors the form of their interface, counts and logs. Texts of requests are not logged.
+/// Guards, gives errors the form of their interface, forbids guesses at formats, counts and logs. Texts of requests are
+/// not logged.
 async fn outermost(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let begin = Instant::now();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
@@ -214,6 +217,11 @@ async fn outermost(State(app): State<Arc<App>>, mut request: Request, next: Next
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
         response = error.response(Dialect::of(&path));
     }
+    // No response is a script or a style unless it says so, whatever a text within it looks like.
+    let nosniff = HeaderValue::from_static("nosniff");
+    response
+        .headers_mut()
+        .insert(X_CONTENT_TYPE_OPTIONS, nosniff);
     let status = response.status().as_u16();
     app.responses.count(status);
     tracing::info!(

@@ -26,8 +26,17 @@ fn keys_hosts_and_origins() {
         200
     );
     assert_eq!(status("/v1/models", &[("x-api-key", "secret")]), 200);
-    let error = server.send("GET", "/v1/models", &[], b"").json();
-    assert_eq!(error["error"]["type"], "authentication_error");
+    let refused = server.send("GET", "/v1/models", &[], b"");
+    assert_eq!(refused.json()["error"]["type"], "authentication_error");
+    assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
+    for path in ["/v1/models", "/health", "/", "/nothing"] {
+        let reply = server.get(path);
+        assert_eq!(
+            reply.header("x-content-type-options"),
+            Some("nosniff"),
+            "{path}"
+        );
+    }
     assert_eq!(status("/health", &[("Host", "evil.example")]), 403);
     assert_eq!(
         status("/health", &[("Origin", "https://evil.example")]),
