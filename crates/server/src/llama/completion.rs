@@ -136,6 +136,7 @@ impl Interface for Native {
             plans: all.into_iter().map(|prompt| plan(prompt.ids)).collect(),
             speaker: asked.stream.then(|| NativeSpeaker {
                 lines: vec![false; view.prompts.len()],
+                held: vec![String::new(); view.prompts.len()],
                 view: view.clone(),
             }),
             view,
@@ -230,6 +231,8 @@ pub(crate) struct NativeSpeaker {
     view: Native,
     /// Has a text more than one line?
     lines: Vec<bool>,
+    /// Text that was held back until the end of each text, and that the last event has.
+    held: Vec<String>,
 }
 
 impl Speaker for NativeSpeaker {
@@ -256,12 +259,17 @@ impl Speaker for NativeSpeaker {
             } => {
                 let text: String = deltas.iter().map(content).collect();
                 self.lines[choice] |= text.contains('\n');
+                // Its tokens came before.
+                if tokens.is_empty() {
+                    self.held[choice] += &text;
+                    return;
+                }
                 let mut body = view.body(choice, &text, &tokens, false);
                 time(&mut body, &usage);
                 frames.data(&body);
             }
             Part::End(end) => {
-                let mut body = view.body(choice, "", &[], false);
+                let mut body = view.body(choice, &self.held[choice], &[], false);
                 view.finish(&mut body, choice, &end, self.lines[choice]);
                 frames.data(&view.chosen(body));
             }

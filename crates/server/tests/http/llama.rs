@@ -236,6 +236,28 @@ fn chats_have_llama_servers_fields() {
 }
 
 #[test]
+fn the_last_event_has_what_was_held_back() {
+    let server = Running::shared();
+    let whole = server.ok("/completion", short(json!({})));
+    let whole = whole["content"].as_str().unwrap();
+    let end = whole.chars().last().unwrap().to_string();
+    let asked = short(json!({"stop": [format!("{end}<never>")], "stream": true}));
+    let events = server.post("/completion", &asked).events();
+    let said = |events: &[Value]| -> String {
+        let texts = events.iter().map(|it| it["content"].as_str().unwrap());
+        texts.collect()
+    };
+    assert_eq!(said(&events), whole);
+    let (last, parts) = events.split_last().unwrap();
+    assert_eq!(last["content"], end);
+    assert!(
+        parts
+            .iter()
+            .all(|part| !part["tokens"].as_array().unwrap().is_empty())
+    );
+}
+
+#[test]
 fn limits_of_tokens_have_several_names() {
     let server = Running::of_one(1, 4, 128);
     let messages = json!([{"role": "user", "content": "Hi"}]);
