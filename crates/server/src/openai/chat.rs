@@ -110,6 +110,12 @@ impl Interface for Chat {
         if max_tokens == Some(0) {
             return Err(ApiError::field("max_tokens", "expected at least 1"));
         }
+        if let [.., one, other] = asked.messages.as_slice()
+            && [one, other].map(Message::role) == ["assistant"; 2]
+        {
+            let problem = "Cannot have 2 or more assistant messages at the end of the list.";
+            return Err(ApiError::field("messages", problem));
+        }
         let grammar = form::grammar(asked.response_format, asked.json_schema, asked.grammar)?;
         let mut variables = asked.chat_template_kwargs;
         if let Some(effort) = asked.reasoning_effort {

@@ -197,6 +197,15 @@ fn wrong_messages_are_named() {
             "assistant",
         ),
         (
+            json!({"messages": [
+                {"role": "user", "content": "a"},
+                {"role": "assistant", "content": "b"},
+                {"role": "assistant", "content": "c"},
+            ]}),
+            "messages",
+            "2 or more assistant messages",
+        ),
+        (
             json!({"messages": [{"role": "user"}]}),
             "messages[0].content",
             "expected a text",
