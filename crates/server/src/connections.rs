@@ -138,7 +138,7 @@ impl Impatient {
         }
     }
 
-    /// What writing gave, or the error of a client that has had its time.
+    /// The result of writing, or the error of a client that has had its time.
     fn limited<T>(
         &mut self,
         written: Poll<io::Result<T>>,

@@ -328,7 +328,7 @@ pub(crate) async fn rerank(model: Arc<Loaded>, mut fields: Fields) -> Result<Res
 /// Tokens of a query with each document.
 ///
 /// # Errors
-/// Fails if one is longer than the context, or than the model reads for a score, and is not to be cut.
+/// Fails if one is not to be cut, and longer than the context or than the model reads for a score.
 fn pair_tokens(
     model: &Loaded,
     query: &str,

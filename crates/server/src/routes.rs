@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{FromRequest, Path, Request, State};
+use axum::extract::{FromRequest, FromRequestParts, Path, Request, State};
 use axum::http::HeaderValue;
 use axum::http::header::X_CONTENT_TYPE_OPTIONS;
+use axum::http::request::Parts;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -125,6 +125,20 @@ impl Asked {
     }
 }
 
+/// The name in a path.
+struct Name(String);
+
+impl FromRequestParts<Arc<App>> for Name {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
+        match Path::from_request_parts(parts, app).await {
+            Ok(Path(name)) => Ok(Self(name)),
+            Err(_) => Err(ApiError::bad("the name in the path is not UTF-8")),
+        }
+    }
+}
+
 /// The service.
 pub(crate) fn router(app: Arc<App>) -> Router {
     let chat = post(generate::<openai::chat::Chat>);
@@ -138,7 +152,10 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     let models = get(models);
     Router::new()
         .route("/", get(async || page::file(page::INDEX)))
-        .route("/page/{name}", get(page_file))
+        .route(
+            "/page/{name}",
+            get(async |Name(name): Name| page::file(&name)),
+        )
         .route("/rustorch/devices", get(devices))
         .route("/health", get(health))
         .route("/v1/health", get(health))
@@ -301,24 +318,8 @@ async fn models(State(app): State<Arc<App>>) -> Response {
     json_response(&json!({"object": "list", "data": data}))
 }
 
-async fn model(
-    State(app): State<Arc<App>>,
-    name: Result<Path<String>, PathRejection>,
-) -> Result<Response, ApiError> {
-    let model = app.model(Some(&named(name)?))?;
-    Ok(json_response(&openai::model_json(model)))
-}
-
-async fn page_file(name: Result<Path<String>, PathRejection>) -> Result<Response, ApiError> {
-    page::file(&named(name)?)
-}
-
-/// The name in a path.
-fn named(name: Result<Path<String>, PathRejection>) -> Result<String, ApiError> {
-    match name {
-        Ok(Path(name)) => Ok(name),
-        Err(_) => Err(ApiError::bad("the name in the path is not UTF-8")),
-    }
+async fn model(State(app): State<Arc<App>>, Name(name): Name) -> Result<Response, ApiError> {
+    Ok(json_response(&openai::model_json(app.model(Some(&name))?)))
 }
 
 async fn props(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
