@@ -328,7 +328,7 @@ pub(crate) async fn rerank(model: Arc<Loaded>, mut fields: Fields) -> Result<Res
 /// Tokens of a query with each document.
 ///
 /// # Errors
-/// Fails if one is not to be cut, and longer than the context or than the model reads for a score.
+/// Fails if one is too long for the context or for a score, unless it is cut.
 fn pair_tokens(
     model: &Loaded,
     query: &str,
