@@ -1170,10 +1170,7 @@ pub(super) const FAMILIES: &[Family] = &[
             ("attention_bias", &["false"]),
             ("rope_interleave", &["true"]),
         ],
-        also: |config, draft| {
-            rope::latent(config, draft)?;
-            rope::mistral3(config, draft)
-        },
+        also: rope::mistral4,
         ..Family::new(&["mistral4"], "mistral4")
     },
     Family {

@@ -271,6 +271,15 @@ pub(super) fn mistral3(config: &Config, draft: &mut Draft) -> Result<(), LlmErro
     Ok(())
 }
 
+/// Mistral 4: latent attention, and the growth of scores beyond the context of the first training.
+pub(super) fn mistral4(config: &Config, draft: &mut Draft) -> Result<(), LlmError> {
+    latent(config, draft)?;
+    mistral3(config, draft)?;
+    let original = Rope::new(config, "full_attention").positive(ORIGINAL, None)?;
+    draft.size("attention.temperature_length", original as u32);
+    Ok(())
+}
+
 /// DeepSeek: widths of latent attention, and the growth of scores with YaRN's factor.
 pub(super) fn latent(config: &Config, draft: &mut Draft) -> Result<(), LlmError> {
     let size = |key| config.size(&[key]);

@@ -11,9 +11,9 @@ pub(super) const ROWS: usize = 8;
 /// Lanes that are computed together, at most, and so read past the last window.
 pub(super) const LANES: usize = 8 * 16;
 
-/// Products that are added up one after the other, at least. Sums of twice as many add up sums of such chains: each
-/// addition rounds, later ones more.
-const CHAIN: usize = 256;
+/// Products that are added up one after the other, at most: those of 32 channels in windows of 3 by 3. Longer sums add
+/// up sums of such chains: each addition rounds, later ones more.
+const CHAIN: usize = 288;
 
 /// Number of channels that are computed together, of `outputs`.
 pub(super) struct Together<'a> {
@@ -113,9 +113,7 @@ impl Tiles<'_> {
         };
         let mut tile = [[[0.0; 16]; T]; R];
         let mut sums = bias.map(|bias| [s.splat_f32(bias); T]);
-        let inner = self.offsets.len();
-        let chain = inner.div_ceil((inner / CHAIN).max(1)).max(1);
-        let chains = self.offsets.chunks(chain).zip(weights.chunks(chain));
+        let chains = self.offsets.chunks(CHAIN).zip(weights.chunks(CHAIN));
         for (i, (offsets, weights)) in chains.enumerate() {
             if i > 0 {
                 add(s, &sums, &mut tile);
@@ -135,7 +133,7 @@ impl Tiles<'_> {
                 }
             }
         }
-        if inner > chain {
+        if self.offsets.len() > CHAIN {
             add(s, &sums, &mut tile);
         } else {
             for (out, &sum) in tile.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
