@@ -73,6 +73,7 @@ fn convert(folder: &Path) -> Gguf {
 
 #[test]
 fn logits_are_those_of_transformers() {
+    let mut problems = Vec::new();
     for entry in data().read_dir().unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         if !data().join(&name).is_dir() {
@@ -86,9 +87,12 @@ fn logits_are_those_of_transformers() {
             .collect();
         let found = logits(hugging_face::open(folder.path()).unwrap());
         let error = nmse(&found, &expected);
-        assert!(error < 1e-9, "{name}: NMSE {error:e}");
+        if error.is_nan() || error >= 1e-9 {
+            problems.push(format!("{name}: NMSE {error:e}"));
+        }
         assert_eq!(logits(convert(folder.path())), found, "{name}");
     }
+    assert!(problems.is_empty(), "{problems:#?}");
 }
 
 #[test]
@@ -243,7 +247,7 @@ fn bad_keys_are_refused_with_their_name() {
             "llama",
             "hidden_size",
             json!("a"),
-            "hidden_size: expected 0 to 1073741824, got \"a\"",
+            "hidden_size: expected 0 to 268435456, got \"a\"",
         ),
         (
             "llama",

@@ -5,6 +5,7 @@ use rustorch_ir::ops::RopeLayout::{Halves, Interleaved};
 use super::Arch;
 use super::base::{Base, File};
 use crate::LlmError;
+use crate::keys::UNKNOWN;
 use crate::spec::{
     Activation, AttentionSpec, DenseSpec, ExpertsSpec, FfnSpec, Gate, Gating, HeadSpec, LayerSpec,
     Mixer, ModelSpec, Need, NormSpec, RecurrentKind, RecurrentSpec, RopeFactors, RopeSpec, Scales,
@@ -77,7 +78,11 @@ fn grouped(b: &Base, kind: RecurrentKind) -> RecurrentSpec {
         let problem = format!("{groups} groups do not divide {count} heads");
         k.wrong("ssm.group_count", problem);
     }
-    heads(b, kind, count, groups, inner / count)
+    let width = match inner.max(count) < UNKNOWN {
+        true => inner / count,
+        false => UNKNOWN,
+    };
+    heads(b, kind, count, groups, width)
 }
 
 /// Mamba 2, whose norm may be missing.

@@ -274,9 +274,12 @@ pub(super) fn mistral3(config: &Config, draft: &mut Draft) -> Result<(), LlmErro
 /// Mistral 4: latent attention, and the growth of scores beyond the context of the first training.
 pub(super) fn mistral4(config: &Config, draft: &mut Draft) -> Result<(), LlmError> {
     latent(config, draft)?;
-    mistral3(config, draft)?;
-    let original = Rope::new(config, "full_attention").positive(ORIGINAL, None)?;
-    draft.size("attention.temperature_length", original as u32);
+    let rope = Rope::new(config, "full_attention");
+    if let Some(growth) = rope.number("llama_4_scaling_beta")? {
+        let original = rope.positive(ORIGINAL, None)?;
+        draft.number("attention.temperature_scale", growth);
+        draft.size("attention.temperature_length", original as u32);
+    }
     Ok(())
 }
 

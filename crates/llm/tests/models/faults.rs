@@ -91,6 +91,10 @@ const SAME_WITHOUT: &[(&str, &str)] = &[
         "deepseek2.attention.q_lora_rank",
         "0 says the same: queries are one product",
     ),
+    (
+        "mistral4.attention.value_length",
+        "the model's width, divided by its heads, is the same",
+    ),
 ];
 
 fn keys(header: &Header) -> Vec<String> {

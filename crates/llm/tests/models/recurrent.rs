@@ -255,7 +255,8 @@ pub(crate) fn in_company_that_fails() {
         let alone = apart(&model).unwrap();
         let (counting, runtime) = failing(u64::MAX, FaultKind::Lost);
         assert_eq!(company(&model, &runtime).unwrap().0, alone);
-        let launches = counting.launches();
+        // Texts meet in other passes in each run, so a run may have fewer launches.
+        let launches = counting.launches() / 2;
         for kind in FaultKind::FAILURES {
             for nth in Extent::of_tests().choose(1..launches, 2) {
                 let runtime = failing(nth, kind).1;
