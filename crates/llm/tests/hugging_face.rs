@@ -264,8 +264,8 @@ fn bad_keys_are_refused_with_their_name() {
         (
             "llama",
             "num_hidden_layers",
-            json!(1_000_000_000),
-            "num_hidden_layers: 1000000000 layers are more than 4096",
+            json!(1_000_000),
+            "num_hidden_layers: 1000000 layers are more than 4096",
         ),
         (
             "llama",

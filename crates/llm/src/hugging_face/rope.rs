@@ -196,7 +196,7 @@ fn scaling(rope: &Rope, draft: &mut Draft, dims: usize, base: f64) -> Result<(),
             };
             let asked = rope.number("attention_factor")?.or(ratio);
             // These have keys of their own for it.
-            let is_apart = matches!(draft.architecture, "mistral3" | "deepseek2");
+            let is_apart = matches!(draft.architecture, "mistral3" | "mistral4" | "deepseek2");
             if let Some(asked) = asked.filter(|_| !is_apart) {
                 draft.number("rope.scaling.attn_factor", asked / usual);
             }
