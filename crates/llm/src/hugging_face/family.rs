@@ -6,6 +6,7 @@ use crate::LlmError;
 
 use super::config::Config;
 use super::encoder;
+use super::latent;
 use super::rope::{self, Draft};
 
 /// A type of models, and its way to GGUF.
@@ -1145,7 +1146,7 @@ pub(super) const FAMILIES: &[Family] = &[
             ("topk_method", &["\"greedy\""]),
             ("norm_topk_prob", &["false"]),
         ],
-        also: rope::latent,
+        also: latent::latent,
         ..Family::new(&["deepseek_v2"], "deepseek2")
     },
     Family {
@@ -1158,7 +1159,7 @@ pub(super) const FAMILIES: &[Family] = &[
         ],
         also: |config, draft| {
             draft.size("expert_gating_func", 2);
-            rope::latent(config, draft)
+            latent::latent(config, draft)
         },
         ..Family::new(&["deepseek_v3", "kimi_k2", "glm4_moe_lite"], "deepseek2")
     },
@@ -1170,7 +1171,7 @@ pub(super) const FAMILIES: &[Family] = &[
             ("attention_bias", &["false"]),
             ("rope_interleave", &["true"]),
         ],
-        also: rope::mistral4,
+        also: latent::mistral4,
         ..Family::new(&["mistral4"], "mistral4")
     },
     Family {
@@ -1184,7 +1185,7 @@ pub(super) const FAMILIES: &[Family] = &[
             ("scale_depth", &["1.4"]),
             ("dim_model_base", &["256"]),
         ],
-        also: rope::minicpm3,
+        also: latent::minicpm3,
         ..Family::new(&["minicpm3"], "minicpm3")
     },
     Family {

@@ -8,6 +8,7 @@ mod change;
 mod config;
 mod encoder;
 mod family;
+mod latent;
 mod pre_tokenizer;
 mod rope;
 mod sentence_piece;

@@ -10,7 +10,7 @@ use crate::LlmError;
 use super::config::Config;
 
 /// The key of the context that a model was trained with before its rotation was scaled.
-const ORIGINAL: &str = "original_max_position_embeddings";
+pub(super) const ORIGINAL: &str = "original_max_position_embeddings";
 
 /// The most features of a head that are rotated: tables have an entry for two of them.
 const MAX_DIMS: usize = 1 << 16;
@@ -49,14 +49,14 @@ impl Draft {
 }
 
 /// The parameters of one rotation, in either of the two forms that `config.json` has had.
-struct Rope<'a> {
+pub(super) struct Rope<'a> {
     config: &'a Config,
     own: Option<&'a Map<String, Json>>,
 }
 
 impl<'a> Rope<'a> {
     /// The rotation of `kind` of layers, or of all.
-    fn new(config: &'a Config, kind: &str) -> Self {
+    pub(super) fn new(config: &'a Config, kind: &str) -> Self {
         let both = ["rope_parameters", "rope_scaling"];
         let all = both.iter().find_map(|key| config.object(key));
         let own = all.map(|all| all.get(kind).and_then(Json::as_object).unwrap_or(all));
@@ -64,7 +64,7 @@ impl<'a> Rope<'a> {
     }
 
     /// A number of the rotation, or of the whole model.
-    fn number(&self, key: &str) -> Result<Option<f64>, LlmError> {
+    pub(super) fn number(&self, key: &str) -> Result<Option<f64>, LlmError> {
         match self
             .own
             .and_then(|own| own.get(key))
@@ -82,7 +82,7 @@ impl<'a> Rope<'a> {
     }
 
     /// A number that is more than 0.
-    fn positive(&self, key: &str, default: Option<f64>) -> Result<f64, LlmError> {
+    pub(super) fn positive(&self, key: &str, default: Option<f64>) -> Result<f64, LlmError> {
         let number = self.number(key)?.or(default);
         let number = number.filter(|x| *x > 0.0 && x.is_finite());
         number.ok_or_else(|| {
@@ -92,7 +92,7 @@ impl<'a> Rope<'a> {
     }
 
     /// The name of the scaling.
-    fn kind(&self) -> &'a str {
+    pub(super) fn kind(&self) -> &'a str {
         let own = self.own;
         let kind = own.and_then(|own| own.get("rope_type").or(own.get("type")));
         kind.and_then(Json::as_str).unwrap_or("default")
@@ -268,64 +268,6 @@ pub(super) fn mistral3(config: &Config, draft: &mut Draft) -> Result<(), LlmErro
             draft.number(to, number);
         }
     }
-    Ok(())
-}
-
-/// Mistral 4: latent attention, and the growth of scores beyond the context of the first training.
-pub(super) fn mistral4(config: &Config, draft: &mut Draft) -> Result<(), LlmError> {
-    latent(config, draft)?;
-    let rope = Rope::new(config, "full_attention");
-    if let Some(growth) = rope.number("llama_4_scaling_beta")? {
-        let original = rope.positive(ORIGINAL, None)?;
-        draft.number("attention.temperature_scale", growth);
-        draft.size("attention.temperature_length", original as u32);
-    }
-    Ok(())
-}
-
-/// DeepSeek: widths of latent attention, and the growth of scores with YaRN's factor.
-pub(super) fn latent(config: &Config, draft: &mut Draft) -> Result<(), LlmError> {
-    let size = |key| config.size(&[key]);
-    let (plain, rotated) = (size("qk_nope_head_dim")?, size("qk_rope_head_dim")?);
-    let (rank, values) = (size("kv_lora_rank")?, size("v_head_dim")?);
-    draft.plain = plain as usize;
-    for (key, size) in [
-        ("attention.head_count_kv", 1),
-        ("attention.kv_lora_rank", rank),
-        ("attention.key_length", rank.saturating_add(rotated)),
-        ("attention.value_length", rank),
-        ("attention.key_length_mla", plain.saturating_add(rotated)),
-        ("attention.value_length_mla", values),
-    ] {
-        draft.size(key, size);
-    }
-    let rope = Rope::new(config, "full_attention");
-    if rope.kind() != "yarn" {
-        return Ok(());
-    }
-    let (one, all) = (rope.number("mscale")?, rope.number("mscale_all_dim")?);
-    match all.filter(|all| *all != 0.0 && one.is_none_or(|one| one == *all)) {
-        Some(all) => {
-            draft.number("rope.scaling.yarn_log_multiplier", 0.1 * all);
-            Ok(())
-        }
-        None => {
-            let problem =
-                "expected an mscale_all_dim that is mscale, and not 0; GGUF has no key for another";
-            Err(config.wrong("rope_scaling", problem))
-        }
-    }
-}
-
-/// MiniCPM 3: widths of latent attention, whose keys and values are one matrix.
-pub(super) fn minicpm3(config: &Config, draft: &mut Draft) -> Result<(), LlmError> {
-    let size = |key| config.size(&[key]);
-    let (plain, rotated) = (size("qk_nope_head_dim")?, size("qk_rope_head_dim")?);
-    let own = draft.width / draft.heads;
-    let values = config.opt_size(&["v_head_dim"])?.unwrap_or(own as u32);
-    draft.size("attention.kv_lora_rank", size("kv_lora_rank")?);
-    draft.size("attention.key_length", plain.saturating_add(rotated));
-    draft.size("attention.value_length", values);
     Ok(())
 }
 
