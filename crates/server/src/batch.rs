@@ -39,8 +39,7 @@ pub struct Batches {
 }
 
 impl Batches {
-    /// Models for batches. A request without a model's name gets the first, and a model alone gets requests of any
-    /// name.
+    /// Models for batches. A request without a model's name gets the first.
     ///
     /// # Errors
     /// Fails if there is no model, if one has no vocabulary, or if two have one name.

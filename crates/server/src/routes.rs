@@ -50,18 +50,6 @@ impl App {
         }
     }
 
-    /// The model that a request gets. One model alone gets all of them, whatever name they have: clients of other
-    /// servers send the names that they know.
-    ///
-    /// # Errors
-    /// Fails if there are several models, and none of this name.
-    fn asked(&self, name: Option<&str>) -> Result<&Arc<Loaded>, ApiError> {
-        match self.models.as_slice() {
-            [only] => Ok(only),
-            _ => self.model(name),
-        }
-    }
-
     /// The model of a name; the first without one.
     ///
     /// # Errors
@@ -116,7 +104,7 @@ impl Asked {
             Some(Value::String(name)) => Some(name),
             Some(_) => return Err(ApiError::field("model", "expected a string")),
         };
-        let model = Arc::clone(app.asked(name.as_deref())?);
+        let model = Arc::clone(app.model(name.as_deref())?);
         Ok(Self {
             model,
             fields,

@@ -132,8 +132,7 @@ impl Server {
 
     /// Answers with these models until the program is asked to end (SIGTERM, SIGINT), or until [`Stopper::stop`].
     /// Then it takes no new connections, and returns when its answers have ended. A second signal returns at once.
-    /// A request without a model's name gets the first, and a model alone gets requests of any name. On SIGHUP the file
-    /// of keys is read again.
+    /// A request without a model's name gets the first. On SIGHUP the file of keys is read again.
     ///
     /// # Errors
     /// Fails if there is no model, if one has no vocabulary, or if two have one name. Also fails if the system refuses

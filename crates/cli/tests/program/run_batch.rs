@@ -111,11 +111,16 @@ pub(crate) fn wrong_requests_of_a_file_are_told() {
             "/v1/completions",
             &json!({"prompt": "Hello", "stream": true}),
         ),
+        request(
+            "model",
+            "/v1/completions",
+            &json!({"prompt": "Hello", "model": "gpt"}),
+        ),
         request("path", "/v1/moderations", &good),
     ]);
     assert_eq!(done.status, 1);
     assert!(
-        done.stderr.contains("5 answers, 4 of them errors"),
+        done.stderr.contains("6 answers, 5 of them errors"),
         "{}",
         done.stderr
     );
@@ -127,6 +132,7 @@ pub(crate) fn wrong_requests_of_a_file_are_told() {
         ("long", 400, "32"),
         ("none", 400, "n: "),
         ("stream", 400, "stream: "),
+        ("model", 404, "gpt"),
         ("path", 404, "/v1/moderations"),
     ] {
         let response = response(name);

@@ -283,17 +283,6 @@ fn limits_of_tokens_have_several_names() {
 }
 
 #[test]
-fn one_model_has_any_name() {
-    let server = Running::of_one(1, 4, 128);
-    let reply = server.ok(
-        "/completion",
-        short(json!({"model": "gpt-3.5-turbo", "n_predict": 1})),
-    );
-    assert_eq!(reply["model"], MODEL);
-    assert_eq!(server.get("/v1/models/gpt-3.5-turbo").status, 404);
-}
-
-#[test]
 fn models_have_aliases() {
     let server = Running::shared();
     let reply = server.ok(
