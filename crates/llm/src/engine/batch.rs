@@ -249,7 +249,10 @@ impl Batch {
             let ran = bucket.run(&runtime, slots, rows);
             match ran.and_then(|()| Ok(bucket.read(&runtime, rows)?)) {
                 Ok(scores) => break scores,
-                Err(LlmError::Tensor(error)) if error.is_data_lost() => recover(slots, &members)?,
+                Err(LlmError::Tensor(error)) if error.is_data_lost() => {
+                    tracing::warn!("sequences of a batch are computed again: {error}");
+                    recover(slots, &members)?;
+                }
                 Err(error) => return Err(error),
             }
         };

@@ -263,9 +263,10 @@ pub(crate) fn in_company_that_fails() {
                 let texts = company(&model, &runtime).unwrap().0;
                 let what = format!("{}: {} at launch {nth}", header.name, kind.name());
                 assert_eq!(texts, alone, "{what}");
+                // A pass that failed after it had changed a state is no fallback: the engine computes its texts again.
                 // An error that shows late does not show behind the last launch that is waited for.
-                let shows = runtime.fallbacks().len() == 1 || kind == FaultKind::Sync;
-                assert!(shows, "{what}: {:?}", runtime.fallbacks());
+                let shows = runtime.memory().faults().total() > 0 || kind == FaultKind::Sync;
+                assert!(shows, "{what}");
             }
         }
     }
