@@ -54,7 +54,7 @@ enum Parts {
         selection: Linear,
         time_steps: Linear,
         /// Norms of time steps, keys and reads.
-        norms: Option<[Norm; 3]>,
+        norms: Option<Box<[Norm; 3]>>,
         /// Decays `[channels, key width]`.
         decays: Tensor,
         /// `[channels]`
@@ -176,13 +176,13 @@ impl Recurrent {
         prefix: &str,
         norm: NormSpec,
         [rank, width]: [usize; 2],
-    ) -> Result<[Norm; 3], LlmError> {
+    ) -> Result<Box<[Norm; 3]>, LlmError> {
         let load = |name, width| Norm::load(w, prefix, &NormSpec { name, ..norm }, width);
-        Ok([
+        Ok(Box::new([
             load("ssm_dt_norm", rank)?,
             load("ssm_b_norm", width)?,
             load("ssm_c_norm", width)?,
-        ])
+        ]))
     }
 
     /// `x` `[b · t, width]` to the same shape. The state goes to the cache, if there is one.
@@ -302,7 +302,7 @@ impl Recurrent {
             all.narrow(2, rank + width, width)?,
         ];
         if let Some(norms) = norms {
-            for (part, norm) in parts.iter_mut().zip(norms) {
+            for (part, norm) in parts.iter_mut().zip(norms.iter()) {
                 *part = norm.forward(part)?;
             }
         }

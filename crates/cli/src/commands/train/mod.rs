@@ -209,15 +209,15 @@ impl Task<'_> {
     fn begin(&self, settings: TrainingSettings) -> Result<Training> {
         let decoder = self.options.decoder(&self.keys, self.base)?;
         let (samples, validation) = (&self.learnt.samples, &self.learnt.validation);
-        let mut training = Training::new(
+        let training = Training::new(
             settings,
             self.subject.clone(),
             decoder,
             samples.clone(),
             Some(validation.clone()),
         )
-        .and_then(|training| training.data_parallel(self.group))
         .map_err(as_usage)?;
+        let mut training = training.data_parallel(self.group).map_err(as_usage)?;
         if self.options.run.offload_activations {
             training = training.offload_activations();
         }
