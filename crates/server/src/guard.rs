@@ -51,7 +51,7 @@ impl Keys {
     /// # Errors
     /// Fails if the file cannot be read, or if it has no key: a server with keys is not opened to all. The keys are
     /// the same then.
-    fn read_again(&mut self) -> io::Result<()> {
+    pub fn read_again(&mut self) -> io::Result<()> {
         let Some(path) = &self.path else {
             return Ok(());
         };
@@ -142,6 +142,7 @@ impl Guard {
     }
 
     /// Reads the file of keys again.
+    #[cfg(unix)]
     pub(crate) fn reload(&self) {
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
         match keys.read_again() {
