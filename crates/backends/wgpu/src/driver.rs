@@ -257,7 +257,7 @@ impl Driver for Wgpu {
         offset: usize,
         from: &[u8],
     ) -> Result<(), DeviceError> {
-        // What was encoded before comes first.
+        // Commands that were encoded before come first.
         self.submit(&mut self.state())?;
         let whole = match offset.is_multiple_of(WORD) {
             true => from.len() / WORD * WORD,

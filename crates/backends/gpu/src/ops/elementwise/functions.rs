@@ -182,15 +182,19 @@ fn compare(op: CompareOp, dtype: DType, a: &str, b: &str) -> Option<String> {
             "((uchar)({a}.x {each} {b}.x {both} {a}.y {each} {b}.y))"
         ));
     }
-    let sign = match op {
+    Some(format!("((uchar)({a} {} {b}))", sign(op)))
+}
+
+/// The operator of a comparison, which C and WGSL share.
+pub(crate) fn sign(op: CompareOp) -> &'static str {
+    match op {
         CompareOp::Eq => "==",
         CompareOp::Ne => "!=",
         CompareOp::Lt => "<",
         CompareOp::Le => "<=",
         CompareOp::Gt => ">",
         CompareOp::Ge => ">=",
-    };
-    Some(format!("((uchar)({a} {sign} {b}))"))
+    }
 }
 
 fn tanh(dtype: DType) -> &'static str {

@@ -4,6 +4,7 @@ use rustorch_ir::ops::{ActivationKind, BinaryOp, CompareOp, TernaryOp, UnaryOp};
 use rustorch_ir::{DType, Op};
 
 use super::{is_float, is_known};
+use crate::ops::functions::sign;
 
 /// The result of `op`, of type `to`, on operands `x`, of which the last has type `from`. It may have more digits than
 /// `to`; [`rounded`] drops them.
@@ -143,15 +144,7 @@ fn compare(op: CompareOp, dtype: DType, a: &str, b: &str) -> String {
             CompareOp::Ge => format!("le({b}, {a})"),
         };
     }
-    let sign = match op {
-        CompareOp::Eq => "==",
-        CompareOp::Ne => "!=",
-        CompareOp::Lt => "<",
-        CompareOp::Le => "<=",
-        CompareOp::Gt => ">",
-        CompareOp::Ge => ">=",
-    };
-    format!("({a} {sign} {b})")
+    format!("({a} {} {b})", sign(op))
 }
 
 fn activation(kind: ActivationKind, dtype: DType, x: &str) -> Option<String> {

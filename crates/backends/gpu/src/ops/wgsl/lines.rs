@@ -2,9 +2,9 @@
 
 use rustorch_ir::ops::ReduceOp;
 use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
-use rustorch_runtime::{KernelEntry, Layouts, Step};
+use rustorch_runtime::{KernelEntry, Step};
 
-use super::{is_float, is_known, places, split};
+use super::{are_floats, entry, is_float, is_known, places, split};
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::Kernel;
 
@@ -18,23 +18,6 @@ pub(super) const KERNELS: [KernelEntry<GpuKernel>; 4] = [
     entry(OpKind::RmsNorm, are_floats, rms_norm),
     entry(OpKind::LayerNorm, are_floats, layer_norm),
 ];
-
-const fn entry(
-    kind: OpKind,
-    accepts: fn(&Signature) -> bool,
-    emit: fn(&Step, &mut Emitter),
-) -> KernelEntry<GpuKernel> {
-    KernelEntry {
-        kind,
-        accepts,
-        layouts: Layouts::Any,
-        launch: GpuKernel::everywhere(emit),
-    }
-}
-
-fn are_floats(signature: &Signature) -> bool {
-    signature.inputs.iter().all(|x| is_float(x.dtype))
-}
 
 fn is_reduced(signature: &Signature) -> bool {
     let Op::Reduce(op) = signature.op else {

@@ -6,10 +6,10 @@ pub(crate) mod pointwise;
 mod product;
 mod rows;
 
-use rustorch_ir::{DType, Layout};
-use rustorch_runtime::KernelTable;
+use rustorch_ir::{DType, Layout, OpKind, Signature};
+use rustorch_runtime::{KernelEntry, KernelTable, Layouts, Step};
 
-use crate::emit::GpuKernel;
+use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::Kernel;
 use crate::ops::views::walk;
 
@@ -26,6 +26,25 @@ pub(crate) fn table() -> KernelTable<GpuKernel> {
     KernelTable::new(kernels)
 }
 
+/// A kernel for operands of any layout.
+const fn entry(
+    kind: OpKind,
+    accepts: fn(&Signature) -> bool,
+    emit: fn(&Step, &mut Emitter),
+) -> KernelEntry<GpuKernel> {
+    KernelEntry {
+        kind,
+        accepts,
+        layouts: Layouts::Any,
+        launch: GpuKernel::everywhere(emit),
+    }
+}
+
+/// Appends a kernel with a work-item for each of `n` elements.
+fn launch_for_each(emitter: &mut Emitter, kernel: Kernel, n: usize) {
+    emitter.launch(kernel.groups(n.div_ceil(GROUP as usize), 1, 1));
+}
+
 /// Dtypes that kernels read and write. Others have 64 bits, or 8 bits for a float.
 fn is_known(dtype: DType) -> bool {
     is_float(dtype)
@@ -38,6 +57,11 @@ fn is_known(dtype: DType) -> bool {
 /// Floats that are computed in single precision.
 fn is_float(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F16 | DType::BF16)
+}
+
+/// Returns whether all operands are such floats.
+fn are_floats(signature: &Signature) -> bool {
+    signature.inputs.iter().all(|x| is_float(x.dtype))
 }
 
 /// The function `at_{view}` of a kernel's text, from a flat index to the place of that element of a view.

@@ -3,32 +3,27 @@
 use std::fmt::Write;
 
 use rustorch_ir::{DType, Op, OpKind, Signature};
-use rustorch_runtime::{KernelEntry, Layouts, PartOperand, Step};
+use rustorch_runtime::{KernelEntry, PartOperand, Step};
 
 use super::functions::{expression, rounded};
-use super::{GROUP, is_float, is_known, places};
+use super::{GROUP, entry, is_float, is_known, launch_for_each, places};
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::Kernel;
 
-const fn entry(kind: OpKind) -> KernelEntry<GpuKernel> {
-    KernelEntry {
-        kind,
-        accepts,
-        layouts: Layouts::Any,
-        launch: GpuKernel::everywhere(emit),
-    }
+const fn pointwise(kind: OpKind) -> KernelEntry<GpuKernel> {
+    entry(kind, accepts, emit)
 }
 
 pub(super) const KERNELS: [KernelEntry<GpuKernel>; 9] = [
-    entry(OpKind::Full),
-    entry(OpKind::Contiguous),
-    entry(OpKind::Cast),
-    entry(OpKind::Unary),
-    entry(OpKind::Binary),
-    entry(OpKind::Compare),
-    entry(OpKind::Where),
-    entry(OpKind::Activation),
-    entry(OpKind::Ternary),
+    pointwise(OpKind::Full),
+    pointwise(OpKind::Contiguous),
+    pointwise(OpKind::Cast),
+    pointwise(OpKind::Unary),
+    pointwise(OpKind::Binary),
+    pointwise(OpKind::Compare),
+    pointwise(OpKind::Where),
+    pointwise(OpKind::Activation),
+    pointwise(OpKind::Ternary),
 ];
 
 /// Returns whether there is an expression for it.
@@ -70,7 +65,7 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
     let last = step.parts.len() - 1;
     let _ = writeln!(body, "    store_y(i, t{last});\n}}");
     kernel.set_text(body);
-    emitter.launch(kernel.groups(n.div_ceil(GROUP as usize), 1, 1));
+    launch_for_each(emitter, kernel, n);
 }
 
 /// The expression of part `at`, in terms of the operands and of `t0`, `t1` and so on.

@@ -1,9 +1,9 @@
 //! Products of matrices: `matmul`, and `linear` with weights of floats or blocks.
 
 use rustorch_ir::{BlockFormat, DType, Layout, OpKind, Signature};
-use rustorch_runtime::{KernelEntry, Layouts, Step};
+use rustorch_runtime::{KernelEntry, Step};
 
-use super::{is_float, places, split};
+use super::{are_floats, entry, is_float, places, split};
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::Kernel;
 
@@ -18,18 +18,8 @@ const GROUP: u32 = 256;
 const TEAM: u32 = 64;
 
 pub(super) const KERNELS: [KernelEntry<GpuKernel>; 2] = [
-    KernelEntry {
-        kind: OpKind::Matmul,
-        accepts: |signature| signature.inputs.iter().all(|x| is_float(x.dtype)),
-        layouts: Layouts::Any,
-        launch: GpuKernel::everywhere(matmul),
-    },
-    KernelEntry {
-        kind: OpKind::Linear,
-        accepts: is_linear,
-        layouts: Layouts::Any,
-        launch: GpuKernel::everywhere(linear),
-    },
+    entry(OpKind::Matmul, are_floats, matmul),
+    entry(OpKind::Linear, is_linear, linear),
 ];
 
 fn is_linear(signature: &Signature) -> bool {

@@ -2,10 +2,10 @@
 
 use rustorch_ir::ops::RopeLayout;
 use rustorch_ir::{DType, Op, OpKind, Signature, TensorType};
-use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
+use rustorch_runtime::{KernelEntry, Place, Step};
 
 use super::product::{block_text, weight};
-use super::{GROUP, is_float, is_known, places, split};
+use super::{GROUP, entry, is_float, is_known, launch_for_each, places, split};
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::Kernel;
 
@@ -13,26 +13,12 @@ use crate::kernel::Kernel;
 const MOST_PAIRS: usize = 256;
 
 pub(super) const KERNELS: [KernelEntry<GpuKernel>; 5] = [
-    entry(OpKind::Contiguous, is_moved, Layouts::Any, copy),
-    entry(OpKind::Embedding, is_embedding, Layouts::Any, embedding),
-    entry(OpKind::IndexSelect, is_selected, Layouts::Any, index_select),
-    entry(OpKind::UpdateSlice, is_update, Layouts::Any, update_slice),
-    entry(OpKind::Rope, is_rope, Layouts::Any, rope),
+    entry(OpKind::Contiguous, is_moved, copy),
+    entry(OpKind::Embedding, is_embedding, embedding),
+    entry(OpKind::IndexSelect, is_selected, index_select),
+    entry(OpKind::UpdateSlice, is_update, update_slice),
+    entry(OpKind::Rope, is_rope, rope),
 ];
-
-const fn entry(
-    kind: OpKind,
-    accepts: fn(&Signature) -> bool,
-    layouts: Layouts,
-    emit: fn(&Step, &mut Emitter),
-) -> KernelEntry<GpuKernel> {
-    KernelEntry {
-        kind,
-        accepts,
-        layouts,
-        launch: GpuKernel::everywhere(emit),
-    }
-}
 
 /// A copy of elements that nothing computes with.
 fn is_moved(signature: &Signature) -> bool {
@@ -51,7 +37,7 @@ fn copy(step: &Step, emitter: &mut Emitter) {
     let mut text = places(&mut kernel, "x", &x.layout);
     text += include_str!("../../../kernels/wgsl/copy.wgsl");
     kernel.set_text(text);
-    emitter.launch(kernel.groups(n.div_ceil(GROUP as usize), 1, 1));
+    launch_for_each(emitter, kernel, n);
 }
 
 /// The place of elements seen as words, with one more dimension, or as bytes.
@@ -112,7 +98,7 @@ fn embedding(step: &Step, emitter: &mut Emitter) {
     text += &places(&mut kernel, "ids", &ids.layout);
     text += include_str!("../../../kernels/wgsl/embedding.wgsl");
     kernel.set_text(text);
-    emitter.launch(kernel.groups(n.div_ceil(GROUP as usize), 1, 1));
+    launch_for_each(emitter, kernel, n);
 }
 
 fn index_select(step: &Step, emitter: &mut Emitter) {
@@ -137,7 +123,7 @@ fn index_select(step: &Step, emitter: &mut Emitter) {
     text += &places(&mut kernel, "ids", &ids.layout);
     text += include_str!("../../../kernels/wgsl/index_select.wgsl");
     kernel.set_text(text);
-    emitter.launch(kernel.groups(n.div_ceil(GROUP as usize), 1, 1));
+    launch_for_each(emitter, kernel, n);
 }
 
 fn update_slice(step: &Step, emitter: &mut Emitter) {
@@ -164,7 +150,7 @@ fn update_slice(step: &Step, emitter: &mut Emitter) {
     text += include_str!("../../../kernels/wgsl/update_slice.wgsl");
     kernel.set_text(text);
     // A group even for no elements: the start may be a mistake.
-    emitter.launch(kernel.groups(n.div_ceil(GROUP as usize).max(1), 1, 1));
+    launch_for_each(emitter, kernel, n.max(1));
 }
 
 fn rope(step: &Step, emitter: &mut Emitter) {
@@ -196,7 +182,7 @@ fn rope(step: &Step, emitter: &mut Emitter) {
     text += include_str!("../../../kernels/wgsl/rope.wgsl");
     kernel.set_text(text);
     let items = n * (d - op.dims / 2);
-    emitter.launch(kernel.groups(items.div_ceil(GROUP as usize), 1, 1));
+    launch_for_each(emitter, kernel, items);
 }
 
 /// The turns of a frequency behind the point, in units of 2⁻⁶⁴: the low and the high word.
