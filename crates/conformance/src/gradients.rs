@@ -16,7 +16,7 @@ use rustorch_reference::{Reference, Values};
 use rustorch_runtime::{Backend, Executable, Routing, RunError, Runtime, Storage};
 
 use crate::suite::{Entry, Expect};
-use crate::{Check, Outcome, Report, Suite, describe, operand, read, storage};
+use crate::{Check, Extent, Outcome, Report, Suite, describe, operand, read, storage};
 
 /// Half of the step of a difference.
 const STEP: f64 = 1e-6;
@@ -25,6 +25,19 @@ const STEPPED: RangeInclusive<f64> = 1e-3..=1e6;
 
 /// Tolerance of a slope, relative to the sum of the moduli of its parts, and of 1.
 const TOLERANCE: f64 = 1e-5;
+
+/// Gradients of a sample of operations on a device. The reference computes those without a kernel.
+///
+/// # Panics
+/// Panics if a gradient differs, or if there is none.
+pub fn check_gradients(device: Arc<dyn Backend>) {
+    let kinds = Extent::of_tests().choose(OpKind::ALL.iter().copied(), 12);
+    let suite = Suite::of_tests(|kind| kinds.contains(&kind), &*device);
+    let report = suite.run_gradients(device);
+    println!("{} slopes on {}", report.passed(), report.device);
+    let failed: Vec<_> = report.failed().collect();
+    assert!(report.passed() > 0 && failed.is_empty(), "{failed:#?}");
+}
 
 impl Suite {
     /// Compares gradients of the cases in double precision with central differences. They are computed on

@@ -43,6 +43,7 @@ use crate::bounds::Bounded;
 use crate::composite::Composite;
 pub use crate::dropout::check_dropout;
 pub use crate::extent::Extent;
+pub use crate::gradients::check_gradients;
 pub use crate::long_sums::check_long_sums;
 pub use crate::report::{Check, Closeness, Fault, MissingKernel, Outcome, Planted, Report};
 pub use crate::suite::Suite;
