@@ -6,38 +6,14 @@ use std::path::Path;
 use rustorch_testing::models::{Header, headers_folder};
 use serde_json::{Value, json};
 
-use crate::support::{Run, model_arg, program, run};
-
-const STORY: [&str; 8] = [
-    "-p",
-    "Once upon a time there was a king who",
-    "-n",
-    "4",
-    "--temp",
-    "0",
-    "--format",
-    "json",
-];
-
-fn story(more: &[&str]) -> Value {
-    run(STORY.iter().chain(more)).json()
-}
+use crate::support::{Run, STORY, find_device, model_arg, program, run, story};
 
 /// There is an OpenCL device.
 pub(crate) struct OpenCl;
 
 /// Does the program find one?
 pub(crate) fn find() -> Result<OpenCl, String> {
-    let told = run(["devices", "--format", "json"]).json();
-    let is_opencl = |d: &Value| d["device"] == "opencl:0";
-    if told["devices"].as_array().unwrap().iter().any(is_opencl) {
-        return Ok(OpenCl);
-    }
-    let missing = told["missing"].as_array().unwrap().iter();
-    let why = missing.clone().find(|m| m["device"] == "opencl");
-    Err(why.map_or("no OpenCL device".to_owned(), |why| {
-        why["reason"].to_string()
-    }))
+    find_device("opencl").map(|()| OpenCl)
 }
 
 pub(crate) fn is_here() -> bool {

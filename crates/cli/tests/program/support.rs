@@ -5,6 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use serde_json::Value;
+
 /// The folder of compiled kernels. The user's folder has a calibration, which would decide the
 /// devices of operations.
 const CACHE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/cache");
@@ -46,6 +48,39 @@ pub(crate) fn run<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Run {
     program(args).output().expect("the program runs").into()
 }
 
+/// A few tokens of a text, always the same.
+pub(crate) const STORY: [&str; 8] = [
+    "-p",
+    "Once upon a time there was a king who",
+    "-n",
+    "4",
+    "--temp",
+    "0",
+    "--format",
+    "json",
+];
+
+/// The run of [`STORY`], with further arguments.
+pub(crate) fn story(more: &[&str]) -> Value {
+    run(STORY.iter().chain(more)).json()
+}
+
+/// Does the program find the first device of this type?
+///
+/// # Errors
+/// Fails with the reason that the program gives for its absence.
+pub(crate) fn find_device(name: &str) -> Result<(), String> {
+    let found = run(["devices", "--format", "json"]).json();
+    let first = format!("{name}:0");
+    let mut devices = found["devices"].as_array().unwrap().iter();
+    if devices.any(|d| d["device"] == first.as_str()) {
+        return Ok(());
+    }
+    let mut missing = found["missing"].as_array().unwrap().iter();
+    let why = missing.find(|m| m["device"] == name);
+    Err(why.map_or(format!("no {name} device"), |why| why["reason"].to_string()))
+}
+
 /// Runs with this on standard input.
 pub(crate) fn run_with_input(args: &[&str], input: &[u8]) -> Run {
     let mut command = program(args);
@@ -70,7 +105,7 @@ impl Run {
 
     /// Standard output of such a run as JSON.
     #[track_caller]
-    pub(crate) fn json(self) -> serde_json::Value {
+    pub(crate) fn json(self) -> Value {
         let text = self.ok();
         serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
     }

@@ -2,38 +2,14 @@
 
 use serde_json::{Value, json};
 
-use crate::support::run;
-
-const STORY: [&str; 8] = [
-    "-p",
-    "Once upon a time there was a king who",
-    "-n",
-    "4",
-    "--temp",
-    "0",
-    "--format",
-    "json",
-];
-
-fn story(more: &[&str]) -> Value {
-    run(STORY.iter().chain(more)).json()
-}
+use crate::support::{find_device, story};
 
 /// There is a WebGPU device.
 pub(crate) struct WebGpu;
 
 /// Does the program find one?
 pub(crate) fn find() -> Result<WebGpu, String> {
-    let found = run(["devices", "--format", "json"]).json();
-    let is_webgpu = |d: &Value| d["device"] == "webgpu:0";
-    if found["devices"].as_array().unwrap().iter().any(is_webgpu) {
-        return Ok(WebGpu);
-    }
-    let mut missing = found["missing"].as_array().unwrap().iter();
-    let why = missing.find(|m| m["device"] == "webgpu");
-    Err(why.map_or("no WebGPU device".to_owned(), |why| {
-        why["reason"].to_string()
-    }))
+    find_device("webgpu").map(|()| WebGpu)
 }
 
 pub(crate) fn webgpu_generates_the_same_story(_: &WebGpu) {
