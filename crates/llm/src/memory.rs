@@ -252,7 +252,7 @@ fn query_features(mixer: &Mixer) -> usize {
     let attention = mixer.attention();
     let recurrent = mixer.recurrent();
     let queries = attention.map_or(0, |attention| attention.heads * attention.key_width);
-    // Of keys and reads each head has its own copy.
+    // Each head has its own copy of keys and reads.
     let operands = recurrent.map_or(0, |recurrent| {
         recurrent.channels() + recurrent.heads * recurrent.key_width
     });

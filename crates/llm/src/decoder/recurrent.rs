@@ -398,7 +398,7 @@ impl Recurrent {
         let (queries, keys) = (normed(0, 1.0 / root)?, normed(keys, 1.0)?);
         let own = x.narrow(2, x.size(2)? - values, values)?;
         let own = own.reshape([batch, times, spec.heads, spec.value_width])?;
-        // Of the value that the decayed state has for a key, a part is replaced.
+        // A part of the value that the decayed state has for a key is replaced.
         let replaced = keys.mul(&written.mul(&kept)?.neg()?)?;
         let operands = [&kept, &keys, &own.mul(&written)?, &queries];
         self.recurrence(operands, Some([&keys, &replaced]), pass, cache)

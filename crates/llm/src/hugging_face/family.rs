@@ -974,7 +974,7 @@ pub(super) const FAMILIES: &[Family] = &[
             ("topk_group", 1.0),
         ],
         also: |_, draft| {
-            draft.size("expert_gating_func", 2);
+            draft.set_sigmoid_gating();
             Ok(())
         },
         ..Family::new(&["glm4_moe"], "glm4moe")
@@ -1132,7 +1132,7 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         keys: ROUTED,
         also: |_, draft| {
-            draft.size("expert_gating_func", 2);
+            draft.set_sigmoid_gating();
             Ok(())
         },
         ..Family::new(&["dots1"], "dots1")
@@ -1152,13 +1152,9 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         names: &[LATENT, DECODER],
         keys: LATENT_KEYS,
-        fixed: &[
-            ("hidden_act", &["\"silu\""]),
-            ("attention_bias", &["false"]),
-            ("rope_interleave", &["true"]),
-        ],
+        fixed: LATENT_FIXED,
         also: |config, draft| {
-            draft.size("expert_gating_func", 2);
+            draft.set_sigmoid_gating();
             latent::latent(config, draft)
         },
         ..Family::new(&["deepseek_v3", "kimi_k2", "glm4_moe_lite"], "deepseek2")
@@ -1166,11 +1162,7 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         names: &[LATENT, DECODER],
         keys: LATENT_KEYS,
-        fixed: &[
-            ("hidden_act", &["\"silu\""]),
-            ("attention_bias", &["false"]),
-            ("rope_interleave", &["true"]),
-        ],
+        fixed: LATENT_FIXED,
         also: latent::mistral4,
         ..Family::new(&["mistral4"], "mistral4")
     },
@@ -1198,7 +1190,7 @@ pub(super) const FAMILIES: &[Family] = &[
             flag("expert_weights_norm", &["norm_topk_prob"]),
         ],
         also: |config, draft| {
-            draft.size("expert_gating_func", 2);
+            draft.set_sigmoid_gating();
             rope::shared_experts(config, draft)?;
             rope::listed_windows(config, draft)?;
             rope::dense_first(config, draft)
@@ -1222,7 +1214,7 @@ pub(super) const FAMILIES: &[Family] = &[
             ("shared_expert_combination_strategy", &["\"average\""]),
         ],
         also: |config, draft| {
-            draft.size("expert_gating_func", 2);
+            draft.set_sigmoid_gating();
             rope::listed_windows(config, draft)?;
             rope::dense_first(config, draft)
         },
@@ -1237,7 +1229,7 @@ pub(super) const FAMILIES: &[Family] = &[
         ],
         defaults: &[("route_norm", 1.0)],
         also: |config, draft| {
-            draft.size("expert_gating_func", 2);
+            draft.set_sigmoid_gating();
             rope::shared_experts(config, draft)
         },
         ..Family::new(&["hy_v3"], "hy_v3")
@@ -1275,7 +1267,7 @@ pub(super) const FAMILIES: &[Family] = &[
             ("moe_router_logit_softcapping", &["0", "0.0"]),
         ],
         also: |config, draft| {
-            draft.size("expert_gating_func", 2);
+            draft.set_sigmoid_gating();
             draft.set("expert_weights_norm", true);
             rope::laguna(config, draft)
         },
@@ -1321,6 +1313,13 @@ const LATENT_KEYS: &[Key] = &[
     size("leading_dense_block_count", &["first_k_dense_replace"]),
     number("expert_weights_scale", &["routed_scaling_factor"]),
     flag("expert_weights_norm", &["norm_topk_prob"]),
+];
+
+/// Values that latent attention has in later models.
+const LATENT_FIXED: &[(&str, &[&str])] = &[
+    ("hidden_act", &["\"silu\""]),
+    ("attention_bias", &["false"]),
+    ("rope_interleave", &["true"]),
 ];
 
 /// Nemotron's layer norms, which add 1 to their weights.

@@ -271,7 +271,7 @@ fn draft(folder: &Path, family: &'static Family, config: &Config) -> Result<Draf
     let gating = ["scoring_func", "score_func"];
     match gating.iter().find_map(|key| config.text(key)) {
         Some("softmax") => draft.size("expert_gating_func", 1),
-        Some("sigmoid") => draft.size("expert_gating_func", 2),
+        Some("sigmoid") => draft.set_sigmoid_gating(),
         Some(other) => {
             let problem = format!("expected \"softmax\" or \"sigmoid\", got {other:?}");
             return Err(config.wrong(gating[0], problem));

@@ -42,6 +42,11 @@ impl Draft {
         self.set(key, size);
     }
 
+    /// Has experts chosen by sigmoids of their scores.
+    pub(super) fn set_sigmoid_gating(&mut self) {
+        self.size("expert_gating_func", 2);
+    }
+
     /// Sets a number.
     pub(super) fn number(&mut self, key: &str, number: f64) {
         self.set(key, number as f32);
