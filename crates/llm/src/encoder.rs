@@ -221,7 +221,7 @@ impl<'m> Encoder<'m> {
         }
         let tokenizer = self.model.tokenizer()?;
         let inputs = (documents.iter())
-            .map(|document| self.pair(tokenizer, query, document.as_ref()))
+            .map(|document| pair(self.model, query, document.as_ref()))
             .collect::<Result<Vec<_>, _>>()?;
         let inputs = self.cut(tokenizer, inputs);
         let scores = self.run(&inputs)?;
@@ -229,28 +229,12 @@ impl<'m> Encoder<'m> {
         Ok(first.map(Option::unwrap_or_default).collect())
     }
 
-    /// The tokens of a query and a document.
-    fn pair(&self, tokenizer: &Tokenizer, query: &str, document: &str) -> Result<Input, LlmError> {
-        let metadata = &self.model.gguf().metadata;
-        if let Some(template) = metadata.opt_str("tokenizer.chat_template.rerank")? {
-            let options = EncodeOptions {
-                add_special: false,
-                parse_special: true,
-            };
-            let (before, after) = template.split_once("{document}").unwrap_or((template, ""));
-            let [before, after] = [before, after].map(|part| part.replace("{query}", query));
-            let text = format!("{before}{document}{after}");
-            return Ok(tokenizer.encode(&text, options).into());
-        }
-        let (ids, second) = tokenizer.encode_pair(query, document, true);
-        // BERT's kind of tokenizer has a second type.
-        let is_typed = metadata.opt_str("tokenizer.ggml.model")? == Some("bert")
-            && self.model.spec().embedding.types > 1;
-        let second = match is_typed {
-            true => second..ids.len(),
-            false => 0..0,
-        };
-        Ok(Input { ids, second })
+    /// Number of tokens of a query and a document, before they are cut.
+    ///
+    /// # Errors
+    /// Fails if the model has no vocabulary, or a template that is no text.
+    pub fn pair_tokens(model: &Model, query: &str, document: &str) -> Result<usize, LlmError> {
+        Ok(pair(model, query, document)?.ids.len())
     }
 
     /// Cuts texts that are too long; their last token stays, if the model wants it there.
@@ -364,6 +348,30 @@ impl<'m> Encoder<'m> {
         }
         row
     }
+}
+
+/// The tokens of a query and a document.
+fn pair(model: &Model, query: &str, document: &str) -> Result<Input, LlmError> {
+    let (tokenizer, metadata) = (model.tokenizer()?, &model.gguf().metadata);
+    if let Some(template) = metadata.opt_str("tokenizer.chat_template.rerank")? {
+        let options = EncodeOptions {
+            add_special: false,
+            parse_special: true,
+        };
+        let (before, after) = template.split_once("{document}").unwrap_or((template, ""));
+        let [before, after] = [before, after].map(|part| part.replace("{query}", query));
+        let text = format!("{before}{document}{after}");
+        return Ok(tokenizer.encode(&text, options).into());
+    }
+    let (ids, second) = tokenizer.encode_pair(query, document, true);
+    // BERT's kind of tokenizer has a second type.
+    let is_typed = metadata.opt_str("tokenizer.ggml.model")? == Some("bert")
+        && model.spec().embedding.types > 1;
+    let second = match is_typed {
+        true => second..ids.len(),
+        false => 0..0,
+    };
+    Ok(Input { ids, second })
 }
 
 /// Tokens that a text of this number is padded to, so that few sizes need programs.

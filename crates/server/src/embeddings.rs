@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::response::Response;
-use rustorch_llm::Scaling;
 use rustorch_llm::spec::Pooling;
-use rustorch_tokenizer::EncodeOptions;
+use rustorch_llm::{Encoder, Scaling};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -335,26 +334,10 @@ fn pair_tokens(
     documents: &[String],
     cuts: bool,
 ) -> Result<usize, ApiError> {
-    let tokenizer = model.tokenizer();
     let most = model.context().min(model.model.spec().pool.tokens);
-    let metadata = &model.model.gguf().metadata;
-    let template = metadata.opt_str("tokenizer.chat_template.rerank");
-    let template = template.ok().flatten();
-    let options = EncodeOptions {
-        add_special: false,
-        parse_special: true,
-    };
     let mut total = 0;
     for document in documents {
-        let count = match template {
-            None => tokenizer.encode_pair(query, document, true).0.len(),
-            Some(template) => {
-                let text = template
-                    .replace("{query}", query)
-                    .replace("{document}", document);
-                tokenizer.encode(&text, options).len()
-            }
-        };
+        let count = Encoder::pair_tokens(&model.model, query, document)?;
         // The encoder cuts by itself.
         if count > most && !cuts {
             return Err(ApiError::input(count, most));
