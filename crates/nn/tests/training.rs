@@ -2,11 +2,19 @@
 
 extern crate rustorch_nn as rustorch;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use rustorch::nn::{self, Forward, Linear, Module, parameter};
 use rustorch::optim::swa_utils::{AveragedModel, Averaging};
 use rustorch::optim::{Adam, AdamOptions, LBFGS, LBFGSOptions, SGD, SGDOptions};
 use rustorch_ir::DType;
 use rustorch_tensor::{RusTorchResult, Tensor, assert_close, manual_seed, tensor};
+
+/// Held by who draws random numbers, whose generator is the process's.
+fn generator() -> MutexGuard<'static, ()> {
+    static GENERATOR: Mutex<()> = Mutex::new(());
+    GENERATOR.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Points on a plane.
 fn points() -> RusTorchResult<(Tensor, Tensor)> {
@@ -19,6 +27,7 @@ fn points() -> RusTorchResult<(Tensor, Tensor)> {
 
 #[test]
 fn a_plane_is_found() -> RusTorchResult<()> {
+    let _alone = generator();
     manual_seed(0);
     let (x, y) = points()?;
     let net = Linear::new(2, 1)?;
@@ -41,6 +50,7 @@ fn a_plane_is_found() -> RusTorchResult<()> {
 
 #[test]
 fn networks_with_norms_and_dropout_learn() -> RusTorchResult<()> {
+    let _alone = generator();
     manual_seed(1);
     let (x, y) = points()?;
     let mut net = nn::sequential![
@@ -124,6 +134,7 @@ fn gradients_are_clipped() -> RusTorchResult<()> {
 
 #[test]
 fn averages_follow_the_weights() -> RusTorchResult<()> {
+    let _alone = generator();
     let mut layer = Linear::new(1, 1)?.without_bias();
     let mut set = |value: f64| {
         nn::init::constant_(&mut layer.weight, value)?;
@@ -152,6 +163,7 @@ fn averages_follow_the_weights() -> RusTorchResult<()> {
 
 #[test]
 fn norms_of_weights_are_parametrised() -> RusTorchResult<()> {
+    let _alone = generator();
     manual_seed(2);
     let linear = Linear::new(3, 2)?;
     let x = Tensor::randn([4, 3], DType::F32)?;
