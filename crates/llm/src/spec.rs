@@ -123,7 +123,7 @@ impl Role {
     ];
 
     /// Names in layers, without the layer's prefix and without endings.
-    const PRODUCTS: [(&str, Self); 30] = [
+    const PRODUCTS: [(&str, Self); 38] = [
         ("attn_q", Self::Queries),
         ("attn_q_a", Self::Latent),
         ("attn_q_b", Self::Queries),
@@ -152,8 +152,16 @@ impl Role {
         ("ssm_alpha", Self::RecurrentInput),
         ("ssm_beta", Self::RecurrentInput),
         ("in_proj", Self::RecurrentInput),
+        ("time_mix_receptance", Self::RecurrentInput),
+        ("time_mix_key", Self::RecurrentInput),
+        ("time_mix_value", Self::RecurrentInput),
+        ("time_mix_gate", Self::RecurrentInput),
+        ("channel_mix_key", Self::RecurrentInput),
+        ("channel_mix_receptance", Self::RecurrentInput),
         ("ssm_out", Self::RecurrentOutput),
         ("out_proj", Self::RecurrentOutput),
+        ("time_mix_output", Self::RecurrentOutput),
+        ("channel_mix_value", Self::RecurrentOutput),
     ];
 
     /// Endings of names: experts, experts that all tokens share, and experts of groups.
@@ -364,6 +372,8 @@ pub struct LayerSpec {
     pub own_input: Option<OwnInputSpec>,
     /// Presence of a factor of the layer's result (`layer_output_scale`).
     pub factor: Need,
+    /// Multiplier of the layer's result.
+    pub result_scale: f64,
     /// Norm of the layer's result, whose weights belong to no layer.
     pub last_norm: Option<NormSpec>,
     /// The end of a stack that the layer is.
@@ -442,7 +452,8 @@ impl Mixer {
     }
 }
 
-/// A recurrence: a causal convolution of a few tokens, and heads with a state `[value width, key width]` each.
+/// A recurrence: a causal convolution of a few tokens, and heads with a state `[value width, key width]` each. RWKV has
+/// a mixture of two tokens in the place of the convolution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecurrentSpec {
     /// The kind.
@@ -485,6 +496,36 @@ pub enum RecurrentKind {
     },
     /// Convolution between two gates, without a matrix ([LFM2](https://arxiv.org/abs/2511.23404)).
     ShortConvolution,
+    /// Gated linear attention with decays that depend on the token ([RWKV 6](https://arxiv.org/abs/2404.05892)).
+    Rwkv6(Rwkv6Spec),
+    /// Delta rule with decays and rates of channels ([RWKV 7](https://arxiv.org/abs/2503.14456)).
+    Rwkv7(Rwkv7Spec),
+}
+
+/// Widths between the products of RWKV 6, and its parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rwkv6Spec {
+    /// Features between the products that make shares of tokens.
+    pub shares: usize,
+    /// Features between the products that make decays.
+    pub decays: usize,
+    /// Whether a token's own value has a factor of its own, and each head's result a norm.
+    pub has_bonus: bool,
+}
+
+/// Widths between the products of RWKV 7, and its parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rwkv7Spec {
+    /// Features between the products that make decays.
+    pub decays: usize,
+    /// Features between the products that make rates of correction.
+    pub rates: usize,
+    /// Features between the products that make shares of the first layer's values; `None` in that layer.
+    pub values: Option<usize>,
+    /// Features between the products of the gate; `None` without a gate.
+    pub gate: Option<usize>,
+    /// Presence of the norm of each head's result (`time_mix_ln`).
+    pub norm: Need,
 }
 
 impl RecurrentSpec {
@@ -501,7 +542,10 @@ impl RecurrentSpec {
     /// Channels of the convolution.
     pub fn channels(&self) -> usize {
         match self.kind {
-            RecurrentKind::Mamba { .. } | RecurrentKind::ShortConvolution => self.values(),
+            RecurrentKind::Mamba { .. }
+            | RecurrentKind::ShortConvolution
+            | RecurrentKind::Rwkv6(_)
+            | RecurrentKind::Rwkv7(_) => self.values(),
             RecurrentKind::Mamba2 { .. } | RecurrentKind::DeltaNet { .. } => {
                 self.values() + 2 * self.keys()
             }
@@ -517,21 +561,13 @@ impl RecurrentSpec {
         }
     }
 
-    /// Bytes of one state.
-    pub fn bytes(&self) -> usize {
-        let states = self.states().into_iter();
-        let bytes = states.map(|shape| {
-            let sizes = shape.into_iter();
-            sizes.fold(size_of::<f32>(), usize::saturating_mul)
-        });
-        bytes.fold(0, usize::saturating_add)
-    }
-
     /// Multiplications of a token beside its products.
     pub fn multiplications(&self) -> usize {
         let matrices = match self.kind {
-            RecurrentKind::Mamba { .. } | RecurrentKind::Mamba2 { .. } => 3,
-            RecurrentKind::DeltaNet { .. } => 5,
+            RecurrentKind::Mamba { .. }
+            | RecurrentKind::Mamba2 { .. }
+            | RecurrentKind::Rwkv6(_) => 3,
+            RecurrentKind::DeltaNet { .. } | RecurrentKind::Rwkv7(_) => 5,
             RecurrentKind::ShortConvolution => 0,
         };
         self.kernel * self.channels() + matrices * self.values() * self.key_width
@@ -770,8 +806,22 @@ pub struct FfnSpec {
     pub dense: Option<DenseSpec>,
     /// Mixture of experts.
     pub experts: Option<Box<ExpertsSpec>>,
+    /// The part of RWKV, which also reads the token before.
+    pub channel_mix: Option<ChannelMixSpec>,
     /// Multiplier of the result.
     pub scale: f64,
+}
+
+/// RWKV's feed-forward part: `relu²` between two products, of a mixture of the token and the one before. Its state is
+/// that token, `[1, inputs]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelMixSpec {
+    /// Features of a token.
+    pub inputs: usize,
+    /// Features between the products.
+    pub width: usize,
+    /// Whether the sigmoid of a third product multiplies the result (RWKV 6).
+    pub has_gate: bool,
 }
 
 /// Gate of a feed-forward part.
@@ -969,15 +1019,21 @@ impl LayerSpec {
         }
     }
 
-    /// Shapes of the recurrent states that this layer keeps. A session has two of each.
+    /// Shapes of the recurrent states that this layer keeps, the mixer's first. A session has two of each.
     pub fn recurrent_states(&self) -> Vec<Vec<usize>> {
         let recurrent = self.mixer.recurrent();
-        recurrent.map_or(Vec::new(), RecurrentSpec::states)
+        let mut states = recurrent.map_or(Vec::new(), RecurrentSpec::states);
+        states.extend((self.ffn.channel_mix).map(|channels| vec![1, channels.inputs]));
+        states
     }
 
     /// Bytes of the recurrent states that a session keeps.
     pub fn recurrent_bytes(&self) -> usize {
-        let recurrent = self.mixer.recurrent();
-        recurrent.map_or(0, |recurrent| recurrent.bytes().saturating_mul(2))
+        let states = self.recurrent_states().into_iter();
+        let bytes = states.map(|shape| {
+            let sizes = shape.into_iter();
+            sizes.fold(2 * size_of::<f32>(), usize::saturating_mul)
+        });
+        bytes.fold(0, usize::saturating_add)
     }
 }

@@ -200,6 +200,7 @@ impl<'a> Base<'a> {
             embedding_skip: false,
             own_input: None,
             factor: Need::Absent,
+            result_scale: 1.0,
             last_norm: None,
             stack: StackSpec {
                 is_first: false,
@@ -678,6 +679,7 @@ impl FfnSpec {
         bare: None,
         dense: None,
         experts: None,
+        channel_mix: None,
         scale: 1.0,
     };
 }

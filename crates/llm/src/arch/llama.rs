@@ -12,7 +12,7 @@ use crate::spec::{
 
 pub(super) const ALL: &[Arch] = &[
     LLAMA, DECI, LLAMA4, ARCEE, REFACT, SMOLLM3, MAINCODER, NANBEIGE, INTERNLM2, XVERSE, BAICHUAN,
-    PANGU, SEED_OSS, BITNET,
+    PANGU, SEED_OSS, BITNET, MISTRAL3,
 ];
 
 /// Llama 1 to 3, TinyLlama, Mistral, Mixtral and the many models of their shape.
@@ -288,6 +288,33 @@ const BITNET: Arch = Arch {
                 ..b.gated(l)
             };
             Ok(b.layer(l, attention, ffn.into()))
+        })
+    },
+};
+
+/// Mistral 3, Ministral 3, Devstral: scores grow with the position.
+const MISTRAL3: Arch = Arch {
+    name: "mistral3",
+    describe: |file| {
+        let b = file.rms(Interleaved)?;
+        let scale = b.keys.number_or("attention.temperature_scale", 0.0);
+        let log_multiplier = b.keys.number_or("rope.scaling.yarn_log_multiplier", 0.0);
+        b.model(|l| {
+            let mut attention = b.attention(l)?;
+            let mut original = 1;
+            if let Some(rope) = &mut attention.rope {
+                original = rope.original_context;
+                rope.divide_magnitude(log_multiplier);
+            }
+            let attention = AttentionSpec {
+                temperature: (scale != 0.0).then_some(Temperature {
+                    scale,
+                    offset: 0.0,
+                    floor: original,
+                }),
+                ..attention
+            };
+            Ok(b.layer(l, attention, b.ffn(l, true)))
         })
     },
 };

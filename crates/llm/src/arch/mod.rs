@@ -14,13 +14,13 @@ mod glm;
 mod granite;
 mod hunyuan;
 mod llama;
-mod mistral;
 mod olmo;
 mod others;
 mod phi;
 mod plamo;
 mod qwen;
 mod recurrent;
+mod rwkv;
 mod windowed;
 
 use crate::LlmError;
@@ -47,13 +47,13 @@ const ARCHITECTURES: &[&[Arch]] = &[
     granite::ALL,
     hunyuan::ALL,
     llama::ALL,
-    mistral::ALL,
     olmo::ALL,
     others::ALL,
     phi::ALL,
     plamo::ALL,
     qwen::ALL,
     recurrent::ALL,
+    rwkv::ALL,
     windowed::ALL,
 ];
 

@@ -6,7 +6,9 @@ use super::experts::Experts;
 use super::linear::{Linear, Scaled, times};
 use super::norm::Norm;
 use super::pass::Pass;
+use super::rwkv::ChannelMix;
 use crate::LlmError;
+use crate::kv_cache::LayerCache;
 use crate::spec::{Activation, DenseSpec, FfnSpec, Gate, Scales};
 use crate::weights::Loader;
 
@@ -15,6 +17,7 @@ pub(crate) struct Ffn {
     bare: Option<Activation>,
     dense: Option<Dense>,
     experts: Option<Experts>,
+    channel_mix: Option<ChannelMix>,
     scale: f64,
 }
 
@@ -33,26 +36,33 @@ impl Ffn {
             dense: (dense.map(|dense| Dense::load(w, prefix, dense, width))).transpose()?,
             experts: (experts.map(|experts| Experts::load(w, prefix, experts, width)))
                 .transpose()?,
+            channel_mix: (spec.channel_mix.as_ref())
+                .map(|channels| ChannelMix::load(w, prefix, channels))
+                .transpose()?,
             scale: spec.scale,
         })
     }
 
     /// Returns whether there is nothing to compute.
     pub(crate) fn is_nothing(&self) -> bool {
-        self.bare.is_none() && self.dense.is_none() && self.experts.is_none()
+        let has_products = self.dense.is_some() || self.experts.is_some();
+        self.bare.is_none() && !has_products && self.channel_mix.is_none()
     }
 
-    /// `x` `[t, width]` to `[t, width]`; `unnormed` is `x` before its norm, `input` the layer's own input.
+    /// `x` `[t, width]` to `[t, width]`; `unnormed` is `x` before its norm, `input` the layer's own input. A
+    /// state goes to the cache, if there is one.
     pub(crate) fn forward(
         &self,
         x: &Tensor,
         [unnormed, input]: [&Tensor; 2],
         pass: &Pass,
+        cache: Option<&LayerCache>,
     ) -> RusTorchResult<Tensor> {
         let bare = self.bare.map(|activation| activation.of(x));
         let dense = self.dense.as_ref().map(|dense| dense.forward(x, pass));
         let experts = (self.experts.as_ref()).map(|e| e.forward(x, [unnormed, input], pass));
-        let parts = [experts, dense, bare].into_iter().flatten();
+        let channels = (self.channel_mix.as_ref()).map(|part| part.forward(x, pass, cache));
+        let parts = [experts, dense, bare, channels].into_iter().flatten();
         let parts = parts.map(|part| pass.at_home(&part?));
         let sum = parts.reduce(|sum, part| sum?.add(&part?));
         let y = sum.unwrap_or_else(|| Ok(x.clone()))?;

@@ -12,6 +12,7 @@ mod norm;
 mod pass;
 mod pool;
 mod recurrent;
+mod rwkv;
 
 use rustorch_ir::DType;
 use rustorch_runtime::DeviceType;
@@ -412,6 +413,7 @@ struct Layer {
     own_input: Option<OwnInput>,
     /// Multiplier of the result, `[1]`.
     factor: Option<Tensor>,
+    result_scale: f64,
     direction: Option<Tensor>,
     last_norm: Option<Norm>,
 }
@@ -473,6 +475,7 @@ impl Layer {
                 Need::Absent => None,
                 _ => w.opt_f32(&format!("{prefix}layer_output_scale.weight"), &[1])?,
             },
+            result_scale: spec.result_scale,
             direction: w.direction(spec.index),
             last_norm: Norm::opt(w, "", spec.last_norm.as_ref(), width)?,
         })
@@ -523,7 +526,7 @@ impl Layer {
                 (Residual::Parallel, Some(norm)) => norm.forward(x)?,
                 (Residual::Parallel, None) => normed,
             };
-            let fed = self.ffn.forward(&read, [&y, x], pass)?;
+            let fed = self.ffn.forward(&read, [&y, x], pass, cache)?;
             let fed = Norm::apply(self.ffn_out_norm.as_ref(), fed)?;
             y = y.add(&times(fed, self.residual_scale)?)?;
         }
@@ -540,6 +543,7 @@ impl Layer {
         if let Some(factor) = &self.factor {
             y = y.mul(factor)?;
         }
+        y = times(y, self.result_scale)?;
         if let Some(direction) = &self.direction {
             y = y.add(direction)?;
         }

@@ -10,7 +10,7 @@ use rustorch_tensor::{RusTorchResult, Tensor, with_device};
 
 use crate::kv_cache::{Cache, LayerCache};
 use crate::placement::Placement;
-use crate::spec::{AttentionSpec, Temperature, Window};
+use crate::spec::{AttentionSpec, RecurrentKind, RecurrentSpec, Temperature, Window};
 
 /// The kind of a mask, and where it is computed.
 #[derive(Clone, Copy, PartialEq)]
@@ -104,6 +104,8 @@ pub(crate) struct Pass<'a> {
     kept: RefCell<Vec<Tensor>>,
     /// Keys and values that later layers read, by the place of their layer.
     lent: RefCell<BTreeMap<usize, Attended>>,
+    /// Values of the first recurrent layer.
+    first_values: RefCell<Option<Tensor>>,
 }
 
 /// Keys and values `[…, kv heads, s, width]` of a layer.
@@ -137,6 +139,7 @@ impl<'a> Pass<'a> {
             layer: Cell::new(0),
             kept: RefCell::default(),
             lent: RefCell::default(),
+            first_values: RefCell::default(),
         })
     }
 
@@ -293,6 +296,23 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
+    /// The results `[b, t, h, dv]` of a recurrence, whose state is the second one of the layer. RWKV 6 reads the state
+    /// before each token.
+    pub(crate) fn recurrence(
+        &self,
+        spec: &RecurrentSpec,
+        operands: [&Tensor; 4],
+        correction: Option<[&Tensor; 2]>,
+        cache: Option<&LayerCache>,
+    ) -> RusTorchResult<Tensor> {
+        let reads_before = matches!(spec.kind, RecurrentKind::Rwkv6(own) if own.has_bonus);
+        let shape = [spec.heads, spec.value_width, spec.key_width];
+        let first = self.recurrent(cache, 1, &shape)?;
+        let [y, last] = first.linear_recurrence(operands, correction, reads_before)?;
+        self.keep_recurrent(cache, 1, &last)?;
+        Ok(y)
+    }
+
     /// The recurrent states with those that the layers have written. The computation of these writes them.
     pub(crate) fn kept(&self) -> Vec<Tensor> {
         let rows = self.rows.iter().flat_map(|row| row.pass.kept());
@@ -328,6 +348,14 @@ impl<'a> Pass<'a> {
     /// The keys and values that the layer at this place has lent. Loading has checked that it lends them.
     pub(crate) fn lent(&self, layer: usize) -> Attended {
         self.lent.borrow()[&layer].clone()
+    }
+
+    /// The values of the first recurrent layer, which are these if no layer has come before.
+    pub(crate) fn first_values(&self, own: &Tensor) -> RusTorchResult<Tensor> {
+        let first = (self.first_values.borrow_mut())
+            .get_or_insert_with(|| own.clone())
+            .clone();
+        self.at_home(&first)
     }
 
     /// The device of the tensor `name`, if it is not for the runtime to choose.

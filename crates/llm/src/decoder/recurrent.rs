@@ -1,10 +1,11 @@
-//! Recurrent mixers: state space models, delta nets and short convolutions.
+//! Recurrent mixers: state space models, delta nets, short convolutions, and RWKV.
 
 use rustorch_tensor::{RusTorchResult, Tensor};
 
 use super::linear::{Linear, Scaled};
 use super::norm::{HeadNorm, Norm};
 use super::pass::Pass;
+use super::rwkv::{Rwkv6, Rwkv7};
 use crate::LlmError;
 use crate::kv_cache::LayerCache;
 use crate::spec::{HeadNormSpec, Need, NormSpec, NormedOver, RecurrentKind, RecurrentSpec};
@@ -84,18 +85,21 @@ enum Parts {
     ShortConvolution {
         input: Linear,
     },
+    Rwkv6(Box<Rwkv6>),
+    Rwkv7(Box<Rwkv7>),
 }
 
 /// A recurrent mixer.
 pub(crate) struct Recurrent {
     spec: RecurrentSpec,
-    convolution: Convolution,
+    /// `None` for RWKV.
+    convolution: Option<Convolution>,
     parts: Parts,
     output: Linear,
 }
 
 impl Recurrent {
-    /// The weights `{prefix}ssm_*`, or `{prefix}shortconv.*`.
+    /// The weights `{prefix}ssm_*`, `{prefix}shortconv.*` or `{prefix}time_mix_*`.
     pub(crate) fn load(
         w: &Loader,
         prefix: &str,
@@ -157,13 +161,18 @@ impl Recurrent {
             RecurrentKind::ShortConvolution => Parts::ShortConvolution {
                 input: product("shortconv.in_proj", 3 * values, width)?,
             },
+            RecurrentKind::Rwkv6(own) => Parts::Rwkv6(Box::new(Rwkv6::load(w, prefix, spec, own)?)),
+            RecurrentKind::Rwkv7(own) => Parts::Rwkv7(Box::new(Rwkv7::load(w, prefix, spec, own)?)),
         };
         let (convolution, output) = match spec.kind {
-            RecurrentKind::ShortConvolution => ("shortconv.conv", "shortconv.out_proj"),
-            _ => ("ssm_conv1d", "ssm_out"),
+            RecurrentKind::ShortConvolution => (Some("shortconv.conv"), "shortconv.out_proj"),
+            RecurrentKind::Rwkv6(_) | RecurrentKind::Rwkv7(_) => (None, "time_mix_output"),
+            _ => (Some("ssm_conv1d"), "ssm_out"),
         };
         Ok(Self {
-            convolution: Convolution::load(w, &format!("{prefix}{convolution}"), spec)?,
+            convolution: convolution
+                .map(|name| Convolution::load(w, &format!("{prefix}{name}"), spec))
+                .transpose()?,
             parts,
             output: product(output, width, values)?,
             spec: spec.clone(),
@@ -241,6 +250,8 @@ impl Recurrent {
                 let x = self.convolved(&part(0)?.mul(&part(2)?)?, pass, cache)?;
                 part(1)?.mul(&x)?
             }
+            Parts::Rwkv6(mix) => mix.forward(x, pass, cache)?,
+            Parts::Rwkv7(mix) => mix.forward(x, pass, cache)?,
         };
         self.output.forward(&y.reshape([rows, values])?, pass)
     }
@@ -252,26 +263,13 @@ impl Recurrent {
         pass: &Pass,
         cache: Option<&LayerCache>,
     ) -> RusTorchResult<Tensor> {
+        let Some(convolution) = &self.convolution else {
+            return Ok(x.clone());
+        };
         let shape = [self.spec.kernel - 1, self.spec.channels()];
         let before = pass.recurrent(cache, 0, &shape)?;
-        let [y, last] = self.convolution.forward(x, &before)?;
+        let [y, last] = convolution.forward(x, &before)?;
         pass.keep_recurrent(cache, 0, &last)?;
-        Ok(y)
-    }
-
-    /// The results `[b, t, h, dv]` of the recurrence.
-    fn recurrence(
-        &self,
-        operands: [&Tensor; 4],
-        correction: Option<[&Tensor; 2]>,
-        pass: &Pass,
-        cache: Option<&LayerCache>,
-    ) -> RusTorchResult<Tensor> {
-        let spec = &self.spec;
-        let shape = [spec.heads, spec.value_width, spec.key_width];
-        let first = pass.recurrent(cache, 1, &shape)?;
-        let [y, last] = first.linear_recurrence(operands, correction, false)?;
-        pass.keep_recurrent(cache, 1, &last)?;
         Ok(y)
     }
 
@@ -313,7 +311,7 @@ impl Recurrent {
         let (keys, reads) = (keys.unsqueeze(2)?, reads.unsqueeze(2)?);
         let decays = steps.mul(decays)?.exp()?;
         let operands = [&decays, &keys, &x.mul(&steps)?, &reads];
-        let y = self.recurrence(operands, None, pass, cache)?;
+        let y = pass.recurrence(&self.spec, operands, None, cache)?;
         let y = y.add(&x.mul(&skip.unsqueeze(1)?)?)?;
         y.squeeze(3)
     }
@@ -345,7 +343,7 @@ impl Recurrent {
         let steps = steps.add(time_bias)?.softplus(1.0, 20.0)?;
         let decays = steps.mul(decays)?.exp()?.unsqueeze(3)?;
         let added = own.mul(&steps.unsqueeze(3)?)?;
-        let y = self.recurrence([&decays, &keys, &added, &reads], None, pass, cache)?;
+        let y = pass.recurrence(spec, [&decays, &keys, &added, &reads], None, cache)?;
         y.add(&own.mul(skip)?)?.reshape([batch, times, values])
     }
 
@@ -401,7 +399,7 @@ impl Recurrent {
         // A part of the value that the decayed state has for a key is replaced.
         let replaced = keys.mul(&written.mul(&kept)?.neg()?)?;
         let operands = [&kept, &keys, &own.mul(&written)?, &queries];
-        self.recurrence(operands, Some([&keys, &replaced]), pass, cache)
+        pass.recurrence(spec, operands, Some([&keys, &replaced]), cache)
     }
 
     /// Keys of groups `[b, t, groups · width]` for each head, `[b, t, heads, width]`. Heads of a group follow each

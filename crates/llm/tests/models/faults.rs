@@ -202,7 +202,13 @@ fn refusal(header: &Header) -> Option<LlmError> {
 
 /// The index of a tensor that the first layer has to have: its last product.
 fn needed_product(header: &Header) -> usize {
-    let names = ["attn_output", "ssm_out", "shortconv.out_proj", "ffn_down"];
+    let names = [
+        "attn_output",
+        "ssm_out",
+        "shortconv.out_proj",
+        "time_mix_output",
+        "ffn_down",
+    ];
     let index = |name: &str| {
         let name = format!("blk.0.{name}.weight");
         header.tensors.iter().position(|(known, _)| *known == name)

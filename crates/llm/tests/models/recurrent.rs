@@ -306,7 +306,11 @@ pub(crate) fn kernels_have_bounds() {
         let keys = ["ssm.conv_kernel", "shortconv.l_cache"];
         let architecture = header.keys.str("general.architecture").unwrap().to_owned();
         let mut keys = keys.map(|key| format!("{architecture}.{key}")).into_iter();
-        let key = keys.find(|key| header.keys.get(key).is_some()).unwrap();
+        // RWKV reads two tokens, whatever a file says.
+        let Some(key) = keys.find(|key| header.keys.get(key).is_some()) else {
+            assert!(architecture.contains("rwkv"), "{architecture}");
+            continue;
+        };
         for size in [0_u32, 1, 65, 1 << 18] {
             let mut changed = header.keys.clone();
             changed.insert(&key, size);
