@@ -1,5 +1,7 @@
 //! Layouts of tensors in their storage.
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 
 use crate::Shape;
@@ -10,7 +12,7 @@ pub struct Layout {
     /// Sizes of the dimensions.
     pub shape: Shape,
     /// Step in the storage from one index to the next, for each dimension; 0 for a broadcast
-    /// dimension.
+    /// dimension. A dimension of size 1 that a view adds has the step of PyTorch's: over the dimensions behind it.
     pub strides: SmallVec<[usize; 6]>,
     /// Position of the first element.
     pub offset: usize,
@@ -96,12 +98,13 @@ impl Layout {
             return self.clone();
         }
         let lead = shape.len() - self.rank();
-        let strides = (0..shape.len())
+        let mut strides: SmallVec<[usize; 6]> = (0..shape.len())
             .map(|i| match i.checked_sub(lead) {
                 Some(j) if self.shape[j] == shape[i] => self.strides[j],
                 _ => 0,
             })
             .collect();
+        step_over(&shape[..], &mut strides, 0..lead);
         Self {
             shape: shape.clone(),
             strides,
@@ -179,6 +182,7 @@ impl Layout {
                 return None;
             }
         }
+        step_over(shape, &mut strides, 0..shape.len());
         Some(Self {
             shape: shape.clone(),
             strides,
@@ -249,6 +253,14 @@ impl Layout {
             }
             here
         })
+    }
+}
+
+/// Gives those of `dims` that have size 1 the step over the dimensions behind them.
+fn step_over(shape: &[usize], strides: &mut [usize], dims: Range<usize>) {
+    for dim in dims.rev().filter(|&dim| shape[dim] == 1) {
+        let behind = shape.get(dim + 1).zip(strides.get(dim + 1));
+        strides[dim] = behind.map_or(1, |(size, stride)| size * stride);
     }
 }
 

@@ -11,7 +11,6 @@ use rustorch::optim::{SGD, SGDOptions};
 use rustorch_files::Tensors;
 use rustorch_ir::DType;
 use rustorch_tensor::autograd::GradOptions;
-use rustorch_tensor::nn::TripletOptions;
 use rustorch_tensor::{
     RusTorchResult, Tensor, assert_close, autograd, manual_seed, no_grad, tensor,
 };
@@ -1011,7 +1010,13 @@ fn options_of_types_of_their_own_are_set() {
     assert_eq!(options.nonlinearity, nn::RNNNonlinearity::Relu);
     let loss = nn::KLDivLoss::default().reduction(nn::KLDivReduction::BatchMean);
     assert_eq!(loss.reduction, nn::KLDivReduction::BatchMean);
-    let options = TripletOptions::default().margin(2);
-    let loss = nn::TripletMarginLoss::default().options(options);
-    assert_eq!(loss.options.margin, 2.0);
+    let loss = nn::TripletMarginLoss::default().margin(2).swap(true);
+    assert_eq!((loss.margin, loss.p, loss.swap), (2.0, 2.0, true));
+    let hidden = tensor![false, true];
+    let masks = nn::SequenceMasks::default().key_padding_mask(&hidden);
+    assert!(masks.mask.is_none() && masks.key_padding_mask.is_some());
+    let masks = nn::AttentionMasks::default()
+        .attn_mask(&hidden)
+        .need_weights(false);
+    assert!(masks.attn_mask.is_some() && !masks.need_weights);
 }

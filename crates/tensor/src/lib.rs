@@ -52,7 +52,7 @@ pub use api::math::{fft, linalg};
 pub use api::nn::AttentionOptions;
 #[cfg(feature = "profile")]
 pub use api::profiler;
-pub use api::promote::{AsComparand, AsLimit, AsOperand, Limit, Number, Operand, To};
+pub use api::promote::{AsLimit, AsOperand, AsValue, Limit, Number, Operand, To};
 pub use api::random::{
     Generator, GeneratorState, default_generator, fork_rng, initial_seed, manual_seed,
 };

@@ -239,9 +239,10 @@ impl Tensor {
         self.base.get_or_init(new)
     }
 
-    /// Computes writes over its memory through other handles.
+    /// Computes writes over its memory through other handles. Fails with the error that the tensor is, if it is one.
     #[inline]
     pub(crate) fn settle(&self) -> RusTorchResult<()> {
+        self.value.require_known()?;
         match self.base.get() {
             Some(base) => base.settle(&self.value),
             None => Ok(()),

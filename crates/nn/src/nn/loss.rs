@@ -237,10 +237,25 @@ losses! {
     ] => |l, x, y| x.multilabel_soft_margin_loss(y, held(&l.weight).as_ref(), l.reduction);
     /// Triplet loss: the positive should be nearer to the anchor than the negative, by a margin.
     TripletMarginLoss {
-        /// Margin, norm, swapping, reduction.
-        options: TripletOptions = TripletOptions::default(),
+        /// Margin by which the negative should be farther away.
+        margin: f64 = 1.0,
+        /// Order of the norm of distances.
+        p: f64 = 2.0,
+        /// A small number added to differences.
+        eps: f64 = 1e-6,
+        /// Uses the distance of positive and negative if it is less than the anchor's.
+        swap: bool = false,
+        /// Reduction of the losses.
+        reduction: Reduction = Reduction::Mean,
     } => |l, anchor, positive, negative| {
-        anchor.triplet_margin_loss(positive, negative, &l.options)
+        let options = TripletOptions {
+            margin: l.margin,
+            p: l.p,
+            eps: l.eps,
+            swap: l.swap,
+            reduction: l.reduction,
+        };
+        anchor.triplet_margin_loss(positive, negative, &options)
     };
     /// Connectionist temporal classification, from log-probabilities, targets, and the lengths of
     /// both.

@@ -63,6 +63,13 @@ pub struct AttentionMasks<'a> {
     pub average_attn_weights: bool,
 }
 
+impl<'a> AttentionMasks<'a> {
+    super::layers::setters!(
+        key_padding_mask: Option<&'a Tensor>; attn_mask: Option<&'a Tensor>; need_weights: bool;
+        average_attn_weights: bool;
+    );
+}
+
 impl Default for AttentionMasks<'_> {
     fn default() -> Self {
         Self {
@@ -315,6 +322,8 @@ pub struct SequenceMasks<'a> {
 }
 
 impl<'a> SequenceMasks<'a> {
+    super::layers::setters!(mask: Option<&'a Tensor>; key_padding_mask: Option<&'a Tensor>;);
+
     fn attention(self) -> AttentionMasks<'a> {
         AttentionMasks {
             key_padding_mask: self.key_padding_mask,

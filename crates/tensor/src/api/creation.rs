@@ -5,7 +5,7 @@ use rustorch_ir::{DType, OpError, Scalar, TensorType};
 use rustorch_macros::track_calls;
 use rustorch_runtime::{HostBuffer, Storage};
 
-use crate::api::promote::{AsOperand, Number};
+use crate::api::promote::{AsValue, Number};
 use crate::args::dims::IntoShape;
 use crate::args::numbers::{as_element, require_held, require_rounded};
 use crate::device::manager::current_pin;
@@ -184,9 +184,9 @@ impl Tensor {
     ///
     /// # Errors
     /// Fails for a value of a higher rank, a number out of the dtype's range, or a block format.
-    pub fn fill(&self, value: impl AsOperand) -> RusTorchResult<Self> {
+    pub fn fill(&self, value: impl AsValue) -> RusTorchResult<Self> {
         const NAME: &str = "fill";
-        match value.as_operand()? {
+        match value.as_value()? {
             Operand::Scalar(value) => Self::filled(NAME, self.shape(), value, self.dtype()),
             Operand::Tensor(value) => {
                 require(NAME, value.rank() == 0, "a value of rank 0", value.ty())?;

@@ -6,7 +6,7 @@ use rustorch_ir::{DType, Scalar};
 
 use crate::Tensor;
 use crate::api::math::elementwise::RoundingMode;
-use crate::api::promote::{AsLimit, AsOperand, Limit, Number, Operand};
+use crate::api::promote::{AsLimit, AsOperand, AsValue, Limit, Number, Operand};
 use crate::api::updates::Shared;
 use crate::args::dims::Integer;
 use crate::autograd::{Writes, is_grad_enabled};
@@ -115,7 +115,7 @@ in_place! {
     digamma_() = digamma();
     div_(other: impl AsOperand) = div(other.as_operand()?);
     div_mode_(other: impl AsOperand, mode: RoundingMode) = div_mode(other.as_operand()?, mode);
-    eq_(other: impl AsOperand) = eq(other.as_operand()?);
+    eq_(other: impl AsValue) = eq(other.as_value()?);
     erf_() = erf();
     erfc_() = erfc();
     erfinv_() = erfinv();
@@ -128,8 +128,8 @@ in_place! {
     fmod_(other: impl AsOperand) = fmod(other.as_operand()?);
     frac_() = frac();
     gcd_(other: impl AsOperand) = gcd(other.as_operand()?);
-    ge_(other: impl AsOperand) = ge(other.as_operand()?);
-    gt_(other: impl AsOperand) = gt(other.as_operand()?);
+    ge_(other: impl AsValue) = ge(other.as_value()?);
+    gt_(other: impl AsValue) = gt(other.as_value()?);
     hardsigmoid_() = hardsigmoid();
     hardswish_() = hardswish();
     hardtanh_(low: f64, high: f64) = hardtanh(low, high);
@@ -139,9 +139,9 @@ in_place! {
     igammac_(other: impl AsOperand) = igammac(other.as_operand()?);
     index_add_(dim: impl Integer, index: &Self, source: &Self, alpha: impl Number) shares Nothing [index, source] = index_add(dim.to_isize(), index, source, alpha.to_number());
     index_copy_(dim: impl Integer, index: &Self, source: &Self) shares Nothing [index, source] = index_copy(dim.to_isize(), index, source);
-    index_fill_(dim: impl Integer, index: &Self, value: impl AsOperand) shares Nothing [index] = index_fill(dim.to_isize(), index, value.as_operand()?);
+    index_fill_(dim: impl Integer, index: &Self, value: impl AsValue) shares Nothing [index] = index_fill(dim.to_isize(), index, value.as_value()?);
     lcm_(other: impl AsOperand) = lcm(other.as_operand()?);
-    le_(other: impl AsOperand) = le(other.as_operand()?);
+    le_(other: impl AsValue) = le(other.as_value()?);
     lerp_(end: &Self, weight: impl AsOperand) = lerp(end, weight.as_operand()?);
     lgamma_() = lgamma();
     log10_() = log10();
@@ -152,13 +152,13 @@ in_place! {
     logical_not_() = logical_not();
     logical_or_(other: impl AsOperand) = logical_or(other.as_operand()?);
     logical_xor_(other: impl AsOperand) = logical_xor(other.as_operand()?);
-    lt_(other: impl AsOperand) = lt(other.as_operand()?);
-    masked_fill_(mask: &Self, value: impl AsOperand) shares Alike [mask] = masked_fill(mask, value.as_operand()?);
+    lt_(other: impl AsValue) = lt(other.as_value()?);
+    masked_fill_(mask: &Self, value: impl AsValue) shares Alike [mask] = masked_fill(mask, value.as_value()?);
     masked_scatter_(mask: &Self, source: &Self) shares Alike [] = masked_scatter(mask, source);
     mish_() = mish();
     mul_(other: impl AsOperand) = mul(other.as_operand()?);
     nan_to_num_(nan: f64, positive: Option<f64>, negative: Option<f64>) = nan_to_num(nan, positive, negative);
-    ne_(other: impl AsOperand) = ne(other.as_operand()?);
+    ne_(other: impl AsValue) = ne(other.as_value()?);
     neg_() = neg();
     nextafter_(other: impl AsOperand) = nextafter(other.as_operand()?);
     pow_(other: impl AsOperand) = pow(other.as_operand()?);

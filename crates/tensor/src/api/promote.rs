@@ -63,29 +63,29 @@ pub trait AsOperand {
     fn as_operand(&self) -> RusTorchResult<Operand<'_>>;
 }
 
-/// The other operand of a comparison: an [operand](AsOperand) or a `bool`.
+/// A value that elements are compared with, or that is written over them: an [operand](AsOperand) or a `bool`.
 #[diagnostic::on_unimplemented(
-    message = "a tensor is not compared with `{Self}`",
+    message = "`{Self}` is not a value to compare elements with, or to fill them with",
     label = "neither a tensor nor a number",
-    note = "comparisons take `&Tensor`, `Tensor`, `RusTorchResult<Tensor>`, numbers and `bool`"
+    note = "values are `&Tensor`, `Tensor`, `RusTorchResult<Tensor>`, numbers and `bool`"
 )]
-pub trait AsComparand {
-    /// The operand.
+pub trait AsValue {
+    /// The value.
     ///
     /// # Errors
     /// The errors of the operation that computes it.
-    fn as_comparand(&self) -> RusTorchResult<Operand<'_>>;
+    fn as_value(&self) -> RusTorchResult<Operand<'_>>;
 }
 
-impl<T: AsOperand> AsComparand for T {
+impl<T: AsOperand> AsValue for T {
     #[inline]
-    fn as_comparand(&self) -> RusTorchResult<Operand<'_>> {
+    fn as_value(&self) -> RusTorchResult<Operand<'_>> {
         self.as_operand()
     }
 }
 
-impl AsComparand for bool {
-    fn as_comparand(&self) -> RusTorchResult<Operand<'_>> {
+impl AsValue for bool {
+    fn as_value(&self) -> RusTorchResult<Operand<'_>> {
         Ok(Operand::Scalar(self.to_number()))
     }
 }

@@ -9,7 +9,7 @@ use rustorch_macros::track_calls;
 use rustorch_runtime::Storage;
 
 use crate::Tensor;
-use crate::api::promote::AsOperand;
+use crate::api::promote::AsValue;
 use crate::args::dims::Integer;
 use crate::autograd::{Track, Writes, is_grad_enabled};
 use crate::device::devices::runtime;
@@ -211,14 +211,14 @@ impl Tensor {
     ///
     /// # Errors
     /// The same errors as [`Tensor::fill`] and [`Tensor::copy_`].
-    pub fn fill_(&mut self, value: impl AsOperand) -> RusTorchResult<&mut Self> {
+    pub fn fill_(&mut self, value: impl AsValue) -> RusTorchResult<&mut Self> {
         let Layout { shape, strides, .. } = self.value().layout();
         let mut repeated = (0..shape.len()).filter(|&dim| strides[dim] == 0 && shape[dim] > 1);
         if let Some(dim) = repeated.next() {
-            self.narrow(dim, 0, 1)?.fill_(value)?;
+            self.narrow(dim, 0, 1)?.fill_(value.as_value()?)?;
             return Ok(self);
         }
-        let filled = self.fill(value)?;
+        let filled = self.fill(value.as_value()?)?;
         self.copy_(&filled)
     }
 

@@ -587,6 +587,19 @@ impl Value {
         matches!(*self.lock(), State::Failed(_))
     }
 
+    /// Fails with the error that it is, if it is one.
+    #[inline]
+    pub(crate) fn require_known(&self) -> RusTorchResult<()> {
+        // All others are known without the lock.
+        if !self.extent().is_traced {
+            return Ok(());
+        }
+        match &*self.lock() {
+            State::Failed(error) => Err((**error).clone()),
+            _ => Ok(()),
+        }
+    }
+
     /// The operation that computes it, if it was not computed yet.
     pub(crate) fn pending(&self) -> Option<Arc<Pending>> {
         match &*self.lock() {

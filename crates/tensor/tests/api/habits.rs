@@ -117,7 +117,7 @@ fn operators_stand_between_whatever_there_is() -> Outcome {
 }
 
 #[test]
-fn assignments_write_in_place_or_fail_where_it_is_read() -> Outcome {
+fn assignments_write_in_place_or_fail_where_they_are_used() -> Outcome {
     let mut x = tensor![1.0, 2.0];
     let (same, before) = (x.clone(), x.copy()?);
     x += 1;
@@ -135,7 +135,7 @@ fn assignments_write_in_place_or_fail_where_it_is_read() -> Outcome {
     let line = line!() + 1;
     x += tensor![1.0, 2.0, 3.0];
     x += 1.0;
-    let late = x.mul(2.0)?.sum_all()?.item().unwrap_err().to_string();
+    let late = x.mul(2.0).unwrap_err().to_string();
     let place = format!("add_assign at {}:{line}:", file!());
     assert!(late.starts_with(&place), "{late}");
     assert!(late.contains("[2] and [3]"), "{late}");
@@ -172,6 +172,21 @@ fn tensors_are_written_as_they_look() -> Outcome {
         error(Tensor::new(vec![vec![1, 2], vec![3]])),
         "new: expected lists of the sizes [2, 2], got one of length 1"
     );
+    Ok(())
+}
+
+#[test]
+fn bool_values_fill_tensors() -> Outcome {
+    let mut seen = Tensor::zeros(3, DType::Bool)?;
+    seen.i(1)?.fill_(true)?;
+    seen.index_put_(&tensor![2], true, false)?;
+    assert_eq!(seen.to_vec::<bool>()?, [false, true, true]);
+    seen.masked_fill_(&tensor![false, true, false], false)?;
+    seen.index_fill_(0, &tensor![0], true)?;
+    assert_eq!(seen.to_vec::<bool>()?, [true, false, true]);
+    assert_eq!(seen.fill(false)?.to_vec::<bool>()?, [false; 3]);
+    let counts = tensor![5, 6].masked_fill(&tensor![true, false], true)?;
+    assert_eq!(counts.to_vec::<i64>()?, [1, 6]);
     Ok(())
 }
 

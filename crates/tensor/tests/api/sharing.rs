@@ -417,3 +417,46 @@ fn a_view_of_another_shape_is_written_with_a_gradient() -> Outcome {
         &[&[-0.5, 0.0, 2.5, 2.5, -0.5, 0.0], &[-8.0, -9.0, -10.0]],
     )
 }
+
+#[test]
+fn a_view_of_one_row_is_written_with_what_it_shows() -> Outcome {
+    check(
+        |show| {
+            let x = tensor![[1.0, -2.0, 3.0]].mul(1)?;
+            show(&[&x])?;
+            x.reshape((1, 3))?.add_(&x)?;
+            x.view((1, 3))?.mul_(&x)?;
+            let y = tensor![1.0, 2.0].mul(1)?;
+            show(&[&y])?;
+            let mut rows = y.expand((1, 2))?;
+            rows.add_(&y.unsqueeze(0)?)?;
+            Ok(vec![x, y])
+        },
+        &[&[4.0, 16.0, 36.0], &[2.0, 4.0]],
+    )
+}
+
+#[test]
+fn what_could_not_be_recorded_is_written_nowhere() -> Outcome {
+    type Write = fn(&mut Tensor, &Tensor) -> RusTorchResult<()>;
+    let writes: [(&str, Write); 5] = [
+        ("copy_", |x, y| x.copy_(y).map(drop)),
+        ("add_", |x, y| x.add_(y).map(drop)),
+        ("fill_", |x, y| x.fill_(y).map(drop)),
+        ("masked_fill_", |x, y| {
+            x.masked_fill_(&tensor![true, false], y).map(drop)
+        }),
+        ("index_put_", |x, y| {
+            x.index_put_(&tensor![0], y, false).map(drop)
+        }),
+    ];
+    for (name, write) in writes {
+        let counts = tensor![1.0, 2.0];
+        let mut cell = tensor!(1.0);
+        cell += tensor![1.0, 2.0, 3.0];
+        let got = error(write(&mut counts.clone(), &cell));
+        assert!(got.contains("add_assign"), "{name}: {got}");
+        assert_eq!(counts.to_vec::<f32>()?, [1.0, 2.0], "{name}");
+    }
+    Ok(())
+}

@@ -9,6 +9,11 @@ use crate::optim::LearningRates;
 use crate::optim::optimizer::{Scheduled, number};
 
 /// Rule that computes each learning rate from the one before.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a schedule of learning rates",
+    label = "expected a schedule, such as `StepLR`",
+    note = "`?` behind a call that returns a `RusTorchResult` of a schedule gives the schedule"
+)]
 pub trait Schedule: Send {
     /// The learning rate of an `epoch`; the first epoch is 0. `base` is the first learning rate of the group, and
     /// `current` the previous one.

@@ -20,8 +20,8 @@ macro_rules! compare_methods {
             ///
             /// # Errors
             /// Fails for shapes that do not broadcast, or for an ordering of complex numbers.
-            pub fn $name(&self, other: impl crate::AsComparand) -> RusTorchResult<Self> {
-                self.compare(stringify!($name), CompareOp::$op, other.as_comparand()?)
+            pub fn $name(&self, other: impl crate::AsValue) -> RusTorchResult<Self> {
+                self.compare(stringify!($name), CompareOp::$op, other.as_value()?)
             })*
         }
     };

@@ -6,7 +6,7 @@ use rustorch_macros::track_calls;
 
 use super::binary_methods;
 use crate::Tensor;
-use crate::api::promote::AsOperand;
+use crate::api::promote::{AsOperand, AsValue};
 use crate::api::promote::{Operand, result_dtype};
 use crate::args::numbers::{largest_float, require_rounded};
 use crate::error::{RusTorchResult, require};
@@ -79,9 +79,9 @@ impl Tensor {
     /// Fails for a mask that is not `bool`, or shapes that do not broadcast. Also fails for a
     /// number out of the dtype's range. Also fails for a value tensor with dimensions, or of a
     /// higher kind, such as a float for integers.
-    pub fn masked_fill(&self, mask: &Self, value: impl AsOperand) -> RusTorchResult<Self> {
+    pub fn masked_fill(&self, mask: &Self, value: impl AsValue) -> RusTorchResult<Self> {
         const NAME: &str = "masked_fill";
-        let value = value.as_operand()?;
+        let value = value.as_value()?;
         if let Operand::Tensor(value) = value {
             require(NAME, value.rank() == 0, "a value of rank 0", value.ty())?;
             let dtype = result_dtype(NAME, &[self.into(), value.into()])?;

@@ -6,7 +6,7 @@ use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::api::promote::Operand;
-use crate::api::promote::{AsOperand, Number};
+use crate::api::promote::{AsValue, Number};
 use crate::args::dims::{Integer, OptionalDim};
 use crate::error::{RusTorchResult, require};
 
@@ -63,10 +63,10 @@ impl Tensor {
         &self,
         dim: impl Integer,
         index: &Self,
-        value: impl AsOperand,
+        value: impl AsValue,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "index_fill";
-        let value = value.as_operand()?.as_element(NAME, self.dtype())?;
+        let value = value.as_value()?.as_element(NAME, self.dtype())?;
         require(NAME, value.rank() == 0, "a value of rank 0", value.ty())?;
         let dim = self.wrap_dim(NAME, dim)?;
         let mut shape = self.atleast_1d()?.ty().shape.clone();

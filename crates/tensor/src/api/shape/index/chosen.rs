@@ -6,7 +6,7 @@ use rustorch_macros::track_calls;
 
 use super::list::{Index, Indices};
 use crate::Tensor;
-use crate::api::promote::{AsOperand, Operand};
+use crate::api::promote::{AsValue, Operand};
 use crate::api::updates::Shared;
 use crate::error::{RusTorchResult, require};
 
@@ -404,7 +404,7 @@ impl Tensor {
     pub fn index_put(
         &self,
         indices: impl Indices,
-        value: impl AsOperand,
+        value: impl AsValue,
         accumulate: bool,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "index_put";
@@ -413,7 +413,7 @@ impl Tensor {
             part,
             choices,
         } = Located::new(NAME, self, indices.list())?;
-        let value = value.as_operand()?.as_element(NAME, self.dtype())?;
+        let value = value.as_value()?.as_element(NAME, self.dtype())?;
         let new = match &choices[..] {
             [] => whole_part(&part, &value, accumulate)?,
             [mask] if mask.is_mask() && value.numel() == 1 && !accumulate => {
@@ -438,10 +438,10 @@ impl Tensor {
     pub fn index_put_(
         &mut self,
         indices: impl Indices,
-        value: impl AsOperand,
+        value: impl AsValue,
         accumulate: bool,
     ) -> RusTorchResult<&mut Self> {
-        let (indices, value) = (indices.list(), value.as_operand()?);
+        let (indices, value) = (indices.list(), value.as_value()?);
         if let Operand::Tensor(source) = value {
             self.require_apart_from(&indices, source)?;
         }
