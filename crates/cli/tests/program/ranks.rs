@@ -44,11 +44,11 @@ fn lines(reader: &mut impl BufRead, count: usize) -> String {
 }
 
 pub(crate) fn a_stopped_run_goes_on_with_other_ranks() {
-    let expected = losses(&Folder::new().train("-o json").ok());
+    let expected = losses(&Folder::new().train("-o json --steps 100").ok());
     let folder = Folder::new();
     let mut told = Vec::new();
     for ranks in [3, 2] {
-        let options = format!("-o json --resume --ranks {ranks}");
+        let options = format!("-o json --steps 100 --resume --ranks {ranks}");
         let (child, mut reader) = start(&folder, &options);
         let mut text = lines(&mut reader, 4);
         interrupt(&child);
@@ -62,7 +62,7 @@ pub(crate) fn a_stopped_run_goes_on_with_other_ranks() {
         );
         told.extend(losses(&text));
     }
-    told.extend(losses(&folder.train("-o json --resume").ok()));
+    told.extend(losses(&folder.train("-o json --steps 100 --resume").ok()));
     assert!(difference(&told, &expected) <= 1e-6);
 }
 
