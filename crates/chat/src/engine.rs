@@ -234,6 +234,18 @@ fn raise_exception(message: &Value) -> Result<Value, Error> {
     Err(Error::new(ErrorKind::InvalidOperation, "refused").with_source(refusal))
 }
 
+/// Variables of the date that some templates have a fixed date in place of: `date_string` and `datetime`, as
+/// llama.cpp gives them.
+pub fn date_variables() -> serde_json::Map<String, serde_json::Value> {
+    let now = Zoned::now().datetime();
+    let formats = [("date_string", "%d %b %Y"), ("datetime", "%b %d %Y")];
+    let dates = formats.into_iter().filter_map(|(name, format)| {
+        let date = strtime::format(format, now).ok()?;
+        Some((name.to_owned(), date.into()))
+    });
+    dates.collect()
+}
+
 fn strftime(format: &str, now: DateTime) -> Result<String, Error> {
     strtime::format(format, now).map_err(|error| {
         let reason = format!("strftime_now({format:?}): {error}");

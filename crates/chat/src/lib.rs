@@ -47,6 +47,7 @@ mod tools;
 
 pub use answer::{Answer, AnswerPart, Delta, ToolCall};
 pub use control::ControlTokens;
+pub use engine::date_variables;
 pub use error::ChatError;
 pub use families::{detect_family, family, family_names};
 pub use jiff::civil::DateTime;

@@ -43,6 +43,15 @@ impl Prompt {
         Ok(Prompt { text, guarded })
     }
 
+    /// Adds text from outside to the end.
+    pub fn push(&mut self, text: &str) {
+        let begin = self.text.len();
+        self.text += text;
+        if !text.is_empty() {
+            self.guarded.push(begin..self.text.len());
+        }
+    }
+
     /// The text.
     pub fn text(&self) -> &str {
         &self.text

@@ -446,6 +446,36 @@ fn greedy_chooses_among_the_typical_candidates() {
 }
 
 #[test]
+fn kept_probabilities_change_no_choice() {
+    let seeded = SamplerConfig {
+        seed: Some(42),
+        ..SamplerConfig::default()
+    };
+    for config in [
+        seeded.clone(),
+        seeded.clone().temperature(0.0),
+        seeded.clone().top_k(0).top_p(1.0).min_p(0.0),
+        seeded.mirostat(2),
+    ] {
+        let mut plain = SamplerChain::new(&config).unwrap();
+        let mut keeps = SamplerChain::new(&config).unwrap();
+        keeps.keep_probabilities();
+        for logits in steps(2000, 24) {
+            let token = plain.sample(&logits).unwrap();
+            assert_eq!(keeps.sample(&logits), Ok(token));
+            let left = keeps.probabilities();
+            assert!(left.is_sorted_by(|(_, p), (_, q)| p >= q));
+            assert!(left.iter().any(|(id, _)| *id == token));
+            let sum: f32 = left.iter().map(|(_, p)| p).sum();
+            assert!((sum - 1.0).abs() < 1e-4, "{sum}");
+            plain.accept(token);
+            keeps.accept(token);
+        }
+        assert!(plain.probabilities().is_empty());
+    }
+}
+
+#[test]
 fn strange_logits_still_give_a_token() {
     let (nan, inf) = (f32::NAN, f32::INFINITY);
     let everything = SamplerConfig::default().repeat_penalty(1.5).typical_p(0.9);

@@ -71,5 +71,6 @@ mod word_piece;
 pub use decoder::StreamDecoder;
 pub use error::TokenizerError;
 pub use pieces::TextPieces;
+pub use special::FillTokens;
 pub use tokenizer::{EncodeOptions, Tokenizer};
 pub use trainer::{BpeTrainer, BpeVocab};

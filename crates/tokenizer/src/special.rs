@@ -18,10 +18,39 @@ pub(crate) struct SpecialTokens {
     pub(crate) eot: Option<u32>,
     pub(crate) sep: Option<u32>,
     pub(crate) unknown: Option<u32>,
+    pub(crate) fill: Option<FillTokens>,
     /// All that end a generation.
     pub(crate) ends: BTreeSet<u32>,
     /// All that a model must not generate.
     pub(crate) suppressed: Vec<u32>,
+}
+
+/// Tokens by which a model fills a gap in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FillTokens {
+    /// Comes before the text in front of the gap.
+    pub prefix: u32,
+    /// Comes before the text behind the gap.
+    pub suffix: u32,
+    /// Comes before the text in the gap.
+    pub middle: u32,
+    /// Comes before the name of a repository.
+    pub repository: Option<u32>,
+    /// Comes before a file of a repository.
+    pub separator: Option<u32>,
+}
+
+impl FillTokens {
+    /// The tokens of [`FILL_ROLES`], if the first three are known.
+    fn of([prefix, suffix, middle, _, repository, separator]: [Option<u32>; 6]) -> Option<Self> {
+        Some(Self {
+            prefix: prefix?,
+            suffix: suffix?,
+            middle: middle?,
+            repository,
+            separator,
+        })
+    }
 }
 
 /// The ids that a kind of tokenizer gives to special tokens that the file does not name.
@@ -107,14 +136,14 @@ const END_OF_TURN: Role = Role {
     ends: true,
 };
 
-const OTHER_ROLES: &[Role] = &[
-    // end of message
-    Role {
-        keys: &["tokenizer.ggml.eom_token_id"],
-        texts: &["<|eom_id|>"],
-        ends: true,
-    },
-    // fill in the middle: prefix, suffix, middle, padding, repository, file separator
+const END_OF_MESSAGE: Role = Role {
+    keys: &["tokenizer.ggml.eom_token_id"],
+    texts: &["<|eom_id|>"],
+    ends: true,
+};
+
+/// Fill in the middle: prefix, suffix, middle, padding, repository, file separator.
+const FILL_ROLES: [Role; 6] = [
     Role {
         keys: &[
             "tokenizer.ggml.fim_pre_token_id",
@@ -227,8 +256,10 @@ impl SpecialTokens {
         let mut ends = BTreeSet::from_iter(eos);
         let eot = END_OF_TURN.find(metadata, vocab)?;
         ends.extend(eot);
-        for role in OTHER_ROLES {
-            let token = role.find(metadata, vocab)?;
+        ends.extend(END_OF_MESSAGE.find(metadata, vocab)?);
+        let mut fill = [None; FILL_ROLES.len()];
+        for (role, token) in FILL_ROLES.iter().zip(&mut fill) {
+            *token = role.find(metadata, vocab)?;
             ends.extend(token.filter(|_| role.ends));
         }
         for text in END_OF_TURN.texts.iter().chain(OTHER_ENDS) {
@@ -259,6 +290,7 @@ impl SpecialTokens {
             eot,
             sep,
             unknown,
+            fill: FillTokens::of(fill),
             ends,
             suppressed: suppressed
                 .iter()

@@ -10,7 +10,7 @@ use crate::TokenizerError;
 use crate::added::{AddedTokens, Fragment};
 use crate::algorithm::Algorithm;
 use crate::kind::Kind;
-use crate::special::SpecialTokens;
+use crate::special::{FillTokens, SpecialTokens};
 use crate::vocab::{TokenType, Vocab};
 
 /// Options of [`Tokenizer::encode`].
@@ -198,6 +198,11 @@ impl Tokenizer {
     /// The token that ends a turn in a conversation.
     pub fn eot(&self) -> Option<u32> {
         self.special.eot
+    }
+
+    /// The tokens by which the model fills a gap in a text, if it was trained for that.
+    pub fn fill_tokens(&self) -> Option<FillTokens> {
+        self.special.fill
     }
 
     /// The token between texts of a pair, such as a question and an answer.

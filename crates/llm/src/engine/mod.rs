@@ -30,6 +30,7 @@
 mod batch;
 mod request;
 mod scheduler;
+mod slot_task;
 mod slots;
 mod state;
 mod worker;
@@ -49,6 +50,8 @@ use crate::{LlmError, Model};
 
 use request::gone;
 pub use request::{EngineEvent, Request, RequestId, Stream, TokenLogprobs, Usage};
+pub use slot_task::SlotAction;
+use slot_task::SlotTask;
 use state::{Closing, Job, Shared};
 pub use state::{EngineOptions, EngineStats};
 use worker::Worker;
@@ -158,6 +161,9 @@ impl Engine {
         if let Some(constraint) = &request.constraint {
             chain.constrain(constraint.clone());
         }
+        if request.sampled_logprobs {
+            chain.keep_probabilities();
+        }
         let mut state = handle.shared.lock();
         if state.is_draining || state.is_closed {
             return Err(gone());
@@ -212,6 +218,35 @@ impl Engine {
         }
     }
 
+    /// The slots that requests have now, in no order.
+    pub fn busy_slots(&self) -> Vec<usize> {
+        self.0.shared.lock().busy.clone()
+    }
+
+    /// Acts on the tokens of a slot, when no request has it. Tokens of other salts are left alone, except that a
+    /// restored file replaces them. Returns the number of tokens that were saved, restored or dropped.
+    ///
+    /// # Errors
+    /// Fails if there is no such slot, or if it has tokens of another salt. Also fails if the file cannot be written,
+    /// or does not fit the model.
+    pub fn act(&self, slot: usize, action: SlotAction, salt: u64) -> Result<usize, LlmError> {
+        self.check_slot(slot)?;
+        let (done, result) = mpsc::channel();
+        let mut state = self.0.shared.lock();
+        if state.is_closed {
+            return Err(gone());
+        }
+        state.tasks.push(SlotTask {
+            slot,
+            action,
+            salt,
+            done,
+        });
+        drop(state);
+        self.0.shared.work.notify_one();
+        result.recv().unwrap_or_else(|_| Err(gone()))
+    }
+
     /// Takes no new requests, and waits until all have ended. A sink must not call it.
     pub fn drain(&self) {
         let shared = &self.0.shared;
@@ -225,12 +260,23 @@ impl Engine {
         }
     }
 
+    fn check_slot(&self, slot: usize) -> Result<(), LlmError> {
+        match self.0.sequences {
+            count if slot < count => Ok(()),
+            count => {
+                let problem = format!("slot {slot}: there are {count}, which begin at 0");
+                Err(LlmError::Input(problem))
+            }
+        }
+    }
+
     fn check(&self, request: &Request) -> Result<(), LlmError> {
         let prompt = &request.prompt;
         if prompt.is_empty() {
             let problem = "the prompt is empty; a request needs at least one token";
             return Err(LlmError::Input(problem.to_owned()));
         }
+        request.slot.map_or(Ok(()), |slot| self.check_slot(slot))?;
         let (context, spec) = (self.0.context, self.0.model.spec());
         if prompt.len() > context {
             return Err(LlmError::ContextFull {

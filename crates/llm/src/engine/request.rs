@@ -30,6 +30,15 @@ pub struct Request {
     pub logprobs: Option<usize>,
     /// The same for each token of the prompt but the first. The whole prompt is then computed, whatever is cached.
     pub prompt_logprobs: Option<usize>,
+    /// Log probabilities are those after the samplers. Tokens that the samplers left out have none.
+    pub sampled_logprobs: bool,
+    /// The slot that computes it; `None` for any. The request waits until the slot is free.
+    pub slot: Option<usize>,
+    /// Computes the whole prompt, whatever is cached.
+    pub recompute: bool,
+    /// Number of first tokens that stay when the context is full: the older half of the others is dropped, and the
+    /// text goes on. `None` ends the text there.
+    pub shift: Option<usize>,
     /// Salt of the cache: only requests of equal salts share computed beginnings.
     pub cache_salt: u64,
     /// The request fails with [`LlmError::Deadline`] after this time.
@@ -62,6 +71,16 @@ pub struct TokenLogprobs {
 }
 
 impl TokenLogprobs {
+    /// The same after the samplers, by the probabilities that they left, the likeliest first.
+    pub(super) fn sampled(left: &[(u32, f32)], id: u32, count: usize) -> Self {
+        let own = left.iter().find(|(token, _)| *token == id);
+        let top = left.iter().take(count);
+        Self {
+            logprob: own.map_or(f32::NEG_INFINITY, |(_, p)| p.ln()),
+            top: top.map(|&(token, p)| (token, p.ln())).collect(),
+        }
+    }
+
     /// The log probability of token `id`, and the `count` best, by the model's logits. NaN counts as −∞.
     pub(super) fn of(logits: &[f32], id: u32, count: usize) -> Self {
         let clean = |logit: f32| match logit.is_nan() {
@@ -102,6 +121,8 @@ pub struct Usage {
     pub cached: usize,
     /// Generated tokens, including the end token.
     pub generated: usize,
+    /// Tokens that were dropped from a full context.
+    pub dropped: usize,
     /// Time from the submission to the begin.
     pub queued: Duration,
     /// Tokens of the prompt that were computed, and the time from the begin to the first token.

@@ -1,5 +1,6 @@
 //! The order of work: which request begins next, and in which slot. It knows no device and no clock.
 
+use std::cmp::Reverse;
 use std::time::Instant;
 
 use crate::LlmError;
@@ -65,11 +66,12 @@ impl<T> Scheduler<T> {
         Ok(())
     }
 
-    /// Takes the request that begins next: the first of those of the highest priority.
-    pub(super) fn pop(&mut self) -> Option<T> {
-        let highest = self.waiting.iter().map(|waiting| waiting.priority).max()?;
-        let first = |waiting: &Waiting<T>| waiting.priority == highest;
-        let index = self.waiting.iter().position(first)?;
+    /// Takes the request that begins next: the first of those of the highest priority among those that `can_begin`.
+    pub(super) fn pop(&mut self, can_begin: impl Fn(&T) -> bool) -> Option<T> {
+        let able = self.waiting.iter().enumerate();
+        let able = able.filter(|(_, waiting)| can_begin(&waiting.job));
+        // Among equals the first is the least.
+        let (index, _) = able.min_by_key(|(_, waiting)| Reverse(waiting.priority))?;
         Some(self.waiting.remove(index).job)
     }
 
@@ -140,7 +142,7 @@ mod tests {
                             .iter()
                             .max_by_key(|(job, (p, _))| (*p, u64::MAX - *job));
                         let expected = expected.map(|(job, _)| *job);
-                        assert_eq!(queue.pop(), expected);
+                        assert_eq!(queue.pop(|_| true), expected);
                         expected.map(|job| known.remove(&job));
                     }
                     _ => {
@@ -160,6 +162,19 @@ mod tests {
                 assert_eq!(queue.len(), known.len());
             }
         }
+    }
+
+    #[test]
+    fn a_request_that_cannot_begin_lets_others_pass() {
+        let mut queue = Scheduler::new(4);
+        for (priority, job) in [(0, 1), (2, 2), (0, 3), (2, 4)] {
+            queue.push(priority, None, job, 0).unwrap();
+        }
+        assert_eq!(queue.pop(|job| job % 2 == 1), Some(1));
+        assert_eq!(queue.pop(|&job| job > 9), None);
+        assert_eq!(queue.pop(|&job| job != 2), Some(4));
+        assert_eq!(queue.pop(|_| true), Some(2));
+        assert_eq!(queue.pop(|_| true), Some(3));
     }
 
     #[test]

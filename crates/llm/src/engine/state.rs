@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use std::mem;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::request::{Request, RequestId, Sink};
 use super::scheduler::Scheduler;
+use super::slot_task::SlotTask;
 use crate::sampler::SamplerChain;
 use crate::session::SessionOptions;
 
@@ -53,6 +54,12 @@ pub struct EngineStats {
     pub cached_tokens: u64,
     /// Generated tokens.
     pub generated_tokens: u64,
+    /// Time of prompts, from their begins to the first tokens.
+    pub prompt_time: Duration,
+    /// Time of the tokens after the first.
+    pub generated_time: Duration,
+    /// Most tokens of a prompt and its text.
+    pub longest: u64,
     /// Passes that computed a token of one or more texts.
     pub steps: u64,
     /// Texts of all these passes.
@@ -71,6 +78,10 @@ pub(super) struct Job {
 /// State that callers and the engine's thread share.
 pub(super) struct State {
     pub(super) queue: Scheduler<Job>,
+    /// Tasks that wait until their slots are free.
+    pub(super) tasks: Vec<SlotTask>,
+    /// The slots that requests have.
+    pub(super) busy: Vec<usize>,
     /// Requests to cancel, which may have ended meanwhile.
     pub(super) cancelled: HashSet<RequestId>,
     pub(super) stats: EngineStats,
@@ -95,6 +106,8 @@ impl Shared {
         Self {
             state: Mutex::new(State {
                 queue: Scheduler::new(queue),
+                tasks: Vec::new(),
+                busy: Vec::new(),
                 cancelled: HashSet::new(),
                 stats: EngineStats::default(),
                 next: 0,
@@ -119,10 +132,12 @@ impl Drop for Closing<'_> {
         let mut state = self.0.lock();
         state.is_closed = true;
         state.stats.running = 0;
+        state.busy.clear();
         // Streams of requests that are left hear of it when their sinks go.
         let left = mem::replace(&mut state.queue, Scheduler::new(0));
+        let tasks = mem::take(&mut state.tasks);
         drop(state);
-        drop(left);
+        drop((left, tasks));
         self.0.idle.notify_all();
     }
 }

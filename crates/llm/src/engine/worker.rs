@@ -9,6 +9,7 @@ use rustorch_runtime::Runtime;
 use super::batch::{Batch, Fed};
 use super::request::{EngineEvent, TokenLogprobs, Usage, gone};
 use super::scheduler::{Free, choose_slot};
+use super::slot_task::SlotTask;
 use super::slots::{Slots, unread};
 use super::state::{EngineOptions, EngineStats, Job, Shared};
 use crate::generate::{Stop, end_tokens};
@@ -112,7 +113,7 @@ impl<'m, 's> Worker<'m, 's> {
         for running in mem::take(&mut self.running) {
             running.job.end(Err(gone()), running.usage);
         }
-        while let Some(job) = { self.shared.lock().queue.pop() } {
+        while let Some(job) = { self.shared.lock().queue.pop(|_| true) } {
             job.end(Err(gone()), Usage::default());
         }
     }
@@ -124,6 +125,15 @@ impl<'m, 's> Worker<'m, 's> {
             self.update(&mut state.stats);
             if state.is_closed {
                 return false;
+            }
+            let running = &self.running;
+            let is_free = |task: &mut SlotTask| running.iter().all(|it| it.slot != task.slot);
+            let tasks: Vec<SlotTask> = state.tasks.extract_if(.., is_free).collect();
+            if !tasks.is_empty() {
+                drop(state);
+                tasks.into_iter().for_each(|task| self.act(task));
+                state = self.shared.lock();
+                continue;
             }
             if state.queue.len() > 0 || !self.running.is_empty() {
                 break;
@@ -140,14 +150,21 @@ impl<'m, 's> Worker<'m, 's> {
         let given_up = |running: &mut Running| running.job.is_late(now) || !is_wanted(&running.job);
         for running in self.running.extract_if(.., given_up) {
             let late = running.job.is_late(now);
+            state.busy.retain(|busy| *busy != running.slot);
             gone.push((running.job, late, running.usage));
         }
-        let mut begun = Vec::new();
-        while self.running.len() + begun.len() < self.slots.len()
-            && let Some(job) = state.queue.pop()
-        {
+        let mut begun: Vec<Job> = Vec::new();
+        let mut taken: Vec<usize> = self.running.iter().map(|running| running.slot).collect();
+        while self.running.len() + begun.len() < self.slots.len() {
+            let can_begin = |job: &Job| job.request.slot.is_none_or(|slot| !taken.contains(&slot));
+            let Some(job) = state.queue.pop(can_begin) else {
+                break;
+            };
+            taken.extend(job.request.slot);
             begun.push(job);
         }
+        // Requests for any slot take what the others leave.
+        begun.sort_by_key(|job| job.request.slot.is_none());
         state.stats.running = self.running.len() + begun.len();
         drop(state);
         for (job, late, usage) in gone {
@@ -161,6 +178,20 @@ impl<'m, 's> Worker<'m, 's> {
         true
     }
 
+    /// Does a task, whose slot is free.
+    fn act(&mut self, task: SlotTask) {
+        let own = &mut self.uses[task.slot].salt;
+        let done = match self.slots.with_programs(task.slot) {
+            Ok(session) => task.act(session, *own),
+            Err(error) => Err(error),
+        };
+        if done.is_ok() {
+            *own = task.salt;
+        }
+        // The caller may be gone.
+        let _ = task.done.send(done);
+    }
+
     /// Adds the counts to those that callers see.
     fn update(&mut self, stats: &mut EngineStats) {
         let new = mem::take(&mut self.counts);
@@ -169,6 +200,9 @@ impl<'m, 's> Worker<'m, 's> {
         stats.prompt_tokens += new.prompt_tokens;
         stats.cached_tokens += new.cached_tokens;
         stats.generated_tokens += new.generated_tokens;
+        stats.prompt_time += new.prompt_time;
+        stats.generated_time += new.generated_time;
+        stats.longest = stats.longest.max(new.longest);
         stats.steps += new.steps;
         stats.rows += new.rows;
     }
@@ -177,6 +211,10 @@ impl<'m, 's> Worker<'m, 's> {
     fn ended(&mut self, job: Job, ended: Ended, usage: Usage) {
         self.counts.finished += 1;
         self.counts.failed += u64::from(ended.is_err());
+        self.counts.prompt_time += usage.prefill.time;
+        self.counts.generated_time += usage.decode.time;
+        let tokens = (usage.prompt + usage.generated) as u64;
+        self.counts.longest = self.counts.longest.max(tokens);
         self.update(&mut self.shared.lock().stats);
         job.end(ended, usage);
     }
@@ -190,7 +228,7 @@ impl<'m, 's> Worker<'m, 's> {
     /// Gives a request a slot: that of the longest common beginning.
     fn begin(&mut self, mut job: Job) {
         let (prompt, salt) = (&job.request.prompt, job.request.cache_salt);
-        let wants_all = job.request.prompt_logprobs.is_some();
+        let wants_all = job.request.prompt_logprobs.is_some() || job.request.recompute;
         let is_free = |slot: &usize| self.running.iter().all(|running| running.slot != *slot);
         let free = (0..self.slots.len()).filter(is_free).map(|slot| {
             let Use { salt: own, last } = self.uses[slot];
@@ -201,7 +239,11 @@ impl<'m, 's> Worker<'m, 's> {
             Free { slot, shared, last }
         });
         let free: Vec<Free> = free.collect();
-        let Some(slot) = choose_slot(&free, prompt.len()) else {
+        let chosen = job
+            .request
+            .slot
+            .or_else(|| choose_slot(&free, prompt.len()));
+        let Some(slot) = chosen else {
             return self.stopped(job, Err(gone()), Usage::default());
         };
         self.begun += 1;
@@ -236,6 +278,7 @@ impl<'m, 's> Worker<'m, 's> {
             first: None,
             usage,
         });
+        self.shared.lock().busy.push(slot);
     }
 
     /// Ends the requests among the running ones that have an end here, in the same order.
@@ -244,9 +287,17 @@ impl<'m, 's> Worker<'m, 's> {
         for (running, ended) in running.into_iter().zip(ends) {
             match ended {
                 None => self.running.push(running),
-                Some(ended) => self.stopped(running.job, ended, running.usage),
+                Some(ended) => {
+                    self.leave(running.slot);
+                    self.stopped(running.job, ended, running.usage);
+                }
             }
         }
+    }
+
+    /// Notes that no request has a slot any more.
+    fn leave(&self, slot: usize) {
+        self.shared.lock().busy.retain(|busy| *busy != slot);
     }
 
     /// Computes a chunk of the oldest prompt that has tokens left besides its last one.
@@ -268,11 +319,14 @@ impl<'m, 's> Worker<'m, 's> {
     /// Computes the next token of each text whose prompt is done but for its last token.
     fn decode(&mut self) {
         let mut ends: Vec<Option<Ended>> = self.running.iter().map(|_| None).collect();
-        let (mut rows, mut of) = (Vec::new(), Vec::new());
+        let (mut rows, mut of, mut shifted) = (Vec::new(), Vec::new(), Vec::new());
         for (index, running) in self.running.iter().enumerate() {
             let session = self.slots.get(running.slot);
             if running.is_ready(session) {
                 match running.is_over(session) {
+                    Some(Stop::Context) if running.job.request.shift.is_some() => {
+                        shifted.push(index);
+                    }
                     Some(stop) => ends[index] = Some(Ok(stop)),
                     None => match make_ready(&mut self.slots, running.slot) {
                         Ok(()) => {
@@ -283,6 +337,11 @@ impl<'m, 's> Worker<'m, 's> {
                     },
                 }
             }
+        }
+        // Their next token comes in the next pass.
+        for index in shifted {
+            let shifted = self.running[index].shift(&mut self.slots);
+            ends[index] = shifted.err().map(Err);
         }
         let (mut rows, mut of) = (&rows[..], &of[..]);
         while !rows.is_empty() {
@@ -321,7 +380,27 @@ fn make_ready(slots: &mut Slots, slot: usize) -> Result<(), LlmError> {
 impl Running {
     /// Is all of the prompt computed but for its last token?
     fn is_ready(&self, session: &Session) -> bool {
-        session.tokens().len() + 1 >= self.job.request.prompt.len()
+        // A context that was full may have fewer tokens than the prompt.
+        self.usage.generated > 0 || session.tokens().len() + 1 >= self.job.request.prompt.len()
+    }
+
+    /// Drops a part of a full context.
+    ///
+    /// # Errors
+    /// The same errors as [`Session::shift`]. Also fails if all of the context has to stay.
+    fn shift(&mut self, slots: &mut Slots) -> Result<(), LlmError> {
+        let keep = self.job.request.shift.unwrap_or(0);
+        let session = slots.with_programs(self.slot)?;
+        match session.shift(keep, &unread())? {
+            0 => {
+                let problem = format!("{keep} tokens stay, which fill the context: keep fewer");
+                Err(LlmError::Input(problem))
+            }
+            dropped => {
+                self.usage.dropped += dropped;
+                Ok(())
+            }
+        }
     }
 
     /// The reason why no further token is computed, if there is one.
@@ -398,7 +477,10 @@ impl Running {
             Err(error) => return Some(Err(error.into())),
         };
         let count = job.request.logprobs;
-        let logprobs = count.map(|count| TokenLogprobs::of(&scores.logits, id, count));
+        let logprobs = count.map(|count| match job.request.sampled_logprobs {
+            true => TokenLogprobs::sampled(job.chain.probabilities(), id, count),
+            false => TokenLogprobs::of(&scores.logits, id, count),
+        });
         (self.next, self.usage.generated) = (id, self.usage.generated + 1);
         if !job.send(EngineEvent::Token { id, logprobs }) {
             return Some(Ok(Stop::Caller));

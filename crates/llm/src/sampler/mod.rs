@@ -91,6 +91,10 @@ pub struct SamplerChain {
     constraint: Option<Constraint>,
     /// Logits among which only those in the form are possible.
     masked: Vec<f32>,
+    /// Does the chain always pick the likeliest token?
+    is_greedy: bool,
+    /// The probabilities that the samplers left at the last choice, if they are kept.
+    left: Option<Vec<(u32, f32)>>,
 }
 
 impl SamplerChain {
@@ -116,6 +120,8 @@ impl SamplerChain {
             seed,
             constraint: None,
             masked: Vec::new(),
+            is_greedy: looks_at == Some(1),
+            left: None,
         })
     }
 
@@ -123,6 +129,17 @@ impl SamplerChain {
     pub fn constrain(&mut self, constraint: Constraint) {
         self.constraint = Some(constraint);
         self.looks_at = None;
+    }
+
+    /// Keeps the probabilities of each choice, for [`probabilities`](Self::probabilities).
+    pub fn keep_probabilities(&mut self) {
+        self.left = Some(Vec::new());
+    }
+
+    /// The tokens that the samplers left at the last choice, with their probabilities, the likeliest first. Empty
+    /// unless [`keep_probabilities`](Self::keep_probabilities) was called.
+    pub fn probabilities(&self) -> &[(u32, f32)] {
+        self.left.as_deref().unwrap_or_default()
     }
 
     /// Excludes these tokens from now on, as long as others remain.
@@ -202,8 +219,23 @@ impl SamplerChain {
             !self.candidates.entries.is_empty(),
             "sampling needs the logits of at least one token"
         );
-        for sampler in &mut self.samplers {
+        // The last one draws, unless the likeliest token is the only one that is left.
+        let (others, last) = match (self.is_greedy, self.samplers.split_last_mut()) {
+            (false, Some((last, others))) => (others, Some(last)),
+            _ => (&mut self.samplers[..], None),
+        };
+        for sampler in others {
             sampler.apply(&mut self.candidates);
+        }
+        if let Some(left) = &mut self.left {
+            self.candidates.softmax();
+            left.clear();
+            let entries = self.candidates.entries.iter();
+            left.extend(entries.filter(|it| it.p > 0.0).map(|it| (it.id, it.p)));
+            left.sort_unstable_by(|(a, p), (b, q)| q.total_cmp(p).then(a.cmp(b)));
+        }
+        if let Some(last) = last {
+            last.apply(&mut self.candidates);
         }
         self.candidates.entries[0].id
     }
