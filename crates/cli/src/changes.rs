@@ -74,14 +74,42 @@ impl ChangeArgs {
     }
 }
 
+impl ChangeArgs {
+    /// The same with these scales of the LoRA adapters, one for each.
+    pub(crate) fn rescaled(&self, scales: &[f32]) -> Self {
+        let mut changed = self.clone();
+        let mut files = self.adapters.loras();
+        for (file, scale) in files.iter_mut().zip(scales) {
+            file.scale = *scale;
+        }
+        changed.adapters.lora.clear();
+        changed.adapters.lora_scaled = vec![Row(files)];
+        changed
+    }
+}
+
+impl AdapterArgs {
+    /// The LoRA adapters with their scales.
+    pub(crate) fn loras(&self) -> Vec<Scaled> {
+        files(&self.lora, &self.lora_scaled)
+    }
+}
+
+/// Files and their scales.
+fn files(whole: &[Row<Whole>], scaled: &[Row<Scaled>]) -> Vec<Scaled> {
+    let whole = whole.iter().flat_map(|row| &row.0);
+    let whole = whole.map(|Whole(path)| Scaled {
+        path: path.clone(),
+        scale: 1.0,
+    });
+    let scaled = scaled.iter().flat_map(|row| &row.0);
+    whole.chain(scaled.cloned()).collect()
+}
+
 /// Opens files.
 fn open(whole: &[Row<Whole>], scaled: &[Row<Scaled>]) -> Result<Vec<AdapterFile>> {
-    let whole = whole.iter().flat_map(|row| &row.0);
-    let whole = whole.map(|Whole(path)| (path, 1.0));
-    let scaled = scaled.iter().flat_map(|row| &row.0);
-    let scaled = scaled.map(|Scaled { path, scale }| (path, *scale));
-    let all = whole.chain(scaled);
-    all.map(|(path, scale)| Ok(AdapterFile::open(path, scale)?))
+    let all = files(whole, scaled).into_iter();
+    all.map(|Scaled { path, scale }| Ok(AdapterFile::open(path, scale)?))
         .collect()
 }
 

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustorch_chat::{
     Answer, AnswerParser, AnswerPart, AnswerSyntax, Delta, ParseOptions, StopTexts,
@@ -24,6 +24,8 @@ pub(crate) struct Plan {
     pub(crate) request: Request,
     pub(crate) shape: Shape,
     pub(crate) stops: Vec<String>,
+    /// The time after the first token, at which the answer ends once it has a whole line.
+    pub(crate) time: Option<Duration>,
 }
 
 impl Plan {
@@ -152,8 +154,8 @@ impl Drop for Running {
 /// Answers that were asked for, and are not read yet.
 pub(crate) struct Started {
     running: Running,
-    /// Forms of the answers, their stop texts, and the numbers of their prompts' tokens.
-    shapes: Vec<(Shape, Vec<String>, usize)>,
+    /// Forms of the answers and their ends, and the numbers of their prompts' tokens.
+    shapes: Vec<(Shape, Vec<String>, Option<Duration>, usize)>,
     begin: Instant,
 }
 
@@ -182,7 +184,7 @@ impl Started {
             };
             let id = engine.submit_to(plan.request, sink)?;
             running.ids.push(Some(id));
-            shapes.push((plan.shape, plan.stops, tokens));
+            shapes.push((plan.shape, plan.stops, plan.time, tokens));
         }
         Ok(Self {
             running,
@@ -239,10 +241,10 @@ impl<'m> Answers<'m> {
             shapes,
             begin,
         } = started;
-        let reader = |(shape, stops, prompt)| {
+        let reader = |(shape, stops, limit, prompt)| {
             let mut reader = Reader::new(tokenizer, shape, stops);
             reader.usage.prompt = prompt;
-            reader
+            Reader { limit, ..reader }
         };
         Self {
             readers: shapes.into_iter().map(reader).collect(),
@@ -295,10 +297,14 @@ impl<'m> Answers<'m> {
                         reader.usage.decode.time += now - last;
                     }
                 }
-                if reader.stops.found().is_none() {
+                if reader.stops.found().is_none() && !reader.is_late {
                     let step = reader.token(id, logprobs);
                     self.ready.extend(step.map(|step| (choice, step)));
-                    if reader.stops.found().is_some()
+                    reader.is_late = reader
+                        .limit
+                        .is_some_and(|limit| reader.usage.decode.time >= limit)
+                        && reader.has_line;
+                    if (reader.stops.found().is_some() || reader.is_late)
                         && let Some(id) = self.running.ids[choice]
                     {
                         self.running.engine.cancel(id);
@@ -330,6 +336,12 @@ struct Reader<'m> {
     usage: Usage,
     started: Instant,
     last: Option<Instant>,
+    /// The time after the first token.
+    limit: Option<Duration>,
+    /// Does the text have a whole line?
+    has_line: bool,
+    /// Has the time passed?
+    is_late: bool,
     ended: bool,
 }
 
@@ -348,6 +360,9 @@ impl<'m> Reader<'m> {
             usage: Usage::default(),
             started: Instant::now(),
             last: None,
+            limit: None,
+            has_line: false,
+            is_late: false,
             ended: false,
         }
     }
@@ -375,6 +390,7 @@ impl<'m> Reader<'m> {
         if self.special && self.tokenizer.is_control(id) {
             piece += self.tokenizer.token_text(id).unwrap_or_default();
         }
+        self.has_line |= piece.contains('\n');
         let deltas = self.read(&piece, false);
         let tokens = vec![Token { id, logprobs }];
         Some(Part::Step {
@@ -435,6 +451,7 @@ impl<'m> Reader<'m> {
             (None, Stop::End) => Reason::End,
             (None, Stop::Limit) => Reason::Length,
             (None, Stop::Context) => Reason::Full,
+            (None, Stop::Caller) if self.is_late => Reason::Length,
             (None, Stop::Caller) => return Err(ApiError::internal("the request was cancelled")),
         };
         let tokens = Vec::new();

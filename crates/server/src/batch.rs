@@ -13,9 +13,10 @@ use tokio::task::JoinSet;
 use crate::answers::unique;
 use crate::connections::Limits;
 use crate::error::Dialect;
+use crate::guard::origins::Origins;
 use crate::guard::{Guard, Keys};
 use crate::model::ServedModel;
-use crate::routes::{App, batched};
+use crate::routes::{App, Features, batched};
 use crate::server::{ServeError, loaded, runtime};
 
 /// A request of a batch: a line of its file.
@@ -47,10 +48,17 @@ impl Batches {
         let guard = Guard {
             keys: Keys::none().into(),
             is_loopback: true,
+            origins: Origins::default(),
         };
         Ok(Self {
             runtime: runtime()?,
-            app: Arc::new(App::new(loaded(models)?, guard, devices, Limits::default())),
+            app: Arc::new(App::new(
+                loaded(models)?,
+                guard,
+                devices,
+                Limits::default(),
+                Features::default(),
+            )),
         })
     }
 

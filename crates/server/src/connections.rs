@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use futures_util::future::select_all;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -55,7 +56,7 @@ impl Default for Limits {
 
 /// Answers connections until `stop`. Then it returns when the answers have ended.
 pub(crate) async fn serve(
-    listener: TcpListener,
+    listeners: Vec<TcpListener>,
     router: Router,
     limits: Limits,
     stop: impl Future<Output = ()>,
@@ -65,14 +66,16 @@ pub(crate) async fn serve(
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_time)
         .max_headers(MAX_HEADERS)
-        .max_buf_size(MAX_HEAD);
+        .max_buf_size(MAX_HEAD)
+        // Some clients look for names in this spelling alone.
+        .title_case_headers(true);
     let room = Arc::new(Semaphore::new(limits.connections));
     let graceful = GracefulShutdown::new();
     let mut stop = pin!(stop);
     loop {
         let (stream, place) = tokio::select! {
             () = &mut stop => break,
-            next = next(&listener, &room) => match next {
+            next = next(&listeners, &room) => match next {
                 Ok(next) => next,
                 Err(error) if is_clients(&error) => continue,
                 Err(error) => {
@@ -93,18 +96,20 @@ pub(crate) async fn serve(
             drop(place);
         });
     }
-    drop(listener);
+    drop(listeners);
     graceful.shutdown().await;
 }
 
 /// The next connection, when there is room for it.
 async fn next(
-    listener: &TcpListener,
+    listeners: &[TcpListener],
     room: &Arc<Semaphore>,
 ) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
     let place = Arc::clone(room).acquire_owned().await;
     let place = place.map_err(io::Error::other)?;
-    let (stream, _) = listener.accept().await?;
+    let accepted = listeners.iter().map(|listener| Box::pin(listener.accept()));
+    let (accepted, ..) = select_all(accepted).await;
+    let (stream, _) = accepted?;
     // Tokens are small, and each is awaited. A client that is gone already makes it fail, which reading tells, too.
     let _ = stream.set_nodelay(true);
     Ok((stream, place))

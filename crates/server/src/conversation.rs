@@ -1,6 +1,8 @@
 //! Conversations of all interfaces: messages, tools, and the prompt that a model's template makes of them.
 
-use rustorch_chat::{Message, ParseOptions, Prompt, ReasoningFormat, RenderOptions};
+use rustorch_chat::{
+    Message, ParseOptions, Prompt, ReasoningFormat, RenderOptions, date_variables,
+};
 use rustorch_grammar::Grammar;
 use rustorch_llm::sampler::SamplerConfig;
 use serde::{Deserialize, Deserializer};
@@ -63,6 +65,8 @@ pub(crate) struct Conversation {
     pub(crate) variables: Map<String, Value>,
     /// The name of the reasoning's format.
     pub(crate) reasoning: Option<String>,
+    /// Whether the answer goes on with the last message, which is the assistant's; by default as the server does.
+    pub(crate) continues: Option<bool>,
 }
 
 impl Conversation {
@@ -84,7 +88,7 @@ impl Conversation {
                 .map_err(|error| ApiError::field("reasoning_format", error.to_string()))?,
         };
         let prompt = self.render(model, true, ignored)?;
-        let options = self.options(true);
+        let options = self.options(model, true);
         let template = model.templates.for_options(&options);
         let syntax = template.syntax_for(&options);
         let constraint = match (&self.grammar, self.forced_calls(syntax)?) {
@@ -115,6 +119,7 @@ impl Conversation {
             request,
             shape: Shape::Chat { syntax, options },
             stops: Vec::new(),
+            time: None,
         })
     }
 
@@ -135,16 +140,63 @@ impl Conversation {
             check_message(index, message)?;
         }
         self.check_tools(ignored)?;
-        let options = self.options(answers);
+        let begun = match answers {
+            true => self.begun(model)?,
+            false => None,
+        };
+        let options = self.options(model, answers);
         let template = model.templates.for_options(&options);
-        Ok(template.render(&self.messages, &options, &model.control)?)
+        let mut prompt = template.render(&self.messages, &options, &model.control)?;
+        if let Some(begun) = begun {
+            let syntax = template.syntax_for(&options);
+            if syntax.thinking_begun(prompt.text()).is_some() {
+                let problem = "the template begins answers with reasoning, which a begun answer cannot follow; set \
+                               chat_template_kwargs.enable_thinking to false";
+                return Err(ApiError::field("messages", problem));
+            }
+            prompt.push(&begun);
+        }
+        Ok(prompt)
     }
 
-    fn options(&self, answers: bool) -> RenderOptions {
+    /// Takes the beginning of the answer away, if the last message is one.
+    fn begun(&mut self, model: &Loaded) -> Result<Option<String>, ApiError> {
+        let is_begun = |message: &Message| {
+            message.role() == "assistant" && message.get("tool_calls").is_none_or(Value::is_null)
+        };
+        let is_last = self.messages.last().is_some_and(is_begun);
+        match self.continues {
+            Some(true) if !is_last => {
+                let problem = "the last message is not the text of an assistant";
+                return Err(ApiError::field("continue_final_message", problem));
+            }
+            continues if is_last && continues.unwrap_or(!model.defaults.ends_turns) => {}
+            _ => return Ok(None),
+        }
+        let last = self.messages.pop();
+        let text = last.and_then(|message| match message.get("content")? {
+            Value::Array(parts) => {
+                let texts: Vec<&str> = parts.iter().filter_map(|it| it["text"].as_str()).collect();
+                Some(texts.join("\n\n"))
+            }
+            content => content.as_str().map(str::to_owned),
+        });
+        Ok(text)
+    }
+
+    fn options(&self, model: &Loaded, answers: bool) -> RenderOptions {
+        let mut variables = self.variables.clone();
+        if let Some(thinking) = model.defaults.thinking {
+            let variable = variables.entry("enable_thinking");
+            variable.or_insert(thinking.into());
+        }
+        for (name, date) in date_variables() {
+            variables.entry(name).or_insert(date);
+        }
         RenderOptions {
             add_generation_prompt: answers,
             tools: self.tools.clone(),
-            variables: self.variables.clone(),
+            variables,
             ..RenderOptions::default()
         }
     }

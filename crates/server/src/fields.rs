@@ -79,6 +79,19 @@ impl Fields {
         self.fields.shift_remove(name)
     }
 
+    /// Takes fields of these names away, to read them apart.
+    pub(crate) fn split(&mut self, names: &[&str]) -> Self {
+        let taken = names
+            .iter()
+            .filter_map(|&name| Some((name.to_owned(), self.take(name)?)));
+        Self::of(taken.collect())
+    }
+
+    /// Sets a field.
+    pub(crate) fn set(&mut self, name: &str, value: Value) {
+        self.fields.insert(name.to_owned(), value);
+    }
+
     /// Takes the samplers' options away: all that the samplers define, and `samplers`, their order.
     ///
     /// # Errors

@@ -106,7 +106,8 @@ pub(crate) fn sampler(
 ) -> Result<SamplerConfig, ApiError> {
     config.seed =
         match seed {
-            None | Some(-1) => None,
+            None => config.seed,
+            Some(-1) => None,
             Some(seed) => Some(u32::try_from(seed).map_err(|_| {
                 ApiError::field("seed", format!("expected -1, or 0 to {}", u32::MAX))
             })?),

@@ -17,7 +17,7 @@
 //! page          the page's files, and the devices that it shows
 //! times         times and progress, as llama-server tells them
 //! model         a model, with what answers need of it
-//! guard         hosts, origins, keys, sizes
+//! guard/ …      hosts, origins, keys, sizes
 //! fields        bodies as JSON, with errors that name the field
 //! error         errors, in each interface's form
 //! ```
@@ -53,5 +53,7 @@ mod times;
 pub use batch::{BatchRequest, Batches};
 pub use connections::Limits;
 pub use guard::Keys;
-pub use model::ServedModel;
+pub use guard::origins::Origins;
+pub use model::{RequestDefaults, ServedAdapters, ServedModel};
+pub use routes::Features;
 pub use server::{ServeError, ServeOptions, Server, Stopper};

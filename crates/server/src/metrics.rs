@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustorch_llm::engine::EngineStats;
 
 use crate::histogram::{BOUNDS, Histogram, ModelMetrics};
+use crate::llama;
 use crate::model::Loaded;
 
 /// Responses by their status's first digit.
@@ -79,6 +80,12 @@ pub(crate) fn text<'a>(
         for (model, stats) in &stats {
             page.sample(name, &[("model", &model.name)], figure(stats));
         }
+    }
+    for (kind, name, help, figure) in llama::metrics::FIGURES {
+        let name = format!("llamacpp:{name}");
+        page.head(kind, &name, help);
+        let all = stats.iter().map(|(_, stats)| figure(stats));
+        page.sample(&name, &[], all.sum::<f64>());
     }
     let name = "rustorch_fallbacks_total";
     page.head("counter", name, "Operations that moved to another device");

@@ -1,35 +1,66 @@
 //! Paths, and the outermost layer.
 
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
 use axum::Router;
+use axum::body::to_bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request, State};
-use axum::http::HeaderValue;
 use axum::http::header::X_CONTENT_TYPE_OPTIONS;
 use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use futures_util::future::try_join_all;
 use rustorch_runtime::Runtime as Devices;
 use serde_json::{Map, Value, json};
 
 use crate::connections::Limits;
 use crate::error::{ApiError, Dialect};
-use crate::fields::Fields;
+use crate::fields::{Fields, typed};
 use crate::guard::{self, Guard};
 use crate::interface::{Interface, answer};
+use crate::llama::slots::SlotRequest;
 use crate::metrics::{self, Responses};
-use crate::model::Loaded;
+use crate::model::adapters::Scale;
+use crate::model::{Loaded, ServedAdapters};
 use crate::respond::{blocking, json_response, text_response};
 use crate::{anthropic, embeddings, llama, ollama, openai, page};
 
+/// Parts that a server may have or not.
+#[derive(Clone, Debug)]
+pub struct Features {
+    /// The page to chat with.
+    pub page: bool,
+    /// The list of slots, and actions on them.
+    pub slots: bool,
+    /// The folder of saved slots.
+    pub slot_folder: Option<PathBuf>,
+    /// Answers requests for unknown models by the first one.
+    pub any_model: bool,
+}
+
+impl Default for Features {
+    fn default() -> Self {
+        Self {
+            page: true,
+            slots: true,
+            slot_folder: None,
+            any_model: false,
+        }
+    }
+}
+
 /// The server's state.
 pub(crate) struct App {
-    models: Vec<Arc<Loaded>>,
+    /// A model changes when its adapters do. Requests keep the model that they began with.
+    models: Vec<RwLock<Arc<Loaded>>>,
     pub(crate) guard: Guard,
     devices: Devices,
     limits: Limits,
+    features: Features,
     responses: Responses,
 }
 
@@ -40,12 +71,14 @@ impl App {
         guard: Guard,
         devices: Devices,
         limits: Limits,
+        features: Features,
     ) -> Self {
         Self {
-            models,
+            models: models.into_iter().map(RwLock::new).collect(),
             guard,
             devices,
             limits,
+            features,
             responses: Responses::default(),
         }
     }
@@ -54,18 +87,62 @@ impl App {
     ///
     /// # Errors
     /// Fails if there is no model of this name.
-    fn model(&self, name: Option<&str>) -> Result<&Arc<Loaded>, ApiError> {
+    fn model(&self, name: Option<&str>) -> Result<Arc<Loaded>, ApiError> {
+        let models = self.models();
         // ollama's clients name a version.
         let bare = name.map(|name| name.strip_suffix(":latest").unwrap_or(name));
         let named = |model: &&Arc<Loaded>| bare.is_none_or(|name| model.is_named(name));
-        self.models.iter().find(named).ok_or_else(|| {
-            let known: Vec<&str> = self
-                .models
-                .iter()
-                .map(|model| model.name.as_str())
-                .collect();
+        let any = models.first().filter(|_| self.features.any_model);
+        models.iter().find(named).or(any).cloned().ok_or_else(|| {
+            let known: Vec<&str> = models.iter().map(|model| model.name.as_str()).collect();
             ApiError::no_model(name.unwrap_or_default(), &known)
         })
+    }
+
+    /// The models as they are now.
+    fn models(&self) -> Vec<Arc<Loaded>> {
+        let now = |model: &RwLock<Arc<Loaded>>| {
+            Arc::clone(&model.read().unwrap_or_else(PoisonError::into_inner))
+        };
+        self.models.iter().map(now).collect()
+    }
+
+    /// Sets the scales of the first model's adapters.
+    ///
+    /// # Errors
+    /// Fails if a scale is wrong, or if the model cannot be made again. The old model stays then.
+    fn rescale(&self, scales: Value) -> Result<Value, ApiError> {
+        let model = self.model(None)?;
+        let given: Vec<Scale> = typed(scales)?;
+        let Some(adapters) = &model.adapters else {
+            return match given.is_empty() {
+                true => Ok(json!({"success": true})),
+                false => Err(ApiError::bad(
+                    "the model has no adapters; start it with --lora FILE",
+                )),
+            };
+        };
+        let scales = adapters.scales(&given)?;
+        if scales != adapters.current() {
+            let changed = (adapters.rescale)(&scales).map_err(ApiError::internal)?;
+            let changed = Loaded::new(changed)?;
+            let first = self.models.first().map(RwLock::write);
+            if let Some(first) = first {
+                *first.unwrap_or_else(PoisonError::into_inner) = changed;
+            }
+        }
+        Ok(json!({"success": true}))
+    }
+
+    /// # Errors
+    /// Fails if the server shows no slots.
+    fn check_slots(&self) -> Result<(), ApiError> {
+        match self.features.slots {
+            true => Ok(()),
+            false => Err(ApiError::unsupported(
+                "the server was started with --no-slots",
+            )),
+        }
     }
 }
 
@@ -104,7 +181,7 @@ impl Asked {
             Some(Value::String(name)) => Some(name),
             Some(_) => return Err(ApiError::field("model", "expected a string")),
         };
-        let model = Arc::clone(app.model(name.as_deref())?);
+        let model = app.model(name.as_deref())?;
         Ok(Self {
             model,
             fields,
@@ -139,17 +216,14 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     let ranked = post(async |asked: Asked| embeddings::rerank(asked.model, asked.fields).await);
     let models = get(models);
     Router::new()
-        .route("/", get(async || page::file(page::INDEX)))
-        .route(
-            "/page/{name}",
-            get(async |Name(name): Name| page::file(&name)),
-        )
+        .merge(page(app.features.page))
         .route("/rustorch/devices", get(devices))
         .route("/health", get(health))
         .route("/v1/health", get(health))
         .route("/metrics", get(figures))
         .route("/props", get(props))
         .route("/slots", get(slots))
+        .route("/slots/{name}", post(slot))
         .route("/models", models.clone())
         .route("/v1/models", models)
         .route("/v1/models/{name}", get(model))
@@ -175,6 +249,9 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/api/version", get(version))
         .route("/completion", native.clone())
         .route("/completions", native)
+        .route("/infill", post(infill))
+        .route("/lora-adapters", get(adapters).post(rescale))
+        .route("/predict", post(predict))
         .route("/embeddings", vectors.clone())
         .route("/embedding", vectors)
         .route(
@@ -207,21 +284,38 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
+/// The page's files.
+fn page(is_served: bool) -> Router<Arc<App>> {
+    if !is_served {
+        return Router::new();
+    }
+    let file = get(async |Name(name): Name| page::file(&name));
+    Router::new()
+        .route("/", get(async || page::file(page::INDEX)))
+        .route("/page/{name}", file)
+}
+
 /// Guards, gives errors the form of their interface, forbids guesses at formats, counts and logs. Texts of requests are
 /// not logged.
 async fn outermost(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let begin = Instant::now();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let mut response = match app.guard.check(request.uri(), request.headers()) {
-        Err(error) => error.into_response(),
-        Ok(salt) => {
-            request.extensions_mut().insert(Salt(salt));
-            next.run(request).await
-        }
+    let origins = &app.guard.origins;
+    let headers = request.headers().clone();
+    let mut response = match origins.preflight(&method, &headers) {
+        Some(response) => response,
+        None => match app.guard.check(request.uri(), &headers) {
+            Err(error) => error.into_response(),
+            Ok(salt) => {
+                request.extensions_mut().insert(Salt(salt));
+                next.run(request).await
+            }
+        },
     };
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
         response = error.response(Dialect::of(&path));
     }
+    origins.mark(&headers, &mut response);
     // No response is a script or a style unless it says so, whatever a text within it looks like.
     let nosniff = HeaderValue::from_static("nosniff");
     response
@@ -268,11 +362,11 @@ pub(crate) async fn batched(
 }
 
 async fn tags(State(app): State<Arc<App>>) -> Response {
-    json_response(&ollama::tags(app.models.iter().map(|model| &**model)))
+    json_response(&ollama::tags(app.models().iter().map(|model| &**model)))
 }
 
 async fn running(State(app): State<Arc<App>>) -> Response {
-    json_response(&ollama::running(app.models.iter().map(|model| &**model)))
+    json_response(&ollama::running(app.models().iter().map(|model| &**model)))
 }
 
 async fn show(asked: Asked) -> Result<Response, ApiError> {
@@ -288,9 +382,19 @@ async fn health() -> Response {
 }
 
 async fn figures(State(app): State<Arc<App>>) -> Response {
-    let models = app.models.iter().map(|model| &**model);
-    let text = metrics::text(models, app.devices.fallbacks().len(), &app.responses);
-    text_response(text, "text/plain; version=0.0.4; charset=utf-8")
+    let models = app.models();
+    let text = metrics::text(
+        models.iter().map(|model| &**model),
+        app.devices.fallbacks().len(),
+        &app.responses,
+    );
+    let mut response = text_response(text, "text/plain; version=0.0.4; charset=utf-8");
+    let started = models.iter().map(|model| model.created).min();
+    let name = HeaderName::from_static("process-start-time-unix");
+    response
+        .headers_mut()
+        .insert(name, started.unwrap_or_default().into());
+    response
 }
 
 async fn devices(State(app): State<Arc<App>>) -> Response {
@@ -299,7 +403,7 @@ async fn devices(State(app): State<Arc<App>>) -> Response {
 
 async fn models(State(app): State<Arc<App>>) -> Response {
     let data: Vec<Value> = app
-        .models
+        .models()
         .iter()
         .map(|model| openai::model_json(model))
         .collect();
@@ -307,15 +411,68 @@ async fn models(State(app): State<Arc<App>>) -> Response {
 }
 
 async fn model(State(app): State<Arc<App>>, Name(name): Name) -> Result<Response, ApiError> {
-    Ok(json_response(&openai::model_json(app.model(Some(&name))?)))
+    let model = app.model(Some(&name))?;
+    Ok(json_response(&openai::model_json(&model)))
 }
 
 async fn props(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
-    Ok(json_response(&llama::props(app.model(None)?)))
+    let model = app.model(None)?;
+    Ok(json_response(&llama::props(&model)))
 }
 
 async fn slots(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
-    Ok(json_response(&llama::slots(app.model(None)?)))
+    app.check_slots()?;
+    let model = app.model(None)?;
+    Ok(json_response(&llama::slots::slots(&model)))
+}
+
+async fn slot(
+    State(app): State<Arc<App>>,
+    Name(slot): Name,
+    uri: Uri,
+    asked: Asked,
+) -> Result<Response, ApiError> {
+    app.check_slots()?;
+    let request = SlotRequest {
+        slot,
+        query: uri.query().unwrap_or_default().to_owned(),
+        fields: asked.fields,
+        salt: asked.salt,
+    };
+    let work =
+        move || llama::slots::act(&asked.model, app.features.slot_folder.as_deref(), request);
+    Ok(json_response(&blocking(work).await?))
+}
+
+async fn adapters(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    let model = app.model(None)?;
+    let list = model.adapters.as_ref().map(ServedAdapters::list);
+    Ok(json_response(&list.unwrap_or_else(|| json!([]))))
+}
+
+async fn rescale(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+    let body = guard::body(request.into_body(), &app.limits).await?;
+    let scales = blocking(move || {
+        let scales: Value = serde_json::from_slice(&body)
+            .map_err(|error| ApiError::bad(format!("the body is not JSON: {error}")))?;
+        app.rescale(scales)
+    });
+    Ok(json_response(&scales.await?))
+}
+
+async fn infill(asked: Asked) -> Result<Response, ApiError> {
+    let Asked {
+        model,
+        mut fields,
+        salt,
+    } = asked;
+    let of = Arc::clone(&model);
+    let fields = blocking(move || {
+        llama::infill::fill(&of, &mut fields)?;
+        Ok(fields)
+    });
+    let fields = fields.await?;
+    answer::<llama::completion::Native>(model, fields, salt).await
 }
 
 async fn tokenize(asked: Asked) -> Result<Response, ApiError> {
@@ -348,6 +505,47 @@ async fn count_tokens(asked: Asked) -> Result<Response, ApiError> {
         anthropic::count_tokens(model, fields)
     })
     .await
+}
+
+/// Vertex AI's requests: several of chats in one.
+async fn predict(State(app): State<Arc<App>>, asked: Asked) -> Result<Response, ApiError> {
+    let mut fields = asked.fields;
+    let instances = match fields.take("instances") {
+        Some(Value::Array(instances)) if !instances.is_empty() => instances,
+        _ => {
+            return Err(ApiError::field(
+                "instances",
+                "expected an array of requests",
+            ));
+        }
+    };
+    let chat = |(index, instance): (usize, Value)| {
+        let wrong = |problem: &str| ApiError::field(format!("instances[{index}]"), problem);
+        let Value::Object(instance) = instance else {
+            return Err(wrong("expected an object"));
+        };
+        let mut fields = Fields::of_body(instance);
+        match fields.take("@requestFormat") {
+            Some(Value::String(format)) if format == "chatCompletions" => {}
+            _ => return Err(wrong("expected the @requestFormat chatCompletions")),
+        }
+        if !matches!(fields.take("stream"), None | Some(Value::Bool(false))) {
+            return Err(wrong("these requests have no streams"));
+        }
+        Asked::new(&app, fields, asked.salt)
+    };
+    let chats = instances.into_iter().enumerate().map(chat);
+    let chats: Vec<Asked> = chats.collect::<Result<_, _>>()?;
+    let bodies = chats.into_iter().map(async |asked| {
+        let response = generate::<openai::chat::Chat>(asked).await?;
+        let bytes = to_bytes(response.into_body(), usize::MAX).await;
+        let body: Option<Value> = bytes
+            .ok()
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        body.ok_or_else(|| ApiError::internal("a response that is no JSON"))
+    });
+    let predictions: Vec<Value> = try_join_all(bodies).await?;
+    Ok(json_response(&json!({"predictions": predictions})))
 }
 
 /// A reply without an engine.

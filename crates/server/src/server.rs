@@ -12,16 +12,17 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
 use crate::connections::{Limits, serve};
+use crate::guard::origins::Origins;
 use crate::guard::{Guard, Keys};
 use crate::model::{Loaded, ServedModel};
-use crate::routes::{App, router};
+use crate::routes::{App, Features, router};
 
 /// Threads for templates, grammars and vocabularies, which take their time.
 const BLOCKING_THREADS: usize = 4;
 
 /// Options of a [`Server`].
 pub struct ServeOptions {
-    /// Name or address to listen on.
+    /// Names or addresses to listen on, with commas between them.
     pub host: String,
     /// Port to listen on; 0 for a free one.
     pub port: u16,
@@ -31,6 +32,10 @@ pub struct ServeOptions {
     pub limits: Limits,
     /// The devices, whose fallbacks are counted.
     pub devices: Devices,
+    /// Pages of other origins that may ask.
+    pub origins: Origins,
+    /// Parts that a server may have or not.
+    pub features: Features,
 }
 
 /// A server that cannot begin, or go on.
@@ -62,11 +67,12 @@ pub enum ServeError {
 /// A server that listens, and answers when it is [`run`](Self::run).
 pub struct Server {
     runtime: Runtime,
-    listener: TcpListener,
-    address: SocketAddr,
+    listeners: Vec<TcpListener>,
+    addresses: Vec<SocketAddr>,
     guard: Guard,
     limits: Limits,
     devices: Devices,
+    features: Features,
     stop: (watch::Sender<bool>, watch::Receiver<bool>),
 }
 
@@ -93,36 +99,52 @@ impl Server {
             keys,
             limits,
             devices,
+            origins,
+            features,
         } = options;
         let runtime = runtime()?;
-        let listen = |error| ServeError::Listen {
-            address: format!("{host}:{port}"),
-            error,
-        };
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        let addresses: Vec<SocketAddr> = (bare, port).to_socket_addrs().map_err(listen)?.collect();
-        let listener = runtime
-            .block_on(TcpListener::bind(&addresses[..]))
-            .map_err(listen)?;
-        let address = listener.local_addr()?;
-        let is_loopback = address.ip().is_loopback();
+        let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
+        let mut port = port;
+        for host in host.split(',').map(str::trim) {
+            let listen = |error| ServeError::Listen {
+                address: format!("{host}:{port}"),
+                error,
+            };
+            let bare = host.trim_start_matches('[').trim_end_matches(']');
+            let found = (bare, port).to_socket_addrs().map_err(listen)?;
+            let found: Vec<SocketAddr> = found.collect();
+            let bound = runtime.block_on(TcpListener::bind(&found[..]));
+            let listener = bound.map_err(listen)?;
+            let address = listener.local_addr()?;
+            // A free port is the same on all addresses.
+            port = address.port();
+            addresses.push(address);
+            listeners.push(listener);
+        }
         Ok(Self {
             runtime,
-            listener,
-            address,
+            listeners,
             guard: Guard {
                 keys: keys.into(),
-                is_loopback,
+                is_loopback: addresses.iter().all(|address| address.ip().is_loopback()),
+                origins,
             },
+            addresses,
             limits,
             devices,
+            features,
             stop: watch::channel(false),
         })
     }
 
-    /// The address, with the port that was found.
+    /// The first address, with the port that was found.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.addresses[0]
+    }
+
+    /// All addresses.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
     }
 
     /// Ends the server from elsewhere.
@@ -140,14 +162,15 @@ impl Server {
     pub fn run(self, models: Vec<ServedModel>) -> Result<(), ServeError> {
         let Self {
             runtime,
-            listener,
+            listeners,
             guard,
             limits,
             devices,
+            features,
             stop: (stop, mut stopped),
             ..
         } = self;
-        let app = Arc::new(App::new(loaded(models)?, guard, devices, limits));
+        let app = Arc::new(App::new(loaded(models)?, guard, devices, limits, features));
         runtime.block_on(async {
             let mut signals = Signals::new()?;
             let until = async move {
@@ -167,7 +190,7 @@ impl Server {
                 let _ = give.send(signals);
             };
             let reload = reloading(Arc::clone(&app))?;
-            let serve = serve(listener, router(app), limits, shutdown);
+            let serve = serve(listeners, router(app), limits, shutdown);
             let again = async {
                 match given.await {
                     Ok(mut signals) => signals.next().await,

@@ -23,6 +23,7 @@ pub(crate) use model::{
     AdapterArgs, ChangeArgs, FileArgs, KeyArgs, ModelArgs, RopeArgs, RopeScalingArg,
 };
 pub(crate) use route::{RouteArg, operation};
+pub(crate) use sampler::SamplerArgs;
 pub(crate) use sampling::{FormArgs, SamplingArgs};
 pub(crate) use shared::{
     CacheType, ContextArgs, CoreMlArgs, DeviceArgs, DocumentArgs, DocumentFormat, Format, GpuArgs,

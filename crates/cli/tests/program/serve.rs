@@ -102,7 +102,8 @@ pub(crate) fn requests_of_the_page_are_answered() {
         .flat_map(|block| block.lines().map(str::to_owned).collect::<Vec<_>>())
         .collect();
     assert!(requests.len() >= 7, "{requests:?}");
-    let serving = Serving::new(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let serving = Serving::new(&["--slot-save-path", folder.path().to_str().unwrap()]);
     for request in requests {
         let here = request.replace("127.0.0.1:8080", &serving.address);
         assert_ne!(here, request);
@@ -180,6 +181,20 @@ pub(crate) fn mistakes_are_told() {
         "{}",
         twice.stderr
     );
-    let error = run(["serve", "-np", "0"]).error(2);
-    assert!(error.contains("--parallel 0"), "{error}");
+    for (args, words) in [
+        (["-np", "0"], "--parallel 0"),
+        (
+            ["--seed", "-2"],
+            "--seed -2: expected -1, or 0 to 4294967295",
+        ),
+        (["--top-p", "7"], "top_p"),
+        (["--api-key", " , "], "--api-key: there is no key"),
+        (
+            ["--slot-save-path", "no/such"],
+            "--slot-save-path no/such: there is no such folder",
+        ),
+    ] {
+        let error = run(["serve"].iter().chain(&args)).error(2);
+        assert!(error.contains(words), "{error}");
+    }
 }

@@ -7,7 +7,6 @@ mod view;
 use std::sync::Arc;
 
 use rustorch_chat::ToolCall;
-use rustorch_llm::sampler::SamplerConfig;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -122,6 +121,7 @@ impl MessageRequest {
             grammar: None,
             variables,
             reasoning: None,
+            continues: None,
         })
     }
 }
@@ -135,7 +135,7 @@ impl Interface for Messages {
         salt: u64,
     ) -> Result<Understood<Self>, ApiError> {
         fields.skip(HINTS);
-        let mut config = SamplerConfig::default();
+        let mut config = model.defaults.sampler.clone();
         fields.samplers(&mut config)?;
         let mut ignored = fields.ignored().to_vec();
         let mut asked: MessageRequest = fields.into()?;

@@ -1,9 +1,10 @@
 //! Checks of a request before it is read: its host, its origin, its key, its size.
 
+pub(crate) mod origins;
+
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
@@ -15,6 +16,7 @@ use tokio::time::timeout;
 use crate::connections::Limits;
 use crate::error::ApiError;
 use crate::page;
+use origins::{Origins, is_loopback};
 
 /// Paths that need no key, besides the page's files.
 const PUBLIC: [&str; 3] = ["/", "/health", "/v1/health"];
@@ -110,6 +112,8 @@ pub(crate) struct Guard {
     pub(crate) keys: RwLock<Keys>,
     /// Does only this machine reach the server?
     pub(crate) is_loopback: bool,
+    /// Pages of other origins that may ask.
+    pub(crate) origins: Origins,
 }
 
 impl Guard {
@@ -120,13 +124,14 @@ impl Guard {
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<u64, ApiError> {
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
         let host = text(header::HOST).or_else(|| uri.authority().map(|it| it.as_str()));
-        if self.is_loopback && !host.is_some_and(is_local) {
+        if self.is_loopback && !host.is_some_and(is_loopback) {
             let problem =
                 "the Host header is not this machine's; a page of another name may be behind it";
             return Err(ApiError::forbidden(problem));
         }
         if let Some(origin) = text(header::ORIGIN)
             && origin.split_once("://").map(|(_, rest)| rest) != host
+            && !self.origins.allow(origin)
         {
             let problem = "the request comes from a page of another origin";
             return Err(ApiError::forbidden(problem));
@@ -150,19 +155,6 @@ impl Guard {
             Err(error) => tracing::error!("the keys stay as they were: {error}"),
         }
     }
-}
-
-/// Is it a name of this machine, with or without a port?
-fn is_local(host: &str) -> bool {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|it| it.is_ascii_digit()) => name,
-        _ => host,
-    };
-    let address = name.trim_start_matches('[').trim_end_matches(']');
-    name.eq_ignore_ascii_case("localhost")
-        || address
-            .parse()
-            .is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 /// Reads a body.
@@ -206,6 +198,7 @@ mod tests {
         let guard = Guard {
             keys: Keys::none().into(),
             is_loopback: true,
+            origins: Origins::default(),
         };
         for host in [
             "localhost:8080",
@@ -242,6 +235,7 @@ mod tests {
         let open = Guard {
             keys: Keys::none().into(),
             is_loopback: false,
+            origins: Origins::default(),
         };
         assert_eq!(check(&open, "/health", &[("host", "any.example")]), None);
     }
@@ -251,6 +245,7 @@ mod tests {
         let guard = Guard {
             keys: Keys::of("# mine\none\n\n two \n").into(),
             is_loopback: false,
+            origins: Origins::default(),
         };
         for header in [
             ("authorization", "Bearer one"),
@@ -281,6 +276,7 @@ mod tests {
         let guard = Guard {
             keys: Keys::read(file.path()).unwrap().into(),
             is_loopback: false,
+            origins: Origins::default(),
         };
         let status = |key: &str| check(&guard, "/v1/models", &[("x-api-key", key)]);
         let salt = |key: &str| {

@@ -13,6 +13,7 @@ use crate::error::{ApiError, Dialect};
 use crate::fields::{Biases, Fields, Stops};
 use crate::form;
 use crate::interface::{Interface, Understood};
+use crate::llama::slot_fields::SlotFields;
 use crate::model::Loaded;
 use crate::openai::{finite, token_text};
 use crate::prompts::Prompts;
@@ -20,7 +21,7 @@ use crate::speak::{Frames, Speaker};
 use crate::times::{progress, timings};
 
 /// Fields that change no answer.
-const HINTS: &[&str] = &["cache_prompt", "id_slot", "n_keep", "n_discard"];
+const HINTS: &[&str] = &["n_discard", "backend_sampling"];
 
 /// A request for a text. Besides these fields it has the samplers' options.
 #[derive(Debug, Deserialize)]
@@ -33,6 +34,8 @@ struct NativeRequest {
     stop: Option<Stops>,
     logit_bias: Option<Biases>,
     n_probs: Option<usize>,
+    #[serde(default)]
+    post_sampling_probs: bool,
     json_schema: Option<Value>,
     grammar: Option<String>,
     ignore_eos: Option<bool>,
@@ -63,6 +66,8 @@ pub(crate) struct Native {
     wants_timings: bool,
     wants_tokens: bool,
     wants_probs: bool,
+    /// Are probabilities those after the samplers?
+    is_sampled: bool,
     wants_progress: bool,
 }
 
@@ -75,15 +80,16 @@ impl Interface for Native {
         salt: u64,
     ) -> Result<Understood<Self>, ApiError> {
         fields.skip(HINTS);
-        let mut config = SamplerConfig::default();
+        let mut config = model.defaults.sampler.clone();
         fields.samplers(&mut config)?;
+        let placed = SlotFields::take(model, &mut fields)?;
         let ignored = fields.ignored().to_vec();
         let asked: NativeRequest = fields.into()?;
         let limits = [
             ("n_predict", asked.n_predict),
             ("max_tokens", asked.max_tokens),
         ];
-        let max_tokens = form::max_tokens(&limits, None)?;
+        let max_tokens = form::max_tokens(&limits, model.defaults.max_tokens)?;
         let probs = asked.n_probs.filter(|&count| count > 0);
         let probs = probs
             .map(|count| form::logprobs("n_probs", count))
@@ -118,6 +124,7 @@ impl Interface for Native {
             wants_timings: asked.timings_per_token,
             wants_tokens: asked.return_tokens,
             wants_probs: probs.is_some(),
+            is_sampled: asked.post_sampling_probs,
             wants_progress: asked.return_progress,
         };
         let plan = |ids| {
@@ -126,11 +133,15 @@ impl Interface for Native {
             request.ignore_end = ignore_end;
             request.constraint.clone_from(&constraint);
             request.logprobs = probs;
-            Plan {
+            request.sampled_logprobs = asked.post_sampling_probs;
+            let mut plan = Plan {
                 request,
                 shape: Shape::Text { special: false },
                 stops: stops.clone(),
-            }
+                time: None,
+            };
+            placed.apply(model, &mut plan);
+            plan
         };
         Ok(Understood {
             plans: all.into_iter().map(|prompt| plan(prompt.ids)).collect(),
@@ -193,13 +204,23 @@ impl Native {
         let tokenizer = self.model.tokenizer();
         let one = |id: u32, logprob: f32| {
             let bytes = tokenizer.token_bytes(id).unwrap_or_default();
-            json!({"id": id, "token": token_text(tokenizer, id), "bytes": bytes.as_ref(), "logprob": finite(logprob)})
+            let mut value =
+                json!({"id": id, "token": token_text(tokenizer, id), "bytes": bytes.as_ref()});
+            match self.is_sampled {
+                true => value["prob"] = logprob.exp().into(),
+                false => value["logprob"] = finite(logprob).into(),
+            }
+            value
+        };
+        let top_name = match self.is_sampled {
+            true => "top_probs",
+            false => "top_logprobs",
         };
         let token = |token: &Token| {
             let logprobs = token.logprobs.as_ref()?;
             let mut value = one(token.id, logprobs.logprob);
             let top = logprobs.top.iter().map(|&(id, logprob)| one(id, logprob));
-            value["top_logprobs"] = top.collect();
+            value[top_name] = top.collect();
             Some(value)
         };
         tokens.iter().filter_map(token).collect()
@@ -215,7 +236,7 @@ impl Native {
         body["stop"] = true.into();
         body["stop_type"] = kind.into();
         body["stopping_word"] = word.into();
-        body["truncated"] = (end.reason == Reason::Full).into();
+        body["truncated"] = (end.reason == Reason::Full || end.usage.dropped > 0).into();
         body["has_new_line"] = has_lines.into();
         body["prompt"] = self.prompts[index].0.as_str().into();
         body["generation_settings"] = self.settings.clone();

@@ -1,6 +1,10 @@
 //! llama-server's interface.
 
 pub(crate) mod completion;
+pub(crate) mod infill;
+pub(crate) mod metrics;
+pub(crate) mod slot_fields;
+pub(crate) mod slots;
 
 use rustorch_tokenizer::EncodeOptions;
 use serde::Deserialize;
@@ -21,7 +25,7 @@ pub(crate) fn props(model: &Loaded) -> Value {
         id.and_then(|id| tokenizer.token_text(id))
             .unwrap_or_default()
     };
-    let params = settings(&SamplerConfig::default());
+    let params = settings(&model.defaults.sampler);
     json!({
         "default_generation_settings": {"n_ctx": model.context(), "params": params},
         "total_slots": model.sequences(),
@@ -50,14 +54,6 @@ fn settings(config: &SamplerConfig) -> Map<String, Value> {
     // llama-server's number for a random seed.
     settings.insert("seed".to_owned(), config.seed.unwrap_or(u32::MAX).into());
     settings
-}
-
-/// The sequences that are computed at once.
-pub(crate) fn slots(model: &Loaded) -> Value {
-    let running = model.stats().running;
-    let slot =
-        |id: usize| json!({"id": id, "n_ctx": model.context(), "is_processing": id < running});
-    (0..model.sequences()).map(slot).collect()
 }
 
 /// A request for token ids.
@@ -141,6 +137,7 @@ pub(crate) fn apply_template(model: &Loaded, fields: Fields) -> Result<Value, Ap
         grammar: None,
         variables: asked.chat_template_kwargs,
         reasoning: None,
+        continues: None,
     };
     let prompt = conversation.render(model, asked.add_generation_prompt, &mut Vec::new())?;
     Ok(json!({"prompt": prompt.text()}))

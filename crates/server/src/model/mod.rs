@@ -1,5 +1,6 @@
 //! Models that the server answers with.
 
+pub(crate) mod adapters;
 pub(crate) mod vectors;
 
 use std::sync::{Arc, OnceLock};
@@ -8,13 +9,33 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustorch_chat::{ChatTemplates, ControlTokens, ReasoningFormat};
 use rustorch_grammar::{Constraint, Grammar, Vocabulary};
 use rustorch_llm::engine::{Engine, EngineStats};
+use rustorch_llm::sampler::SamplerConfig;
 use rustorch_llm::{EncoderOptions, Model, Scaling};
 use rustorch_runtime::Runtime;
 use rustorch_tokenizer::{EncodeOptions, Tokenizer};
+use serde_json::{Value, json};
 
 use crate::error::ApiError;
 use crate::histogram::ModelMetrics;
+use adapters::{Scale, scales};
 use vectors::Vectors;
+
+/// Values of what requests leave out.
+#[derive(Clone, Debug, Default)]
+pub struct RequestDefaults {
+    /// The samplers, and the seed.
+    pub sampler: SamplerConfig,
+    /// The limit of an answer's tokens; `None` for the interface's own.
+    pub max_tokens: Option<usize>,
+    /// Drops the older half of a full context, where the text would end.
+    pub context_shift: bool,
+    /// Whether templates are asked for reasoning; `None` leaves it to the template.
+    pub thinking: Option<bool>,
+    /// Ends a last message of the assistant, where the answer would go on with it.
+    pub ends_turns: bool,
+    /// Shows the prompt in responses of chats.
+    pub shows_prompt: bool,
+}
 
 /// A model to serve.
 pub struct ServedModel {
@@ -38,6 +59,44 @@ pub struct ServedModel {
     pub reasoning: ReasoningFormat,
     /// The size of its file, in bytes.
     pub bytes: u64,
+    /// Labels in the list of models.
+    pub tags: Vec<String>,
+    /// Values of what requests leave out.
+    pub defaults: RequestDefaults,
+    /// LoRA adapters, if there are some.
+    pub adapters: Option<ServedAdapters>,
+}
+
+/// Makes a model again with other scales, one for each of its adapters.
+type Rescale = Box<dyn Fn(&[f32]) -> Result<ServedModel, String> + Send + Sync>;
+
+/// LoRA adapters of a model, whose scales requests change.
+pub struct ServedAdapters {
+    /// Files and scales.
+    pub files: Vec<(String, f32)>,
+    /// Makes the model again with other scales, one for each file.
+    pub rescale: Rescale,
+}
+
+impl ServedAdapters {
+    /// The adapters, as llama-server lists them.
+    pub(crate) fn list(&self) -> Value {
+        let one = |(id, (path, scale)): (usize, &(String, f32))| json!({"id": id, "path": path, "scale": scale});
+        self.files.iter().enumerate().map(one).collect()
+    }
+
+    /// The scales of all adapters by those of some.
+    ///
+    /// # Errors
+    /// Fails for an adapter that is not there, and for a scale that is no number.
+    pub(crate) fn scales(&self, given: &[Scale]) -> Result<Vec<f32>, ApiError> {
+        scales(given, self.files.len())
+    }
+
+    /// The scales now.
+    pub(crate) fn current(&self) -> Vec<f32> {
+        self.files.iter().map(|(_, scale)| *scale).collect()
+    }
 }
 
 /// A model, with what answers need of it.
@@ -51,6 +110,9 @@ pub(crate) struct Loaded {
     pub(crate) templates: ChatTemplates,
     pub(crate) reasoning: ReasoningFormat,
     pub(crate) bytes: u64,
+    pub(crate) tags: Vec<String>,
+    pub(crate) defaults: RequestDefaults,
+    pub(crate) adapters: Option<ServedAdapters>,
     pub(crate) control: ControlTokens,
     /// Seconds since 1970.
     pub(crate) created: u64,
@@ -74,6 +136,9 @@ impl Loaded {
             templates,
             reasoning,
             bytes,
+            tags,
+            defaults,
+            adapters,
         } = model;
         let encoder = EncoderOptions {
             scaling: Scaling::None,
@@ -91,6 +156,9 @@ impl Loaded {
             templates,
             reasoning,
             bytes,
+            tags,
+            defaults,
+            adapters,
             created: now(),
             metrics: ModelMetrics::default(),
             vocabulary: OnceLock::new(),
@@ -114,6 +182,12 @@ impl Loaded {
     /// Figures of the engine; zeros without one.
     pub(crate) fn stats(&self) -> EngineStats {
         self.engine.as_ref().map(Engine::stats).unwrap_or_default()
+    }
+
+    /// The sequences that requests have now.
+    pub(crate) fn busy_slots(&self) -> Vec<usize> {
+        let engine = self.engine.as_ref();
+        engine.map(Engine::busy_slots).unwrap_or_default()
     }
 
     /// Size of a text's context in tokens.

@@ -116,6 +116,7 @@ impl Interface for Chat {
             grammar: format(asked.format)?,
             variables: thinking(asked.think)?,
             reasoning: None,
+            continues: None,
         };
         let plan = conversation.plan(model, settings.sampler.clone(), salt, &mut ignored)?;
         let view = View::new(model, true);

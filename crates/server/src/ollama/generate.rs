@@ -74,6 +74,7 @@ impl Interface for Generate {
                     request,
                     shape: Shape::Text { special: false },
                     stops: Vec::new(),
+                    time: None,
                 }
             }
             false => {
@@ -89,6 +90,7 @@ impl Interface for Generate {
                     grammar,
                     variables: thinking(asked.think)?,
                     reasoning: None,
+                    continues: None,
                 };
                 conversation.plan(model, sampler, salt, &mut ignored)?
             }

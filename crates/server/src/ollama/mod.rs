@@ -71,7 +71,7 @@ impl Settings {
         for hint in options.ignored().to_vec() {
             fields.ignore(format!("options.{hint}"));
         }
-        let mut config = SamplerConfig::default();
+        let mut config = model.defaults.sampler.clone();
         options.samplers(&mut config).map_err(of_options)?;
         let options: Options = options.into().map_err(of_options)?;
         let context = model.context();
@@ -80,7 +80,8 @@ impl Settings {
             return Err(ApiError::field("options.num_ctx", problem));
         }
         let max_tokens = match options.num_predict {
-            None | Some(-2 | -1) => None,
+            None => model.defaults.max_tokens,
+            Some(-2 | -1) => None,
             Some(n) => Some(usize::try_from(n).map_err(|_| {
                 ApiError::field(
                     "options.num_predict",

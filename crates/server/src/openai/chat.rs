@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use rustorch_chat::{Delta, Message};
 use rustorch_llm::engine::Usage;
-use rustorch_llm::sampler::SamplerConfig;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -15,14 +14,13 @@ use crate::error::{ApiError, Dialect};
 use crate::fields::{Biases, Fields, Stops};
 use crate::form::{self, ResponseFormat};
 use crate::interface::{Interface, Understood};
+use crate::llama::slot_fields::SlotFields;
 use crate::model::{Loaded, now};
 use crate::speak::{Frames, Speaker};
 use crate::times::{progress, timings};
 
 /// Fields that change no answer.
 pub(super) const HINTS: &[&str] = &[
-    "cache_prompt",
-    "id_slot",
     "metadata",
     "prompt_cache_key",
     "prompt_cache_retention",
@@ -61,8 +59,9 @@ struct ChatRequest {
     reasoning_effort: Option<String>,
     reasoning_format: Option<String>,
     /// Adds the prompt to the response, as llama-server does.
-    #[serde(default)]
-    verbose: bool,
+    verbose: Option<bool>,
+    add_generation_prompt: Option<bool>,
+    continue_final_message: Option<bool>,
     #[serde(default)]
     return_progress: bool,
     #[serde(default)]
@@ -89,8 +88,9 @@ impl Interface for Chat {
         salt: u64,
     ) -> Result<Understood<Self>, ApiError> {
         fields.skip(HINTS);
-        let mut config = SamplerConfig::default();
+        let mut config = model.defaults.sampler.clone();
         fields.samplers(&mut config)?;
+        let placed = SlotFields::take(model, &mut fields)?;
         let mut ignored = fields.ignored().to_vec();
         let asked: ChatRequest = fields.into()?;
         let wants_logprobs = asked.logprobs.unwrap_or(false);
@@ -106,7 +106,7 @@ impl Interface for Chat {
             ("max_completion_tokens", asked.max_completion_tokens),
             ("max_tokens", asked.max_tokens),
         ];
-        let max_tokens = form::max_tokens(&limits, None)?;
+        let max_tokens = form::max_tokens(&limits, model.defaults.max_tokens)?;
         if max_tokens == Some(0) {
             return Err(ApiError::field("max_tokens", "expected at least 1"));
         }
@@ -116,6 +116,13 @@ impl Interface for Chat {
             let problem = "Cannot have 2 or more assistant messages at the end of the list.";
             return Err(ApiError::field("messages", problem));
         }
+        let continues = match (asked.continue_final_message, asked.add_generation_prompt) {
+            (Some(true), Some(true)) => {
+                let problem = "add_generation_prompt begins another message; give one of both";
+                return Err(ApiError::field("continue_final_message", problem));
+            }
+            (continues, _) => continues,
+        };
         let grammar = form::grammar(asked.response_format, asked.json_schema, asked.grammar)?;
         let mut variables = asked.chat_template_kwargs;
         if let Some(effort) = asked.reasoning_effort {
@@ -129,9 +136,11 @@ impl Interface for Chat {
             grammar,
             variables,
             reasoning: asked.reasoning_format,
+            continues,
         };
         let sampler = form::sampler(model, config, asked.seed, asked.logit_bias)?;
         let mut plan = conversation.plan(model, sampler, salt, &mut ignored)?;
+        placed.apply(model, &mut plan);
         plan.request.max_tokens = max_tokens;
         plan.request.ignore_end = asked.ignore_eos.unwrap_or(false);
         plan.request.logprobs = wants_logprobs.then_some(top);
@@ -142,7 +151,8 @@ impl Interface for Chat {
             progress: asked.return_progress,
             timings: asked.timings_per_token,
         };
-        let prompt = asked.verbose.then(|| model.shown(&plan.request.prompt));
+        let prompt = asked.verbose.unwrap_or(model.defaults.shows_prompt);
+        let prompt = prompt.then(|| model.shown(&plan.request.prompt));
         let tokens = plan.request.prompt.len();
         // Before it is copied. One alone may be too long here: its tokens can be counted.
         if n > 1 {

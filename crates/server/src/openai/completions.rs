@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use rustorch_llm::engine::TokenLogprobs;
-use rustorch_llm::sampler::SamplerConfig;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -14,6 +13,7 @@ use crate::error::{ApiError, Dialect};
 use crate::fields::{Biases, Fields, Stops};
 use crate::form::{self, ResponseFormat};
 use crate::interface::{Interface, Understood};
+use crate::llama::slot_fields::SlotFields;
 use crate::model::{Loaded, now};
 use crate::prompts::{Prompt, Prompts};
 use crate::speak::{Frames, Speaker};
@@ -92,8 +92,9 @@ impl Interface for Completion {
         salt: u64,
     ) -> Result<Understood<Self>, ApiError> {
         fields.skip(HINTS);
-        let mut config = SamplerConfig::default();
+        let mut config = model.defaults.sampler.clone();
         fields.samplers(&mut config)?;
+        let placed = SlotFields::take(model, &mut fields)?;
         let ignored = fields.ignored().to_vec();
         let asked: CompletionRequest = fields.into()?;
         let n = form::choices(asked.n)?;
@@ -101,7 +102,8 @@ impl Interface for Completion {
             ("n_predict", asked.n_predict),
             ("max_tokens", asked.max_tokens),
         ];
-        let max_tokens = form::max_tokens(&limits, Some(DEFAULT_TOKENS))?;
+        let max_tokens =
+            form::max_tokens(&limits, model.defaults.max_tokens.or(Some(DEFAULT_TOKENS)))?;
         asked.check(n)?;
         let logprobs = asked
             .logprobs
@@ -131,11 +133,13 @@ impl Interface for Completion {
             request.constraint.clone_from(&constraint);
             request.logprobs = logprobs;
             request.prompt_logprobs = logprobs.filter(|_| asked.echo);
-            let plan = Plan {
+            let mut plan = Plan {
                 request,
                 shape: Shape::Text { special: false },
                 stops: stops.clone(),
+                time: None,
             };
+            placed.apply(model, &mut plan);
             plans.extend(plan.times(n));
             echoes.extend(vec![echo; n]);
         }

@@ -85,7 +85,7 @@ pub(crate) fn model_json(model: &Loaded) -> Value {
     json!({
         "id": model.name,
         "aliases": aliases.collect::<Vec<_>>(),
-        "tags": [],
+        "tags": model.tags,
         "object": "model",
         "created": model.created,
         "owned_by": "rustorch",

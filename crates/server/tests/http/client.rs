@@ -10,14 +10,30 @@ use rustorch_chat::{ChatTemplates, ReasoningFormat, family};
 use rustorch_gguf::Gguf;
 use rustorch_llm::engine::EngineOptions;
 use rustorch_llm::{EncoderOptions, Engine, Model, SessionOptions};
-use rustorch_server::{Keys, Limits, ServeOptions, ServedModel, Server, Stopper};
+use rustorch_server::{
+    Features, Keys, Limits, Origins, RequestDefaults, ServeOptions, ServedModel, Server, Stopper,
+};
 use serde_json::Value;
 
 pub(crate) const MODEL: &str = "classics";
 
 /// The bundled model, with conversations in this family's form.
 fn model(name: &str, template: &str, options: EngineOptions) -> ServedModel {
-    let model = Model::load(Gguf::from_static(rustorch_classics::MODEL).unwrap()).unwrap();
+    let gguf = Gguf::from_static(rustorch_classics::MODEL).unwrap();
+    model_of(gguf, name, template, options)
+}
+
+fn model_of(gguf: Gguf, name: &str, template: &str, options: EngineOptions) -> ServedModel {
+    served(Model::load(gguf).unwrap(), name, template, options)
+}
+
+/// A model to serve, with conversations in this family's form.
+pub(crate) fn served(
+    model: Model,
+    name: &str,
+    template: &str,
+    options: EngineOptions,
+) -> ServedModel {
     let (model, devices) = (Arc::new(model), rustorch_tensor::runtime());
     let engine = Engine::new(model.clone(), &devices, options).unwrap();
     ServedModel {
@@ -31,6 +47,9 @@ fn model(name: &str, template: &str, options: EngineOptions) -> ServedModel {
         templates: ChatTemplates::of(family(template).unwrap()),
         reasoning: ReasoningFormat::Auto,
         bytes: rustorch_classics::MODEL.len() as u64,
+        tags: Vec::new(),
+        defaults: RequestDefaults::default(),
+        adapters: None,
     }
 }
 
@@ -43,6 +62,18 @@ fn engine_options(sequences: usize, queue: usize, context: usize) -> EngineOptio
             ..SessionOptions::default()
         },
         ..EngineOptions::default()
+    }
+}
+
+fn serve_options(keys: Keys, limits: Limits) -> ServeOptions {
+    ServeOptions {
+        host: "127.0.0.1".to_owned(),
+        port: 0,
+        keys,
+        limits,
+        devices: rustorch_tensor::runtime(),
+        origins: Origins::default(),
+        features: Features::default(),
     }
 }
 
@@ -79,14 +110,29 @@ impl Running {
         Self::serving(vec![one], Keys::none(), Limits::default())
     }
 
+    /// A server of the bundled model with two slots, and changes to it and to the server's options. The model has
+    /// tokens that fill gaps.
+    pub(crate) fn changed(
+        change_model: impl Fn(&mut ServedModel),
+        change_server: impl Fn(&mut ServeOptions),
+    ) -> Self {
+        let mut gguf = Gguf::from_static(rustorch_classics::MODEL).unwrap();
+        for (name, token) in [("pre", 2_u32), ("suf", 3), ("mid", 4), ("sep", 5)] {
+            let key = format!("tokenizer.ggml.fim_{name}_token_id");
+            gguf.metadata.insert(&key, token);
+        }
+        let mut model = model_of(gguf, MODEL, "chatml", engine_options(2, 64, 128));
+        change_model(&mut model);
+        let mut options = serve_options(Keys::none(), Limits::default());
+        change_server(&mut options);
+        Self::with(vec![model], options)
+    }
+
     fn serving(models: Vec<ServedModel>, keys: Keys, limits: Limits) -> Self {
-        let options = ServeOptions {
-            host: "127.0.0.1".to_owned(),
-            port: 0,
-            keys,
-            limits,
-            devices: rustorch_tensor::runtime(),
-        };
+        Self::with(models, serve_options(keys, limits))
+    }
+
+    fn with(models: Vec<ServedModel>, options: ServeOptions) -> Self {
         let server = Server::bind(options).unwrap();
         let (address, stopper) = (server.address(), server.stopper());
         let thread = Some(thread::spawn(|| server.run(models).unwrap()));

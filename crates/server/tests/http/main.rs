@@ -1,5 +1,6 @@
 //! The server as its clients meet it: over a socket, with the bundled model.
 
+mod adapters;
 mod anthropic;
 mod chat;
 mod client;
@@ -9,5 +10,7 @@ mod guarding;
 mod llama;
 mod native;
 mod ollama;
+mod options;
 mod page;
 mod responses;
+mod slots;

@@ -1,5 +1,6 @@
 //! `serve`: models over HTTP.
 
+mod defaults;
 pub(super) mod run_batch;
 
 use std::ffi::OsString;
@@ -13,7 +14,9 @@ use rustorch_chat::ReasoningFormat;
 use rustorch_llm::engine::EngineOptions;
 use rustorch_llm::spec::Pooling;
 use rustorch_llm::{EncoderOptions, Engine, hugging_face};
-use rustorch_server::{Keys, Limits, ServeOptions, ServedModel, Server};
+use rustorch_server::{
+    Features, Keys, Limits, Origins, ServeOptions, ServedAdapters, ServedModel, Server,
+};
 use rustorch_tensor::with_runtime;
 
 use super::chat::templates;
@@ -23,6 +26,7 @@ use crate::devices::Devices;
 use crate::failure::Usage;
 use crate::model::Source;
 use crate::output::note;
+use defaults::DefaultArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,7 +37,7 @@ Examples:
 The server has the interfaces of OpenAI, Anthropic, ollama and llama-server: docs/server.md lists the paths.";
 
 /// Models that answer requests, and how they do.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(super) struct ServedArgs {
     /// Model: a GGUF file, the first part of a split one, or a folder of Hugging Face's transformers; repeatable.
     /// Requests name a model by its file's name without the extension [default: the bundled model]
@@ -44,6 +48,10 @@ pub(super) struct ServedArgs {
     /// Only with one model
     #[arg(short, long, value_name = "NAMES", value_delimiter = ',')]
     alias: Vec<String>,
+
+    /// Labels of the models in the list of models, with commas between them
+    #[arg(long, value_name = "LABELS", value_delimiter = ',')]
+    tags: Vec<String>,
 
     #[command(flatten)]
     keys: KeyArgs,
@@ -82,6 +90,9 @@ pub(super) struct ServedArgs {
     reasoning_format: ReasoningFormat,
 
     #[command(flatten)]
+    defaults: DefaultArgs,
+
+    #[command(flatten)]
     context: ContextArgs,
 
     #[command(flatten)]
@@ -94,7 +105,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     models: ServedArgs,
 
-    /// Name or address to listen on; 0.0.0.0 for all networks
+    /// Name or address to listen on; 0.0.0.0 for all networks. Separate several with commas
     #[arg(
         long,
         value_name = "HOST",
@@ -116,6 +127,41 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE", help_heading = "Server")]
     api_key_file: Option<PathBuf>,
 
+    /// API keys, with commas between them. Other programs of this machine may see them: a file is safer
+    #[arg(
+        long,
+        value_name = "KEYS",
+        conflicts_with = "api_key_file",
+        help_heading = "Server"
+    )]
+    api_key: Option<String>,
+
+    /// Origins of other pages that may ask, with commas between them: localhost for this machine's, * for all
+    #[arg(
+        long,
+        value_name = "ORIGINS",
+        default_value = "",
+        hide_default_value = true,
+        help_heading = "Server"
+    )]
+    cors_origins: Origins,
+
+    /// Answer requests for unknown models by the first one, instead of status 404
+    #[arg(long, help_heading = "Server")]
+    any_model: bool,
+
+    /// Serve no page
+    #[arg(long, visible_alias = "no-webui", help_heading = "Server")]
+    no_ui: bool,
+
+    /// Show no slots, and act on none
+    #[arg(long, help_heading = "Server")]
+    no_slots: bool,
+
+    /// Folder in which requests save and restore slots
+    #[arg(long, value_name = "FOLDER", help_heading = "Server")]
+    slot_save_path: Option<PathBuf>,
+
     /// Number of requests to each model that may wait; more are refused
     #[arg(long, value_name = "N", default_value_t = 256, help_heading = "Server")]
     queue: usize,
@@ -123,10 +169,8 @@ pub(crate) struct Options {
 
 pub(super) fn run(options: &Options) -> Result<ExitCode> {
     options.models.check()?;
-    let keys = match &options.api_key_file {
-        None => Keys::none(),
-        Some(path) => options.read_keys(path)?,
-    };
+    let keys = options.keys()?;
+    let features = options.features()?;
     let devices = Devices::open(&options.models.devices)?;
     // A port that is taken is told before models are loaded.
     let server = Server::bind(ServeOptions {
@@ -135,14 +179,53 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
         keys,
         limits: Limits::default(),
         devices: devices.runtime.clone(),
+        origins: options.cors_origins.clone(),
+        features,
     })?;
     let models = options.models.load(options.queue, &devices)?;
-    note(format_args!("listening on http://{}", server.address()));
+    for address in server.addresses() {
+        note(format_args!("listening on http://{address}"));
+    }
     server.run(models)?;
     Ok(ExitCode::SUCCESS)
 }
 
 impl Options {
+    /// # Errors
+    /// Fails if there is no key where some were given.
+    fn keys(&self) -> Result<Keys> {
+        match (&self.api_key, &self.api_key_file) {
+            (None, None) => Ok(Keys::none()),
+            (None, Some(path)) => self.read_keys(path),
+            (Some(keys), _) => {
+                let keys = Keys::of(&keys.replace(',', "\n"));
+                match keys.is_empty() {
+                    true => Err(Usage("--api-key: there is no key".to_owned()).into()),
+                    false => Ok(keys),
+                }
+            }
+        }
+    }
+
+    /// # Errors
+    /// Fails if the folder of slots is none.
+    fn features(&self) -> Result<Features, Usage> {
+        let folder = self.slot_save_path.as_ref();
+        if let Some(path) = folder.filter(|path| !path.is_dir()) {
+            let problem = format!(
+                "--slot-save-path {}: there is no such folder",
+                path.display()
+            );
+            return Err(Usage(problem));
+        }
+        Ok(Features {
+            page: !self.no_ui,
+            slots: !self.no_slots,
+            slot_folder: folder.cloned(),
+            any_model: self.any_model,
+        })
+    }
+
     fn read_keys(&self, path: &Path) -> Result<Keys> {
         let keys = Keys::read(path)
             .with_context(|| format!("{}: cannot read the keys", path.display()))?;
@@ -164,7 +247,7 @@ impl ServedArgs {
             let problem = "--alias names one model, and there are several; rename their files";
             return Err(Usage(problem.to_owned()));
         }
-        Ok(())
+        self.defaults.values().map(drop)
     }
 
     /// Texts that are computed at once.
@@ -182,7 +265,7 @@ impl ServedArgs {
             models => models.iter().map(Some).collect(),
         };
         let models = paths.into_iter();
-        let models = models.map(|path| self.load_one(path, queue, devices));
+        let models = models.map(|path| self.load_one(path, queue, devices, None));
         models.collect()
     }
 
@@ -191,8 +274,13 @@ impl ServedArgs {
         path: Option<&PathBuf>,
         queue: usize,
         devices: &Devices,
+        scales: Option<&[f32]>,
     ) -> Result<ServedModel> {
-        let source = Source::changed(path.cloned(), &self.keys, &self.changes);
+        let changes = match scales {
+            None => self.changes.clone(),
+            Some(scales) => self.changes.rescaled(scales),
+        };
+        let source = Source::changed(path.cloned(), &self.keys, &changes);
         let model = with_runtime(&devices.runtime, devices.routing, || source.load())?;
         let tokenizer = model.tokenizer().with_context(|| source.to_string())?;
         let templates = templates(&model, tokenizer, self.chat_template.as_deref())?;
@@ -227,6 +315,33 @@ impl ServedArgs {
             templates,
             reasoning: self.reasoning_format,
             bytes,
+            tags: self.tags.clone(),
+            defaults: self.defaults.values()?,
+            adapters: self.adapters(&changes, path, queue, devices),
+        })
+    }
+}
+
+impl ServedArgs {
+    /// The adapters of a model with these changes.
+    fn adapters(
+        &self,
+        changes: &ChangeArgs,
+        path: Option<&PathBuf>,
+        queue: usize,
+        devices: &Devices,
+    ) -> Option<ServedAdapters> {
+        let files = changes.adapters.loras();
+        let (args, path, devices) = (self.clone(), path.cloned(), devices.clone());
+        (!files.is_empty()).then(|| ServedAdapters {
+            files: files
+                .into_iter()
+                .map(|it| (it.path.display().to_string(), it.scale))
+                .collect(),
+            rescale: Box::new(move |scales| {
+                let again = args.load_one(path.as_ref(), queue, &devices, Some(scales));
+                again.map_err(|error| format!("{error:#}"))
+            }),
         })
     }
 }

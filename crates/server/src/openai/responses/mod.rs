@@ -157,7 +157,7 @@ impl Interface for Responses {
     ) -> Result<Understood<Self>, ApiError> {
         fields.skip(HINTS);
         fields.skip(MORE_HINTS);
-        let mut config = SamplerConfig::default();
+        let mut config = model.defaults.sampler.clone();
         fields.samplers(&mut config)?;
         let mut ignored = fields.ignored().to_vec();
         let asked: ResponseRequest = fields.into()?;
@@ -180,10 +180,11 @@ impl Interface for Responses {
             grammar: form::grammar(format, None, None)?,
             variables,
             reasoning: None,
+            continues: None,
         };
         let sampler = form::sampler(model, config, asked.seed, None)?;
         let mut plan = conversation.plan(model, sampler, salt, &mut ignored)?;
-        plan.request.max_tokens = asked.max_output_tokens;
+        plan.request.max_tokens = asked.max_output_tokens.or(model.defaults.max_tokens);
         let view = Self {
             id: unique("resp_"),
             created: now(),
