@@ -146,7 +146,7 @@ ordered! {
 }
 
 /// Partial results that are kept apart in [`fold`]: a few vector registers of them.
-const LANES: usize = 16;
+pub(crate) const LANES: usize = 16;
 
 /// Combines elements with `step`, in an order that depends on nothing but their number and
 /// that vector instructions can follow: every 16th belongs to one partial result. `start`
@@ -166,7 +166,15 @@ pub(crate) fn fold<T: Copy, A: Copy>(
     for (lane, &x) in lanes.iter_mut().zip(rest) {
         *lane = step(*lane, x);
     }
-    lanes.into_iter().reduce(join).unwrap_or(start)
+    joined(lanes, join)
+}
+
+/// All lanes combined, as vectors whose halves are combined.
+#[inline(always)]
+pub(crate) fn joined<A: Copy>(lanes: [A; LANES], join: impl Fn(A, A) -> A) -> A {
+    let eight: [A; 8] = from_fn(|i| join(lanes[i], lanes[i + 8]));
+    let four: [A; 4] = from_fn(|i| join(eight[i], eight[i + 4]));
+    join(join(four[0], four[2]), join(four[1], four[3]))
 }
 
 /// Vectors that [`sum`] adds at the same time.
@@ -197,9 +205,7 @@ pub(crate) fn sum<T: Real>(x: &[T], f: impl Fn(T) -> T) -> f64 {
         let lanes = totals.iter_mut().zip(x);
         lanes.for_each(|(total, &x)| *total += f(x).as_());
     }
-    let eight: [f64; 8] = from_fn(|i| totals[i] + totals[i + 8]);
-    let four: [f64; 4] = from_fn(|i| eight[i] + eight[i + 4]);
-    (four[0] + four[2]) + (four[1] + four[3])
+    joined(totals, |a, b| a + b)
 }
 
 /// The sums of the lanes of `f` of the vectors that there are at each of some steps.

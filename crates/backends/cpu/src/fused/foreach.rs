@@ -183,7 +183,8 @@ impl Groups {
                     .map(|source| source.found(find))
                     .collect();
                 let worker = self.program.as_ref().map(|program| {
-                    let mut worker = Worker::over(program, &self.sources, data.clone(), len, false);
+                    let mut worker =
+                        Worker::over(program, &self.sources, data.iter().copied(), len, false);
                     // The states of the group's next block are prefetched while this block is computed.
                     let next = self.block.min(elements(group) - start - len);
                     for (result, output) in self.results.iter().enumerate() {

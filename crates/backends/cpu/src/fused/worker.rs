@@ -139,6 +139,7 @@ impl Drop for Worker<'_> {
 
 impl<'a> Worker<'a> {
     /// Runs `program` on blocks of at most `len` elements, which may stream through the caches.
+    #[inline]
     pub(super) fn new(
         program: &'a Program,
         sources: &'a [Source],
@@ -146,22 +147,23 @@ impl<'a> Worker<'a> {
         len: usize,
         streams: bool,
     ) -> Self {
-        let data = sources.iter().map(|source| source.data(operands)).collect();
+        let data = sources.iter().map(|source| source.data(operands));
         Self::over(program, sources, data, len, streams)
     }
 
     /// The same, with the sources' data.
+    #[inline]
     pub(super) fn over(
         program: &'a Program,
         sources: &'a [Source],
-        data: SmallVec<[&'a [u8]; 16]>,
+        data: impl Iterator<Item = &'a [u8]>,
         len: usize,
         streams: bool,
     ) -> Self {
         let mut worker = Self {
             program,
             sources,
-            data,
+            data: SmallVec::new(),
             places: SmallVec::new(),
             registers: REGISTERS.take(),
             streams,
@@ -169,6 +171,8 @@ impl<'a> Worker<'a> {
             pace: len.div_ceil(program.instructions.len()),
             ahead: SmallVec::new(),
         };
+        // One by one, which is shorter for a few than extending the list.
+        data.for_each(|data| worker.data.push(data));
         worker.begin(len);
         worker
     }
@@ -176,7 +180,7 @@ impl<'a> Worker<'a> {
     /// Prepares for blocks of at most `len` elements.
     fn begin(&mut self, len: usize) {
         let count = self.program.registers;
-        self.places.extend((0..count).map(|_| Place::Register(0)));
+        (0..count).for_each(|_| self.places.push(Place::Register(0)));
         // And one for a result that is to be streamed.
         if self.registers.len() <= count {
             self.registers.resize_with(count + 1, Register::default);

@@ -3,7 +3,7 @@
 use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
-use crate::fold::sum;
+use crate::fold::{fold, sum};
 use crate::kernel::{Args, Misuse, for_rows};
 use crate::launch::Launch;
 use crate::simd::{Kernel, Level, Simd};
@@ -14,6 +14,9 @@ pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     layouts: Layouts::Contiguous,
     launch: Launch::Whole(launch),
 };
+
+/// Elements of a line whose squares are few in each lane, so that single precision adds them as well.
+const SHORT: usize = 128;
 
 fn accepts(s: &Signature) -> bool {
     s.output().dtype == DType::F32
@@ -33,13 +36,40 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
         width,
         2 * width,
         |first, part| {
-            let rows = x[first * width..].chunks_exact(width);
-            for (y, x) in part.chunks_exact_mut(width).zip(rows) {
-                Level::current().run(Line { x, eps, weight, y });
-            }
+            let x = &x[first * width..][..part.len()];
+            let y = part;
+            Level::current().run(Lines {
+                x,
+                width,
+                eps,
+                weight,
+                y,
+            });
         },
     );
     Ok(())
+}
+
+/// The norms of lines.
+struct Lines<'a> {
+    x: &'a [f32],
+    width: usize,
+    eps: f32,
+    weight: Option<&'a [f32]>,
+    y: &'a mut [f32],
+}
+
+impl Kernel for Lines<'_> {
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let Self {
+            width, eps, weight, ..
+        } = self;
+        let rows = self.x.chunks_exact(width);
+        for (y, x) in self.y.chunks_exact_mut(width).zip(rows) {
+            Line { x, eps, weight, y }.run(s);
+        }
+    }
 }
 
 /// The norm of a line.
@@ -54,7 +84,10 @@ impl Kernel for Line<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
         let Self { x, eps, weight, y } = self;
-        let squares = sum(x, |x| x * x) as f32;
+        let squares = match x.len() {
+            ..=SHORT => fold(x, 0.0, |sum, x| sum + x * x, |a, b| a + b),
+            _ => sum(x, |x| x * x) as f32,
+        };
         let scale = 1.0 / (squares / x.len() as f32 + eps).sqrt();
         match weight {
             Some(w) => {

@@ -5,11 +5,11 @@ use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, with_type};
-use crate::fold::{Ordered, fold};
+use crate::fold::{LANES, Ordered, fold, joined};
 use crate::kernel::{Args, Misuse, SharedMut, for_rows};
 use crate::launch::Launch;
 use crate::reader::Reader;
-use crate::simd::{Kernel, Level, Simd};
+use crate::simd::{Kernel, Level, Simd, from_fn};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::ArgReduce,
@@ -73,13 +73,12 @@ fn arg_reduce<T: Element<Compute: Ordered>>(mut args: Args, op: &ArgReduce) {
         for (row, at) in (first..).zip(part) {
             // The first piece with the extreme is looked through once more.
             let best = match extremes.get(row * pieces..(row + 1) * pieces) {
-                Some(extremes) => place_of(extremes, extreme_of(extremes, op.largest)),
+                Some(extremes) => place_of(extremes, op.largest),
                 None => 0,
             };
             let (start, len) = piece(row, best);
             let line = x.read(start, len);
-            let extreme = extreme_of(line, op.largest);
-            let place = place_of(line, extreme);
+            let place = place_of(line, op.largest);
             *at = (best * PIECE + place) as i64;
             if let Some(values) = &values {
                 let found = line[place];
@@ -102,15 +101,24 @@ fn extreme_of<T: Ordered>(line: &[T], largest: bool) -> T {
     extreme
 }
 
-/// The first place of an element that is equal to `extreme`.
-fn place_of<T: Ordered>(line: &[T], extreme: T) -> usize {
+/// The first place of the largest or smallest element.
+fn place_of<T: Ordered>(line: &[T], largest: bool) -> usize {
     let mut place = 0;
     Level::current().run(Place {
         line,
-        extreme,
+        largest,
         place: &mut place,
     });
     place
+}
+
+/// The largest or smallest element.
+#[inline(always)]
+fn extreme<T: Ordered>(line: &[T], largest: bool) -> T {
+    match largest {
+        true => fold(line, T::LEAST, T::larger, T::larger),
+        false => fold(line, T::GREATEST, T::smaller, T::smaller),
+    }
 }
 
 struct Extreme<'a, T> {
@@ -122,28 +130,49 @@ struct Extreme<'a, T> {
 impl<T: Ordered> Kernel for Extreme<'_, T> {
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        *self.extreme = match self.largest {
-            true => fold(self.line, T::LEAST, T::larger, T::larger),
-            false => fold(self.line, T::GREATEST, T::smaller, T::smaller),
-        };
+        *self.extreme = extreme(self.line, self.largest);
     }
 }
 
 struct Place<'a, T> {
     line: &'a [T],
-    extreme: T,
+    largest: bool,
     place: &'a mut usize,
 }
 
 impl<T: Ordered> Kernel for Place<'_, T> {
-    /// Looks at chunks as wholes, as vectors do, and then into the one.
+    /// Finds the extreme, then its first place.
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        let extreme = self.extreme;
-        let is_it = |x: &T| (*x == extreme) | (x.is_unordered() & extreme.is_unordered());
-        let has_it = |chunk: &[T]| chunk.iter().fold(false, |has, x| has | is_it(x));
-        let chunk = self.line.chunks(CHUNK).position(has_it).unwrap_or(0) * CHUNK;
-        let within = self.line[chunk..].iter().position(is_it);
-        *self.place = chunk + within.unwrap_or(0);
+        let extreme = extreme(self.line, self.largest);
+        let place = match extreme.is_unordered() {
+            true => first(self.line, T::is_unordered),
+            false => first(self.line, |x| x == extreme),
+        };
+        *self.place = place.unwrap_or(0);
     }
+}
+
+/// The first place of an element for which `is_it` holds. Vectors find it among the elements of a chunk.
+#[inline(always)]
+fn first<T: Copy>(line: &[T], is_it: impl Fn(T) -> bool) -> Option<usize> {
+    let (chunks, rest) = line.as_chunks::<CHUNK>();
+    let place = |chunk: &[T; CHUNK]| {
+        let mut lanes = [u32::MAX; LANES];
+        for (number, x) in chunk.as_chunks::<LANES>().0.iter().enumerate() {
+            let at = (number * LANES) as u32;
+            lanes = from_fn(|i| match is_it(x[i]) {
+                true => lanes[i].min(at + i as u32),
+                false => lanes[i],
+            });
+        }
+        joined(lanes, u32::min)
+    };
+    let mut places = chunks.iter().map(place).enumerate();
+    let found = places.find(|(_, at)| *at != u32::MAX);
+    let found = found.map(|(number, at)| number * CHUNK + at as usize);
+    found.or_else(|| {
+        let at = rest.iter().position(|&x| is_it(x))?;
+        Some(chunks.len() * CHUNK + at)
+    })
 }
