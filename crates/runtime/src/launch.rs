@@ -160,7 +160,7 @@ impl Lowered {
 }
 
 /// Values while their buffers are not known yet.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Root {
     Input(usize),
     Result(ResultId),

@@ -1,6 +1,7 @@
 //! Chains of elementwise operations become one launch, so that intermediate results never reach
 //! memory.
 
+use std::collections::HashMap;
 use std::mem;
 use std::ops::Range;
 
@@ -34,13 +35,17 @@ pub(crate) fn fuse(drafts: Vec<Draft>, writers: &mut [ResultId]) -> Vec<Draft> {
     }
     let mut needed = vec![false; drafts.len()];
     writers.iter().for_each(|writer| needed[writer.step] = true);
+    let mut overwriters = Overwriters::default();
+    for (at, draft) in drafts.iter().enumerate() {
+        overwriters.note(at, draft);
+    }
     let mut drafts: Vec<Option<Draft>> = drafts.into_iter().map(Some).collect();
     // Repeated steps are chosen last: a step is computed once within a launch, so all else is fused
     // first.
     let count = drafts.len();
     let turns = [false, true].into_iter();
     for (repeating, at) in turns.flat_map(|repeating| (0..count).map(move |at| (repeating, at))) {
-        while let Some(from) = candidate(&drafts, &users, &needed, at, repeating) {
+        while let Some(from) = candidate(&drafts, &overwriters, &users, &needed, at, repeating) {
             let Some(into) = drafts[at].take() else { break };
             let Some(producer) = drafts[from].take() else {
                 break;
@@ -57,7 +62,9 @@ pub(crate) fn fuse(drafts: Vec<Draft>, writers: &mut [ResultId]) -> Vec<Draft> {
             if !alone {
                 drafts[from] = Some(producer.clone());
             }
-            drafts[at] = Some(merge(producer, into, from));
+            let merged = merge(producer, into, from);
+            overwriters.note(at, &merged);
+            drafts[at] = Some(merged);
         }
     }
     renumber(drafts, writers)
@@ -66,6 +73,7 @@ pub(crate) fn fuse(drafts: Vec<Draft>, writers: &mut [ResultId]) -> Vec<Draft> {
 /// A step that can be made part of step `at`, which reads it.
 fn candidate(
     drafts: &[Option<Draft>],
+    overwriters: &Overwriters,
     users: &[SmallVec<[usize; 4]>],
     needed: &[bool],
     at: usize,
@@ -116,7 +124,8 @@ fn candidate(
         }
         let few = tensors <= MAX_INPUTS && numbers <= MAX_NUMBERS;
         let fits = few && places.all(whole);
-        (fits && !is_written_over(drafts, &producer.roots, from..at)).then_some(from)
+        let is_written_over = || overwriters.are_among(drafts, &producer.roots, from..at);
+        (fits && !is_written_over()).then_some(from)
     };
     // Elementwise steps first: there is no place for them before an epilogue.
     let reduces = |from: usize| {
@@ -168,13 +177,31 @@ fn takes(into: &Step, producer: &Step) -> bool {
     }
 }
 
-/// Is any of `roots` written over by one of these steps?
-fn is_written_over(drafts: &[Option<Draft>], roots: &[Root], steps: Range<usize>) -> bool {
-    drafts[steps].iter().flatten().any(|draft| {
+/// The steps that write over each state, in their order. So the steps between two others are not looked through.
+#[derive(Default)]
+struct Overwriters(HashMap<Root, SmallVec<[usize; 1]>>);
+
+impl Overwriters {
+    /// Notes the states that a step writes over.
+    fn note(&mut self, at: usize, draft: &Draft) {
         let results = 0..draft.step.outputs.len();
-        let mut states = results.filter_map(|result| draft.step.overwrites(result));
-        states.any(|state| roots.contains(&draft.roots[state]))
-    })
+        for state in results.filter_map(|result| draft.step.overwrites(result)) {
+            let steps = self.0.entry(draft.roots[state]).or_default();
+            if let Err(place) = steps.binary_search(&at) {
+                steps.insert(place, at);
+            }
+        }
+    }
+
+    /// Is any of `roots` written over by one of these steps?
+    fn are_among(&self, drafts: &[Option<Draft>], roots: &[Root], steps: Range<usize>) -> bool {
+        let mut known = roots.iter().filter_map(|root| self.0.get(root));
+        known.any(|known| {
+            let first = known.partition_point(|at| *at < steps.start);
+            let mut among = known[first..].iter().take_while(|at| **at < steps.end);
+            among.any(|at| drafts[*at].is_some())
+        })
+    }
 }
 
 /// The result of an elementwise step.
