@@ -292,7 +292,7 @@ impl Runtime {
             runs_ahead: false,
         };
         let mut outputs = Vec::with_capacity(graph.outputs().len());
-        self.run_asked(asked, inputs, routing, &mut outputs)?;
+        self.run_asked(asked, inputs, routing, |output| outputs.push(output))?;
         Ok(outputs)
     }
 
@@ -316,7 +316,7 @@ impl Runtime {
             runs_ahead,
         };
         let mut outputs = Results::with_capacity(outline.outputs());
-        self.run_asked(asked, inputs, routing, &mut outputs)?;
+        self.run_asked(asked, inputs, routing, |output| outputs.push(output))?;
         Ok(outputs)
     }
 
@@ -325,7 +325,7 @@ impl Runtime {
         asked: Asked<impl Fn(&Graph) -> bool, impl FnOnce() -> Result<Graph, OpError>>,
         inputs: &[Storage],
         routing: Routing,
-        outputs: &mut impl Extend<Storage>,
+        mut give: impl FnMut(Storage),
     ) -> Result<(), RunError> {
         let Asked {
             hash,
@@ -341,11 +341,11 @@ impl Runtime {
         };
         let found = lock(&self.cache).find(hash, is_known);
         if let Some(executable) = found {
-            return executable.run_and_append(&[inputs], outputs);
+            return executable.run_and_give(&[inputs], &mut give);
         }
         let executable = Executable::new(self.devices.clone(), make()?, routing, places, false);
         let executable = self.insert(hash, executable.running_ahead(runs_ahead));
-        let ran = executable.run_and_append(&[inputs], outputs);
+        let ran = executable.run_and_give(&[inputs], &mut give);
         // The size of a plan is known after its first run.
         let evicted = lock(&self.cache).charge(hash, &executable, executable.footprint());
         drop(evicted);

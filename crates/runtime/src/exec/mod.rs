@@ -15,7 +15,7 @@ mod watch;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rustorch_ir::{Graph, Node};
+use rustorch_ir::{Graph, Node, TensorType};
 use smallvec::SmallVec;
 
 use self::compiling::Compiled;
@@ -43,6 +43,8 @@ pub use units::PreferredUnits;
 pub struct Executable {
     devices: Arc<Devices>,
     graph: Graph,
+    /// Bytes of each input.
+    input_bytes: SmallVec<[usize; 4]>,
     routing: Routing,
     /// The places of its inputs when it is planned.
     places: Locations,
@@ -160,6 +162,7 @@ impl Executable {
     ) -> Self {
         Self {
             devices,
+            input_bytes: graph.inputs().iter().map(TensorType::bytes).collect(),
             graph,
             routing,
             places,
@@ -270,18 +273,18 @@ impl Executable {
         outputs: &mut Vec<Storage>,
     ) -> Result<(), RunError> {
         outputs.clear();
-        self.run_and_append(inputs, outputs)
+        self.run_and_give(inputs, &mut |output| outputs.push(output))
     }
 
-    /// [`Executable::run_into`] that appends to `outputs`, unless it fails.
-    pub(crate) fn run_and_append(
+    /// [`Executable::run_into`] that calls `give` with each output, unless it fails.
+    pub(crate) fn run_and_give(
         &self,
         inputs: &[&[Storage]],
-        outputs: &mut impl Extend<Storage>,
+        give: &mut impl FnMut(Storage),
     ) -> Result<(), RunError> {
         let inputs = Inputs(inputs);
         self.check(inputs)?;
-        self.persist(|prepared, memory| self.attempt(prepared, inputs, memory, outputs))
+        self.persist(|prepared, memory| self.attempt(prepared, inputs, memory, give))
     }
 
     /// Attempts a step until it is done or no device is left.
@@ -314,9 +317,8 @@ impl Executable {
 
     fn check(&self, inputs: Inputs) -> Result<(), RunError> {
         let mut given = inputs.iter();
-        for (input, ty) in self.graph.inputs().iter().enumerate() {
+        for (input, &expected) in self.input_bytes.iter().enumerate() {
             let got = given.next().map_or(0, Storage::bytes);
-            let expected = ty.bytes();
             if got != expected {
                 return Err(RunError::WrongInput {
                     input,
@@ -363,7 +365,7 @@ impl Executable {
         prepared: &mut Option<Prepared>,
         inputs: Inputs,
         memory: &RunMemory,
-        outputs: &mut impl Extend<Storage>,
+        give: &mut impl FnMut(Storage),
     ) -> Result<(), Attempt> {
         let current = self.current(prepared, inputs, memory)?;
         let result = self.execute(current, inputs);
@@ -371,10 +373,11 @@ impl Executable {
         current.operands.clear();
         current.targets.clear();
         if result.is_ok() {
-            outputs.extend(current.outputs.iter().filter_map(|source| match *source {
+            let outputs = current.outputs.iter().filter_map(|source| match *source {
                 Source::Input(i) => inputs.get(i).cloned(),
                 Source::Result(i) => current.results[i].clone(),
-            }));
+            });
+            outputs.for_each(give);
         }
         if !self.keeps {
             current.results.fill(None);

@@ -16,10 +16,10 @@ const SMALL: usize = 64 << 10;
 #[derive(Debug, Default)]
 pub(super) struct Copies {
     pub(super) host: Option<HostCopy>,
-    pub(super) devices: SmallVec<[Copy; 2]>,
+    pub(super) devices: SmallVec<[Copy; 1]>,
     /// Small copies that the host has overwritten: memory for the next ones, which recorded
     /// launches then find at the same addresses.
-    pub(super) outdated: SmallVec<[Copy; 2]>,
+    pub(super) outdated: Vec<Copy>,
     /// The device that wrote last, until the host was shown what.
     pub(super) unseen: Option<Arc<Owner>>,
     /// The last writer; `None` for the host.
@@ -117,10 +117,12 @@ impl Copies {
     /// device. `but`: the device that is going to use it.
     pub(super) fn show_host(&mut self, bytes: usize, but: Option<&Arc<Owner>>) {
         self.drop_lost();
+        let mut was_asked = false;
         for copy in &mut self.devices {
             if but.is_some_and(|owner| Arc::ptr_eq(owner, &copy.owner)) {
                 continue;
             }
+            was_asked = true;
             match copy.buffer.host() {
                 Ok(Some(memory)) => {
                     let host = self.host.get_or_insert_with(|| {
@@ -141,7 +143,9 @@ impl Copies {
             }
             self.unseen.take_if(|w| Arc::ptr_eq(w, &copy.owner));
         }
-        self.drop_lost();
+        if was_asked {
+            self.drop_lost();
+        }
     }
 
     /// The usable copy of a device.
@@ -300,9 +304,9 @@ impl Copies {
                 // SAFETY: the storage was acquired for writing.
                 unsafe { host.memory.write(0, from)? };
                 host.memory.wrote();
-                let (shared, outdated) = self.devices.drain(..).partition(|c| c.in_host);
-                self.devices = shared;
-                let outdated: SmallVec<[Copy; 2]> = outdated;
+                let devices = self.devices.drain(..);
+                let (shared, outdated): (Vec<Copy>, Vec<Copy>) = devices.partition(|c| c.in_host);
+                self.devices = shared.into();
                 if bytes <= SMALL {
                     self.outdated.extend(outdated);
                 }

@@ -138,6 +138,7 @@ impl Storage {
         Self::new(bytes, copies)
     }
 
+    #[inline]
     fn new(bytes: usize, copies: Copies) -> Self {
         Self(Arc::new(Inner {
             bytes,

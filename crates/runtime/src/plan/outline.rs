@@ -29,10 +29,10 @@ struct Part<'a> {
 impl<'a> Outline<'a> {
     /// A graph without nodes.
     pub fn new(inputs: impl IntoIterator<Item = &'a TensorType>) -> Self {
-        Self {
-            inputs: inputs.into_iter().collect(),
-            ..Self::default()
-        }
+        let mut outline = Self::default();
+        // One by one, which is shorter for a few than collecting them.
+        inputs.into_iter().for_each(|ty| outline.inputs.push(ty));
+        outline
     }
 
     /// Makes room for `nodes` nodes, with `operands` operands together.
