@@ -142,8 +142,8 @@ impl Tensor {
         settle(inputs)?;
         require_followed(name, inputs)?;
         let tracks = tracks(inputs, ty.dtype);
-        let role = op.def().role();
-        if overwrites(&op) {
+        let (role, is_update) = (op.def().role(), overwrites(&op));
+        if is_update {
             let kept =
                 "a tensor that requires no gradient, since the old value is lost (detach it)";
             let has_gradient = tracks.is_none() || op.kind() == OpKind::Assign;
@@ -165,7 +165,7 @@ impl Tensor {
                 Self::of(value, Some(track))
             }
             (None, tracks) => {
-                let has_place = role == Role::View || overwrites(&op);
+                let has_place = role == Role::View || is_update;
                 let mut pending = recorded(name, op, inputs, pin);
                 if has_place {
                     Pending::find_place(&mut pending);

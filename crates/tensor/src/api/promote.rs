@@ -429,14 +429,19 @@ impl Tensor {
     }
 
     pub(crate) fn cast(&self, op: &'static str, dtype: DType) -> RusTorchResult<Self> {
+        self.as_dtype(op, dtype).map(Cow::into_owned)
+    }
+
+    /// [`Tensor::cast`], without another handle if it has the dtype.
+    pub(crate) fn as_dtype(&self, op: &'static str, dtype: DType) -> RusTorchResult<Cow<'_, Self>> {
         let dtype = match dtype {
             // What computes in single precision gives that.
             DType::F16 | DType::BF16 if is_single(op) => DType::F32,
             dtype => dtype,
         };
         match self.dtype() == dtype {
-            true => Ok(self.clone()),
-            false => Self::apply(op, Cast { dtype }, &[self]),
+            true => Ok(Cow::Borrowed(self)),
+            false => Self::apply(op, Cast { dtype }, &[self]).map(Cow::Owned),
         }
     }
 }

@@ -109,12 +109,19 @@ impl Dims {
     }
 
     /// Indices for a tensor of this rank; one may come several times.
-    pub(crate) fn each(&self, op: &'static str, rank: usize) -> RusTorchResult<Vec<usize>> {
+    pub(crate) fn each(
+        &self,
+        op: &'static str,
+        rank: usize,
+    ) -> RusTorchResult<SmallVec<[usize; 6]>> {
         let Some(dims) = &self.0 else {
             return Ok((0..rank).collect());
         };
-        let index = |&dim: &isize| Ok(normalize_dim(op, dim, rank)?);
-        dims.iter().map(index).collect()
+        let mut indices = SmallVec::new();
+        for &dim in dims {
+            indices.push(normalize_dim(op, dim, rank)?);
+        }
+        Ok(indices)
     }
 
     /// Indices for a tensor of this rank, in the given order.
@@ -124,11 +131,12 @@ impl Dims {
         rank: usize,
     ) -> RusTorchResult<SmallVec<[usize; 6]>> {
         // As in PyTorch, a tensor of rank 0 may be told of its dimension 0.
-        let indices = self.each(op, rank.max(usize::from(self.0.is_some())))?;
+        let mut indices = self.each(op, rank.max(usize::from(self.0.is_some())))?;
         let once = (1..indices.len()).all(|i| !indices[..i].contains(&indices[i]));
         let expected = "each dimension at most once";
         require(op, once, expected, format_args!("{:?}", self.given()))?;
-        Ok(indices.into_iter().filter(|&dim| dim < rank).collect())
+        indices.retain(|dim| *dim < rank);
+        Ok(indices)
     }
 
     /// Increasing indices for a tensor of this rank. One of rank 0 has none, but answers to 0 and -1.

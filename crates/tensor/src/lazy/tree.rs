@@ -42,6 +42,14 @@ struct Node {
     is_look: bool,
 }
 
+impl Drop for Tree {
+    fn drop(&mut self) {
+        for Node { pending, .. } in self.nodes.drain(..) {
+            Pending::give_back(pending);
+        }
+    }
+}
+
 /// An operand by its index.
 #[derive(Clone, Copy)]
 enum Operand {
@@ -169,7 +177,10 @@ impl Tree {
     /// The graph, whose output is the value.
     pub(crate) fn outline(&self) -> Outline<'_> {
         let mut outline = Outline::new(self.inputs.iter().map(|input| input.value.ty()));
-        outline.reserve(self.nodes.len(), self.operands.len());
+        // A few have their room already.
+        if self.nodes.len() > 2 {
+            outline.reserve(self.nodes.len(), self.operands.len());
+        }
         let inputs = self.inputs.len() as u32;
         let id = |operand: &Operand| match *operand {
             Operand::Input(at) => ValueId(at),

@@ -214,6 +214,11 @@ impl Pending {
         }
     }
 
+    /// Drops an operation, whose memory is kept for the next one if nothing else holds it.
+    pub(crate) fn give_back(pending: Arc<Self>) {
+        Self::release(pending, &mut SmallVec::new());
+    }
+
     /// Puts the operands to others, if this is the last handle.
     fn release(mut pending: Arc<Self>, released: &mut SmallVec<[Value; 4]>) {
         let Some(alone) = alone(&mut pending) else {
@@ -335,6 +340,7 @@ struct Origin {
 
 impl View {
     /// A whole storage, in row-major order.
+    #[inline]
     pub(crate) fn whole(storage: Storage, shape: &Shape) -> Self {
         let layout = Layout::contiguous(shape);
         Self {
@@ -353,6 +359,7 @@ impl View {
     }
 
     /// The same, computed just now by this operation, with a recipe or without.
+    #[inline]
     pub(crate) fn made_by(mut self, op: Option<&'static str>, recipe: Option<Arc<Recipe>>) -> Self {
         recipe
             .iter()

@@ -3,6 +3,8 @@
 //! The gradients of the parts would overflow, or be differences of infinities, where the exact
 //! gradient is finite.
 
+use std::borrow::Cow;
+
 use rustorch_ir::autodiff::{Cotangents, Differentiated};
 use rustorch_ir::ops::{BinaryOp, CompareOp, Composite, Custom, UnaryOp};
 use rustorch_ir::{Graph, OpError, OpType, Results, Shape, ValueId};
@@ -40,6 +42,14 @@ pub(crate) struct KnownNorm {
 }
 
 impl Tensor {
+    /// This tensor without a gradient. It is another one only if it has one.
+    pub(crate) fn untracked(&self) -> Cow<'_, Self> {
+        match self.is_tracked() {
+            true => Cow::Owned(self.detach()),
+            false => Cow::Borrowed(self),
+        }
+    }
+
     /// The elements of `value`, the result of a function of `self`, with the gradient of that function.
     pub(crate) fn known(
         &self,

@@ -1,6 +1,6 @@
 //! Tensors joined into one.
 
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 
 use rustorch_ir::ops::Concat;
 use rustorch_ir::{OpError, Shape};
@@ -82,9 +82,10 @@ impl Tensor {
         }
         let dim = first.dim(name, dim)?;
         let some = (tensors.iter()).filter(|t| first.rank() == 1 || !is_nothing(t));
-        let tensors = some.map(|t| t.cast(name, dtype));
-        let tensors = tensors.collect::<RusTorchResult<SmallVec<[Self; 4]>>>()?;
-        Self::apply(name, Concat { dim }, &references(&tensors))
+        let tensors = some.map(|t| t.as_dtype(name, dtype));
+        let tensors = tensors.collect::<RusTorchResult<SmallVec<[Cow<Self>; 4]>>>()?;
+        let tensors: SmallVec<[&Self; 4]> = tensors.iter().map(|t| &**t).collect();
+        Self::apply(name, Concat { dim }, &tensors)
     }
 
     /// Tensors of one shape joined along a new dimension, between −rank − 1 and rank.

@@ -4,6 +4,8 @@ mod order;
 mod scan;
 mod statistics;
 
+use std::borrow::Cow;
+
 use rustorch_ir::DType;
 use rustorch_ir::ops::{Binary, BinaryOp, Reduce, ReduceOp};
 use rustorch_macros::track_calls;
@@ -61,11 +63,11 @@ impl Tensor {
     }
 
     /// Floats, halves in single precision, and complex numbers.
-    fn wide(&self, name: &'static str) -> RusTorchResult<Self> {
+    fn wide(&self, name: &'static str) -> RusTorchResult<Cow<'_, Self>> {
         let legal = self.dtype().is_float() || self.dtype().is_complex();
         let expected = "a floating-point or complex tensor (to_dtype converts)";
         require_dtype(name, legal, expected, self.ty())?;
-        self.cast(name, compute_dtype(self.dtype()))
+        self.as_dtype(name, compute_dtype(self.dtype()))
     }
 
     /// The result of `f` along a dimension of a tensor; rank 0 counts as `[1]`.
@@ -298,7 +300,8 @@ impl Tensor {
         const NAME: &str = "logsumexp";
         let dims = dims.into_dims();
         let dtype = float_of(self.dtype());
-        let x = self.cast(NAME, dtype)?.wide(NAME)?;
+        let x = self.as_dtype(NAME, dtype)?;
+        let x = x.wide(NAME)?;
         if x.reduced_elements(NAME, &dims)? == 0 {
             let none = x.reduce(NAME, ReduceOp::Sum, &dims, keepdim)?;
             return none.log()?.cast(NAME, dtype);
@@ -363,9 +366,10 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         let wide = self.wide(name)?;
         let x = match self.dtype().is_complex() {
-            true => wide.abs()?,
+            true => Cow::Owned(wide.abs()?),
             false => wide,
         };
+        let x = &*x;
         let elements = self.reduced_elements(name, dims)?;
         let some = p >= 0.0 || elements > 0;
         let expected = "elements, since this order has an extreme one";
@@ -381,34 +385,42 @@ impl Tensor {
             0.0 => sum(&x.ne(0)?.cast(name, x.dtype())?)?,
             1.0 => sum(&x.abs()?)?,
             // One element has its length as the norm, also where its power is out of range.
-            _ if elements == 1 => x.known(
-                name,
-                x.known_norm(name, 2.0, dims)?,
-                sum(&x.detach().abs()?)?,
-            )?,
+            _ if elements == 1 => x.known_norm(name, 2.0, dims, sum(&x.untracked().abs()?)?)?,
             _ => {
-                let at = x.detach();
+                let at = &*x.untracked();
                 let norm = match p == 2.0 {
                     true => {
                         let op = BinaryOp::Mul;
-                        let square = Self::apply(name, Binary { op }, &[&at, &at])?;
+                        let square = Self::apply(name, Binary { op }, &[at, at])?;
                         sum(&square)?.sqrt()?
                     }
                     false => sum(&at.abs()?.pow(p)?)?.pow(1.0 / p)?,
                 };
-                x.known(name, x.known_norm(name, p, dims)?, norm)?
+                x.known_norm(name, p, dims, norm)?
             }
         };
-        norm.cast(name, self.dtype().real())
+        match norm.dtype() == self.dtype().real() {
+            true => Ok(norm),
+            false => norm.cast(name, self.dtype().real()),
+        }
     }
 
-    /// The norm of order `p` along `dims`, as a function whose derivative is known.
-    fn known_norm(&self, name: &'static str, p: f64, dims: &Dims) -> RusTorchResult<Known> {
+    /// The elements of `norm`, the norm of order `p` along `dims`, with its gradient.
+    fn known_norm(
+        &self,
+        name: &'static str,
+        p: f64,
+        dims: &Dims,
+        norm: Self,
+    ) -> RusTorchResult<Self> {
+        if !self.requires_grad() {
+            return Ok(norm);
+        }
         let mut kept = self.ty().shape.clone();
         for dim in dims.resolve(name, self.rank())? {
             kept = kept.with_dim(dim, 1);
         }
-        Ok(Known::Norm(KnownNorm::new(p, kept)))
+        self.known(name, Known::Norm(KnownNorm::new(p, kept)), norm)
     }
 
     /// The root, with a gradient of 0 at 0, as in PyTorch's norms and deviations.
