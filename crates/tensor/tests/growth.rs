@@ -1,4 +1,5 @@
 //! Calls cost what their operands do: ten times as many take about ten times as many instructions.
+//! Histories are counted at a hundred times the size as well.
 
 use std::env;
 use std::fmt::Write;
@@ -19,15 +20,19 @@ use rustorch_testing::{Suite, tests};
 /// Says what the program does instead of testing: runs a case of this name and size.
 const VARIABLE: &str = "RUSTORCH_GROWTH";
 
-/// The smaller size of a case. The larger one is ten times that.
-const SIZE: usize = 20;
+/// The sizes of a case, each ten times the one before. The last one is that of histories alone: they are computed
+/// before they become so long.
+const SIZES: [usize; 3] = [20, 200, 2000];
+
+/// The case whose history is not read.
+const DROPPED: &str = "a chain that is dropped";
 
 type Outcome = RusTorchResult<()>;
 
 /// A case to count: its name, and its work at a size.
 type Case = (&'static str, fn(usize) -> Outcome);
 
-const CASES: [Case; 40] = [
+const CASES: [Case; 43] = [
     ("from_vec and to_vec", |n| {
         (0..n).try_for_each(|_| numbers(64)?.to_vec::<f32>().map(drop))
     }),
@@ -128,31 +133,14 @@ const CASES: [Case; 40] = [
         }
         done(&x)
     }),
-    ("a chain that shares", |n| {
-        let mut x = numbers(4)?;
-        for _ in 0..n {
-            x = x.sigmoid()?.mul(&x.tanh()?)?.add(&x)?;
-        }
-        done(&x)
-    }),
+    ("a chain that shares", |n| done(&sharing(numbers(4)?, n)?)),
     ("a chain with handles", |n| {
-        let mut held = vec![numbers(4)?];
-        for i in 0..n {
-            held.push(held[i].sin()?);
-        }
-        done(&held[n])
+        done(&handles(numbers(4)?, n)?[n])
     }),
     ("a chain with views that are held", |n| {
-        let (mut x, mut held) = (numbers(4)?, Vec::new());
-        for _ in 0..n {
-            x = x.sin()?;
-            held.push(x.narrow(0, 1, 2)?);
-        }
-        done(&x)
+        done(&views(numbers(4)?, n)?.0)
     }),
-    ("a chain that is dropped", |n| {
-        chain(&numbers(4)?, n).map(drop)
-    }),
+    (DROPPED, |n| chain(&numbers(4)?, n).map(drop)),
     ("a chain, computed at each step", |n| {
         let mut x = numbers(4)?;
         for _ in 0..n {
@@ -165,9 +153,24 @@ const CASES: [Case; 40] = [
         let x = Tensor::placeholder([4], DType::F32)?;
         Trace::new(&[&x], &[&chain(&x, n)?]).map(drop)
     }),
-    ("gradients of a chain", |n| {
-        let x = numbers(4)?.requires_grad_(true)?;
-        all(grad(&[&chain(&x, n)?.sum(None, false)?], &[&x])?)
+    ("gradients of a chain", |n| gradient(|x| chain(&x, n))),
+    ("gradients of a chain that shares", |n| {
+        gradient(|x| sharing(x, n))
+    }),
+    ("gradients of a chain with handles", |n| {
+        let mut held = Vec::new();
+        gradient(|x| {
+            held = handles(x, n)?;
+            Ok(held[n].clone())
+        })
+    }),
+    ("gradients of a chain with views that are held", |n| {
+        let mut held = Vec::new();
+        gradient(|x| {
+            let (last, views) = views(x, n)?;
+            held = views;
+            Ok(last)
+        })
     }),
     ("gradients of many", |n| {
         let parameters = each(&vectors(n)?, |x| x.clone().requires_grad_(true))?;
@@ -251,6 +254,39 @@ fn chain(x: &Tensor, n: usize) -> RusTorchResult<Tensor> {
     })
 }
 
+/// A chain whose operands are each read three times.
+fn sharing(mut x: Tensor, n: usize) -> RusTorchResult<Tensor> {
+    for _ in 0..n {
+        x = x.sigmoid()?.mul(&x.tanh()?)?.add(&x)?;
+    }
+    Ok(x)
+}
+
+/// All values of a chain.
+fn handles(x: Tensor, n: usize) -> RusTorchResult<Vec<Tensor>> {
+    let mut held = vec![x];
+    for i in 0..n {
+        held.push(held[i].sin()?);
+    }
+    Ok(held)
+}
+
+/// The end of a chain, and a view of each value.
+fn views(mut x: Tensor, n: usize) -> RusTorchResult<(Tensor, Vec<Tensor>)> {
+    let mut held = Vec::new();
+    for _ in 0..n {
+        x = x.sin()?;
+        held.push(x.narrow(0, 1, 2)?);
+    }
+    Ok((x, held))
+}
+
+/// Computes the gradient of a function's sum.
+fn gradient(f: impl FnOnce(Tensor) -> RusTorchResult<Tensor>) -> Outcome {
+    let x = numbers(4)?.requires_grad_(true)?;
+    all(grad(&[&f(x.clone())?.sum(None, false)?], &[&x])?)
+}
+
 fn run(case: &str, n: usize) {
     let (_, call) = CASES.iter().find(|(name, _)| *name == case).unwrap();
     let runtime = Runtime::new([Arc::new(Cpu::new(1)) as Arc<dyn Backend>]);
@@ -266,30 +302,54 @@ fn count((case, _): &Case, n: usize) -> u64 {
     instructions::count(VARIABLE, &format!("{n} {case}"))
 }
 
-/// By how much a case may grow where it is ten times as large. Quadratic growth is a hundredfold.
-fn limit((case, _): &Case) -> f64 {
-    match *case {
+/// By how much a case may grow where it is ten times as large as at a size. Quadratic growth is a hundredfold.
+fn limit((case, _): &Case, size: usize) -> f64 {
+    match (*case, size) {
         // A write takes more the more of them are recorded, up to a length that is soon reached.
-        "writing, recorded" => 20.0,
+        ("writing, recorded", _) => 20.0,
+        // The longer one is computed, as one that is read is: see below.
+        (DROPPED, 200) => f64::INFINITY,
         _ => 12.0,
     }
 }
 
+fn is_history((case, _): &Case) -> bool {
+    ["a chain", "gradients"]
+        .iter()
+        .any(|word| case.starts_with(word))
+}
+
 fn calls_take_what_their_operands_take(_: &Vec<String>) {
     let check = |case: &Case| {
-        let (small, large) = (count(case, SIZE), count(case, 10 * SIZE));
-        let growth = large as f64 / small as f64;
-        assert!(
-            growth < limit(case),
-            "{}: {small} and {large} instructions",
-            case.0
-        );
+        let sizes = match is_history(case) {
+            true => &SIZES[..],
+            false => &SIZES[..2],
+        };
+        let counts: Vec<u64> = sizes.iter().map(|&size| count(case, size)).collect();
+        for (at, &size) in sizes[1..].iter().enumerate() {
+            let growth = counts[at + 1] as f64 / counts[at] as f64;
+            assert!(
+                growth < limit(case, sizes[at]),
+                "{}: {counts:?} instructions at sizes up to {size}",
+                case.0
+            );
+        }
     };
     let (these, those) = CASES.split_at(CASES.len() / 2);
     thread::scope(|scope| {
         scope.spawn(|| these.iter().for_each(check));
         those.iter().for_each(check);
     });
+}
+
+/// A history that nobody reads is computed when it is as long as a history may be. So it takes no more than one that
+/// is read, and grows as that does.
+fn a_history_that_is_not_read_takes_no_more_than_one_that_is(_: &Vec<String>) {
+    let case = |name: &str| CASES.iter().find(|(case, _)| *case == name).unwrap();
+    let [long, longer] = [2000, 20_000].map(|size| count(case(DROPPED), size));
+    let read = count(case("a chain"), 2000);
+    assert!(long <= read, "{long} and {read} instructions");
+    assert!(longer < 12 * long, "{long} and {longer} instructions");
 }
 
 fn main() -> ExitCode {
@@ -302,7 +362,10 @@ fn main() -> ExitCode {
         .on(
             tools(),
             "RUSTORCH_TEST_VALGRIND",
-            tests![calls_take_what_their_operands_take],
+            tests![
+                calls_take_what_their_operands_take,
+                a_history_that_is_not_read_takes_no_more_than_one_that_is
+            ],
         )
         .run()
 }
