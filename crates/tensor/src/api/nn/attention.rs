@@ -183,7 +183,7 @@ impl Tensor {
     /// `[g, n, dv]` is written there first, at index `starts[i]`, as by [`Tensor::update_slice_`]. It sees all up to
     /// itself. Returns the results `[n, h, dv]` in the queries' dtype, and the caches with that change.
     ///
-    /// Floats; `starts` is `i32` `[n]`, read at run time. Of the options, `scale`, `soft_cap` and `window` apply.
+    /// Floats; `starts` is `i32` `[n]`, read at run time. The options `scale`, `soft_cap` and `window` apply.
     ///
     /// # Errors
     /// Fails for unsupported shapes or dtypes, or for caches that are views of part of their memory. Evaluation fails

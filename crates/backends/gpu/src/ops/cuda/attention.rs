@@ -378,7 +378,7 @@ fn split([k, v]: [&Place; 2], terms: usize, emitter: &mut Emitter) -> [Scratch; 
     memory
 }
 
-/// The kernel for few rows, and its number of groups. Of these, `splits` share the keys of a head.
+/// The kernel for few rows, and its number of groups; `splits` of them share the keys of a head.
 pub(super) fn few(operands: [&Place; 3], splits: usize) -> (Kernel, usize) {
     let [q, k, _] = operands;
     let lead = k.ty.rank() - 3;

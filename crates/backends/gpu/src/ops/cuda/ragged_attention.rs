@@ -11,8 +11,8 @@ use crate::ops::attention::{operand, options, strides, totals};
 /// Keys of a context that are worth a group of their own, where tokens of several sequences have groups.
 const KEYS_OF_SPLIT: usize = 512;
 
-/// Appends the launch of the attention of a token of each of several sequences, which is written to the sequence's
-/// cache on the way. Tokens are rotated already.
+/// Appends one launch: attention for one token of each of several sequences. The launch also writes the tokens to the
+/// sequences' caches. Tokens are rotated already.
 pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
     let Op::RaggedAttention(op) = &step.last().op else {
         return;
