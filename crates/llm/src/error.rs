@@ -9,6 +9,8 @@ use rustorch_grammar::GrammarError;
 use rustorch_tensor::RusTorchError;
 use rustorch_tokenizer::TokenizerError;
 
+use crate::spec::ModelSpec;
+
 /// The reason why a model cannot be loaded or run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -200,11 +202,18 @@ impl LlmError {
         }
     }
 
-    /// The error of an encoder in the place of a model that makes texts.
-    pub(crate) fn encoder(what: &str, architecture: &str) -> Self {
-        Self::Unsupported {
-            what: format!("{what} the encoder {architecture:?}"),
-            supported: "`rustorch-cli embed` makes embeddings of texts with it".to_owned(),
+    /// The error of an encoder, or of a model for diffusion, in the place of one that makes texts token by token.
+    pub(crate) fn not_causal(what: &str, spec: &ModelSpec) -> Self {
+        let name = &spec.architecture;
+        match spec.is_for_diffusion() {
+            true => Self::Unsupported {
+                what: format!("{what} the diffusion model {name:?}"),
+                supported: "`rustorch_llm::Diffusion` makes texts with it".to_owned(),
+            },
+            false => Self::Unsupported {
+                what: format!("{what} the encoder {name:?}"),
+                supported: "`rustorch-cli embed` makes embeddings of texts with it".to_owned(),
+            },
         }
     }
 

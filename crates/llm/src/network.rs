@@ -80,7 +80,7 @@ impl Network {
         additions: BTreeMap<String, LowRank>,
     ) -> Result<Self, LlmError> {
         if !spec.makes_texts() {
-            return Err(LlmError::encoder("training of", &spec.architecture));
+            return Err(LlmError::not_causal("training of", &spec));
         }
         let (source, adapters) = (Given(weights), Adapters::of(additions));
         Ok(Self(Decoder::load(Loader::new(&source, &adapters), spec)?))

@@ -13,7 +13,8 @@ use rustorch_tensor::distributed::CommunicationGroup;
 use crate::LlmError;
 use crate::file_tensor::file_tensor;
 use crate::spec::{
-    AttentionSpec, DenseSpec, Gate, LayerSpec, Mixer, ModelSpec, NormedOver, Role, layer_of,
+    Activation, AttentionSpec, DenseSpec, Gate, LayerSpec, Mixer, ModelSpec, NormedOver, Role,
+    layer_of,
 };
 use crate::weights::{Source, wrong_shape};
 
@@ -44,7 +45,7 @@ impl RowSplit {
         let mut part = spec.clone();
         let ranks = self.group.size();
         if !spec.makes_texts() {
-            return Err(LlmError::encoder("a row split of", &spec.architecture));
+            return Err(LlmError::not_causal("a row split of", spec));
         }
         for (at, layer) in part.layers.iter_mut().enumerate() {
             divide(layer, ranks).map_err(|problem| {
@@ -106,6 +107,9 @@ fn divide_attention(attention: &mut AttentionSpec, ranks: usize) -> Result<(), S
 fn divide_dense(dense: &mut DenseSpec, ranks: usize) -> Result<(), String> {
     if dense.inner_norm.is_some() {
         return Err("a norm is over all features of the feed-forward part".to_owned());
+    }
+    if matches!(dense.activation, Activation::GeluSparse { .. }) {
+        return Err("an activation is over all features of the feed-forward part".to_owned());
     }
     dense.width = quotient(dense.width, ranks, "features of the feed-forward part")?;
     Ok(())

@@ -101,7 +101,7 @@ impl<'m> Session<'m> {
         }
         let spec = model.spec();
         if !spec.makes_texts() {
-            return Err(LlmError::encoder("generation with", &spec.architecture));
+            return Err(LlmError::not_causal("generation with", spec));
         }
         check_cache(spec, options.cache_dtype)?;
         Ok(Self {

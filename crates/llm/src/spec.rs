@@ -48,10 +48,11 @@ impl TensorSpec {
         is_product && self.layer().is_some() && self.shape.len() == 2
     }
 
-    /// Returns whether training leaves it unchanged. Divisors of frequencies get no gradient, nor does a bias that
-    /// only chooses experts.
+    /// Returns whether training leaves it unchanged. Divisors of frequencies get no gradient, nor does what
+    /// only chooses experts or keys.
     pub fn is_fixed(&self) -> bool {
-        self.name.starts_with("rope_") || self.name.contains("exp_probs_b")
+        let parts = ["exp_probs_b", ".indexer."];
+        self.name.starts_with("rope_") || parts.iter().any(|part| self.name.contains(part))
     }
 
     /// The layer that it belongs to.
@@ -123,7 +124,7 @@ impl Role {
     ];
 
     /// Names in layers, without the layer's prefix and without endings.
-    const PRODUCTS: [(&str, Self); 38] = [
+    const PRODUCTS: [(&str, Self); 42] = [
         ("attn_q", Self::Queries),
         ("attn_q_a", Self::Latent),
         ("attn_q_b", Self::Queries),
@@ -151,6 +152,10 @@ impl Role {
         ("ssm_ba", Self::RecurrentInput),
         ("ssm_alpha", Self::RecurrentInput),
         ("ssm_beta", Self::RecurrentInput),
+        ("ssm_f_a", Self::RecurrentInput),
+        ("ssm_f_b", Self::RecurrentInput),
+        ("ssm_g_a", Self::RecurrentInput),
+        ("ssm_g_b", Self::RecurrentInput),
         ("in_proj", Self::RecurrentInput),
         ("time_mix_receptance", Self::RecurrentInput),
         ("time_mix_key", Self::RecurrentInput),
@@ -265,6 +270,9 @@ pub struct EmbeddingSpec {
     pub layer_inputs: Option<LayerInputsSpec>,
     /// Name of the first value `[width]` of a second state (HRM-Text); the embedding is that of the other.
     pub low_state: Option<&'static str>,
+    /// Number of streams that layers predict and correct
+    /// ([AltUp](https://arxiv.org/abs/2301.13310)). The first one is the embedding, the others are products of it.
+    pub streams: Option<usize>,
 }
 
 /// Inputs that each layer has of its own (Gemma 4): `(n(x · per_layer_model_proj / √width) + √w · row) / √2`, with
@@ -350,6 +358,10 @@ pub struct LayerSpec {
     pub mixer: Mixer,
     /// Norm of the mixer's result.
     pub out_norm: Option<NormSpec>,
+    /// Products by way of few features of the mixer's input. Their result and the mixer's share the sum equally.
+    pub laurel: Option<LaurelSpec>,
+    /// Norm of the input of the router that predicts and corrects streams, in a model with streams.
+    pub router_norm: Option<NormSpec>,
     /// Norms of the sum of input and mixer's result. Before each further one, the input is added again.
     pub sum_norms: Vec<NormSpec>,
     /// Order of the two parts.
@@ -410,13 +422,24 @@ pub struct OwnInputSpec {
     pub norm: NormSpec,
 }
 
+/// Learned augmented residual of few features (Gemma 3n): `x + norm(x · laurel_l · laurel_r)`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LaurelSpec {
+    /// Features between the products.
+    pub rank: usize,
+    /// The norm.
+    pub norm: NormSpec,
+}
+
 /// Order of a layer's two parts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Residual {
     /// The feed-forward part reads the sum of input and mixer.
     Sequential,
     /// Both parts read the layer's input. The feed-forward part uses its own norm, or the mixer's.
     Parallel,
+    /// As `Sequential`, but to each result its normed input is added, times this factor (MiniMax-01).
+    Normed(f64),
 }
 
 /// The part of a layer that mixes tokens.
@@ -481,6 +504,9 @@ pub enum RecurrentKind {
         rank: usize,
         /// Norm of time steps, keys and reads, without names.
         norm: Option<NormSpec>,
+        /// Whether several channels are a head with one decay (PLaMo 2). Products then have their parts in another
+        /// order.
+        by_head: bool,
     },
     /// State space of heads with one decay each ([Mamba 2](https://arxiv.org/abs/2405.21060)).
     Mamba2 {
@@ -493,6 +519,19 @@ pub enum RecurrentKind {
         norm: NormSpec,
         /// Whether one product (`ssm_ba`) makes both gates, and heads of one group follow each other.
         is_grouped: bool,
+    },
+    /// Delta net with a decay of each key feature ([Kimi Linear](https://arxiv.org/abs/2510.26692)).
+    Kda {
+        /// Norm of each head's result (`ssm_norm`).
+        norm: NormSpec,
+    },
+    /// Linear attention with a constant decay of each head, without a convolution
+    /// ([Lightning Attention 2](https://arxiv.org/abs/2401.04658)).
+    Lightning {
+        /// Norm of all heads' results together.
+        norm: NormSpec,
+        /// Multiplier of the decays' exponents.
+        slope: f64,
     },
     /// Convolution between two gates, without a matrix ([LFM2](https://arxiv.org/abs/2511.23404)).
     ShortConvolution,
@@ -544,20 +583,23 @@ impl RecurrentSpec {
         match self.kind {
             RecurrentKind::Mamba { .. }
             | RecurrentKind::ShortConvolution
+            | RecurrentKind::Lightning { .. }
             | RecurrentKind::Rwkv6(_)
             | RecurrentKind::Rwkv7(_) => self.values(),
-            RecurrentKind::Mamba2 { .. } | RecurrentKind::DeltaNet { .. } => {
-                self.values() + 2 * self.keys()
-            }
+            RecurrentKind::Mamba2 { .. }
+            | RecurrentKind::DeltaNet { .. }
+            | RecurrentKind::Kda { .. } => self.values() + 2 * self.keys(),
         }
     }
 
     /// Shapes of the state: the last inputs of the convolution `[kernel − 1, channels]`, then the heads' matrices.
     pub fn states(&self) -> Vec<Vec<usize>> {
         let inputs = vec![self.kernel.saturating_sub(1), self.channels()];
+        let matrices = vec![self.heads, self.value_width, self.key_width];
         match self.kind {
             RecurrentKind::ShortConvolution => vec![inputs],
-            _ => vec![inputs, vec![self.heads, self.value_width, self.key_width]],
+            RecurrentKind::Lightning { .. } => vec![matrices],
+            _ => vec![inputs, matrices],
         }
     }
 
@@ -566,8 +608,11 @@ impl RecurrentSpec {
         let matrices = match self.kind {
             RecurrentKind::Mamba { .. }
             | RecurrentKind::Mamba2 { .. }
+            | RecurrentKind::Lightning { .. }
             | RecurrentKind::Rwkv6(_) => 3,
-            RecurrentKind::DeltaNet { .. } | RecurrentKind::Rwkv7(_) => 5,
+            RecurrentKind::DeltaNet { .. }
+            | RecurrentKind::Kda { .. }
+            | RecurrentKind::Rwkv7(_) => 5,
             RecurrentKind::ShortConvolution => 0,
         };
         self.kernel * self.channels() + matrices * self.values() * self.key_width
@@ -600,6 +645,8 @@ pub struct AttentionSpec {
     pub source: KeysValues,
     /// Products by way of few features, in the place of those of queries, keys and values.
     pub latent: Option<LatentSpec>,
+    /// The keys that a token sees, of latent attention that does not see all.
+    pub indexer: Option<IndexerSpec>,
     /// Rotates queries and keys before their norms.
     pub norm_after_rope: bool,
     /// Rotation of queries and keys.
@@ -668,6 +715,29 @@ pub struct LatentSpec {
     pub value_width: usize,
     /// Whether the product is one of queries and results (`attn_k_b`, `attn_v_b`), not of the vector (`attn_kv_b`).
     pub absorbed: bool,
+}
+
+/// Choice of the keys that a token sees (DeepSeek V3.2,
+/// [DeepSeek Sparse Attention](https://arxiv.org/abs/2512.02556)): those with the largest sums of
+/// `weight · max(query · key, 0)` over heads of its own. They all share a key, which the cache has behind the
+/// layer's own.
+#[derive(Clone, Debug, PartialEq)]
+pub enum IndexerSpec {
+    /// Its own choice.
+    Own {
+        /// Heads.
+        heads: usize,
+        /// Features of a head.
+        width: usize,
+        /// Number of keys.
+        chosen: usize,
+        /// Norm of the key.
+        norm: NormSpec,
+        /// Rotation of queries and keys.
+        rope: Rope,
+    },
+    /// The choice of the latest layer with its own.
+    Before,
 }
 
 /// Keys and values that a layer attends to.
@@ -757,6 +827,11 @@ pub enum Activation {
     Gelu,
     /// GELU by its approximation with the hyperbolic tangent.
     GeluTanh,
+    /// The same of what exceeds the mean of all features by this many standard deviations (Gemma 3n).
+    GeluSparse {
+        /// Standard deviations.
+        deviations: f64,
+    },
     /// `max(x, 0)`.
     Relu,
     /// `max(x, 0)²`.
@@ -966,13 +1041,23 @@ pub enum StateSpec {
 
 impl ModelSpec {
     /// Returns whether each token is computed from those before it, with logits as results. Then the model makes
-    /// texts.
+    /// texts token by token.
     pub fn makes_texts(&self) -> bool {
-        let is_causal = |layer: &LayerSpec| {
+        self.head.output != Need::Absent && self.is_causal()
+    }
+
+    /// Returns whether each token is computed from all others, with logits as results. Then the model makes texts by
+    /// diffusion.
+    pub fn is_for_diffusion(&self) -> bool {
+        self.head.output != Need::Absent && !self.is_causal()
+    }
+
+    /// Does no token see later ones?
+    fn is_causal(&self) -> bool {
+        self.layers.iter().all(|layer| {
             let attention = layer.mixer.attention();
             attention.is_none_or(|attention| attention.causal)
-        };
-        self.head.output != Need::Absent && self.layers.iter().all(is_causal)
+        })
     }
 
     /// The fraction of a tensor of this name and rank that a token reads: the chosen experts of a layer, or all of it.

@@ -50,6 +50,11 @@ pub fn encoders_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../llm/tests/data/encoders")
 }
 
+/// The folder of the headers of models for diffusion.
+pub fn diffusion_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../llm/tests/data/diffusion")
+}
+
 impl Header {
     /// All headers of a folder, sorted by name.
     ///
@@ -195,6 +200,8 @@ pub fn weights(tensor: &TensorInfo) -> Vec<f32> {
         () if is("rope_f") => 1.0 + normal().abs(),
         // Exponents of decays, so that states keep their size.
         () if name.ends_with("ssm_a") => -normal().abs(),
+        // Shares of streams, so that these keep their size.
+        () if is("_coef") => 0.3 / inputs.sqrt() * normal(),
         () if is(".bias") || is("probs_b") || is("sinks") => 0.5 * normal(),
         () if is("token_embd") || is("position_embd") => normal(),
         () => 1.5 / inputs.sqrt() * normal(),

@@ -112,6 +112,7 @@ impl<'a> Base<'a> {
                 types: 0,
                 layer_inputs: None,
                 low_state: None,
+                streams: None,
             },
             layers: (0..self.layers).map(layer).collect::<Result<_, _>>()?,
             head: HeadSpec {
@@ -189,6 +190,8 @@ impl<'a> Base<'a> {
             norm: Some(self.norm("attn_norm")),
             mixer,
             out_norm: None,
+            laurel: None,
+            router_norm: None,
             sum_norms: Vec::new(),
             residual: Residual::Sequential,
             ffn_norm: Some(self.norm("ffn_norm")),
@@ -257,6 +260,7 @@ impl<'a> Base<'a> {
             keys_as_values: false,
             source: KeysValues::Own,
             latent: None,
+            indexer: None,
             norm_after_rope: false,
             rope: None,
             causal: self.is_causal(),
@@ -279,8 +283,16 @@ impl<'a> Base<'a> {
 
     /// Latent attention of layer `l`: absorbed in files that have the width of a head's own keys and values.
     pub(super) fn latent(&self, l: usize, has_query_rank: bool) -> Result<AttentionSpec, LlmError> {
+        self.latent_of(self.unrotated(l), has_query_rank)
+    }
+
+    /// The same of attention whose heads have these widths in the cache.
+    pub(super) fn latent_of(
+        &self,
+        given: AttentionSpec,
+        has_query_rank: bool,
+    ) -> Result<AttentionSpec, LlmError> {
         let k = self.keys;
-        let given = self.unrotated(l);
         let own = |name| k.count_of(name, 0).filter(|n| *n > 0);
         let own = own("attention.key_length_mla").zip(own("attention.value_length_mla"));
         let (width, value_width) = own.unwrap_or((given.key_width, given.value_width));

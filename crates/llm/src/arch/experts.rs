@@ -1,14 +1,14 @@
 //! Mixtures of experts; those of DeepSeek with latent attention.
 
-use rustorch_ir::ops::RopeLayout::{Halves, Interleaved};
-use rustorch_ir::ops::RopeScaling;
+use rustorch_ir::ops::RopeLayout::{self, Halves, Interleaved};
+use rustorch_ir::ops::{Rope, RopeScaling};
 
 use super::Arch;
 use super::base::{Base, File};
 use crate::LlmError;
 use crate::spec::{
-    Activation, AttentionSpec, ChosenBy, DenseSpec, ExpertsSpec, FfnSpec, Gating, LayerSpec,
-    ModelSpec, Need, NormedOver, Temperature,
+    Activation, AttentionSpec, ChosenBy, DenseSpec, ExpertsSpec, FfnSpec, Gating, IndexerSpec,
+    LayerSpec, ModelSpec, Need, NormKind, NormSpec, NormedOver, Scales, Temperature,
 };
 
 pub(super) const ALL: &[Arch] = &[
@@ -17,6 +17,8 @@ pub(super) const ALL: &[Arch] = &[
     ARCTIC,
     DEEPSEEK,
     DEEPSEEK2,
+    DEEPSEEK32,
+    GLM_DSA,
     MISTRAL4,
     BAILINGMOE,
     BAILINGMOE2,
@@ -171,6 +173,78 @@ fn deepseek2(file: File, divisor: fn(f64) -> f64) -> Result<ModelSpec, LlmError>
             choice_bias: Need::Optional,
             ..experts
         });
+        Ok(b.layer(l, attention, ffn))
+    })
+}
+
+/// DeepSeek V3.2: each token sees the keys that an indexer chooses.
+const DEEPSEEK32: Arch = Arch {
+    name: "deepseek32",
+    describe: |file| {
+        let b = file.rms(Interleaved)?;
+        sparse(&b, Gating::Softmax, Halves, |_| true)
+    },
+};
+
+/// GLM 5: the same, where layers of long contexts share the choices of earlier ones.
+const GLM_DSA: Arch = Arch {
+    name: "glm-dsa",
+    describe: |file| {
+        let b = file.rms(Interleaved)?;
+        let flags = b.keys.flags("attention.indexer.types");
+        let is_long = b.keys.size("context_length") >= 1 << 20;
+        sparse(&b, Gating::Sigmoid, Interleaved, |l| match &flags {
+            Some(flags) => flags.get(l).copied().unwrap_or(true),
+            None => !is_long || l < 2 || (l - 2).is_multiple_of(4),
+        })
+    },
+};
+
+/// Latent attention to chosen keys, and experts. `has_own` says whether a layer chooses them.
+fn sparse(
+    b: &Base,
+    gating: Gating,
+    layout: RopeLayout,
+    has_own: impl Fn(usize) -> bool,
+) -> Result<ModelSpec, LlmError> {
+    let k = b.keys;
+    let normalised = k.flag("expert_weights_norm");
+    let gating = b.gating(gating);
+    b.model(|l| {
+        let mut attention = b.latent(l, true)?;
+        attention.scale *= scores_growth(b, &mut attention, |_| 1.0);
+        let width = k.size("attention.indexer.key_length");
+        attention.indexer = Some(match (&attention.rope, has_own(l)) {
+            (Some(rope), true) => IndexerSpec::Own {
+                heads: k.size("attention.indexer.head_count"),
+                width,
+                chosen: k.size("attention.indexer.top_k"),
+                norm: NormSpec {
+                    kind: NormKind::Layer,
+                    eps: 1e-6,
+                    ..b.norm("indexer.k_norm")
+                },
+                rope: Rope {
+                    layout,
+                    ..rope.op.clone()
+                },
+            },
+            _ => IndexerSpec::Before,
+        });
+        if has_own(l) {
+            attention.key_width += width;
+        }
+        let mut ffn = leading(b, l, |experts| ExpertsSpec {
+            normalised,
+            gating,
+            choice_bias: Need::Optional,
+            scales: true,
+            ..experts
+        });
+        if let Some(dense) = &mut ffn.dense {
+            dense.scales = Scales::All;
+            dense.biases = false;
+        }
         Ok(b.layer(l, attention, ffn))
     })
 }

@@ -6,11 +6,11 @@ use super::Arch;
 use super::base::Base;
 use crate::spec::{
     Activation, AttentionSpec, DenseSpec, ExpertNorms, ExpertsSpec, FfnSpec, KeysValues,
-    LayerInputsSpec, LayerSpec, ModelSpec, Need, NormSpec, OwnInputSpec, RopeFactors, Scales,
-    Window,
+    LaurelSpec, LayerInputsSpec, LayerSpec, ModelSpec, Need, NormSpec, OwnInputSpec, RopeFactors,
+    RopeSpec, Scales, Window,
 };
 
-pub(super) const ALL: &[Arch] = &[GEMMA, GEMMA2, GEMMA3, GEMMA4];
+pub(super) const ALL: &[Arch] = &[GEMMA, GEMMA2, GEMMA3, GEMMA3N, GEMMA4];
 
 pub(super) fn ffn(b: &Base, l: usize) -> FfnSpec {
     let dense = DenseSpec {
@@ -97,6 +97,82 @@ const GEMMA3: Arch = Arch {
         let mut model = scaled(&b, model);
         let cap = b.keys.number_or("final_logit_softcapping", 0.0);
         model.head.soft_cap = (cap != 0.0).then_some(cap);
+        Ok(model)
+    },
+};
+
+/// Gemma 3n: four streams, of which layers compute one. Layers from the twentieth on read the keys of earlier ones.
+/// The first ten compute the largest twentieth of their features alone.
+const GEMMA3N: Arch = Arch {
+    name: "gemma3n",
+    describe: |file| {
+        const OWN: usize = 20;
+        const SPARSE: usize = 10;
+        const INPUTS: usize = 256;
+        // The normal distribution has a twentieth beyond these.
+        let sparse = Activation::GeluSparse {
+            deviations: 1.644_853_6,
+        };
+        let b = file.rms(Halves)?;
+        let model = b.model(|l| {
+            let is_windowed = b.is_windowed(l, 5, false);
+            let rope = match is_windowed {
+                true => b.windowed_rope(Some(10_000.0), false)?,
+                false => b.rope()?,
+            };
+            let source = match l {
+                0..OWN if l + 2 >= OWN && b.layers > OWN => KeysValues::Lent,
+                0..OWN => KeysValues::Own,
+                _ => KeysValues::Of(OWN - 1 - usize::from(is_windowed)),
+            };
+            let attention = AttentionSpec {
+                scale: 1.0,
+                value_norm: Some(NormSpec {
+                    weight: Need::Absent,
+                    ..b.norm("attn_v_norm")
+                }),
+                window: is_windowed.then(|| b.own_window()),
+                rope: Some(RopeSpec {
+                    factors: RopeFactors::None,
+                    ..rope
+                }),
+                source,
+                out_bias: false,
+                ..b.normed_attention(l)?
+            };
+            let dense = DenseSpec {
+                activation: if l < SPARSE {
+                    sparse
+                } else {
+                    Activation::GeluTanh
+                },
+                biases: false,
+                ..b.gated(l)
+            };
+            Ok(LayerSpec {
+                laurel: Some(LaurelSpec {
+                    rank: 64,
+                    norm: b.norm("laurel_post_norm"),
+                }),
+                router_norm: Some(b.norm("altup_router_norm")),
+                own_input: Some(OwnInputSpec {
+                    width: INPUTS,
+                    activation: Activation::GeluTanh,
+                    norm: b.norm("post_norm"),
+                }),
+                ..b.sandwich(l, attention, dense.into())
+            })
+        })?;
+        let mut model = scaled(&b, model);
+        model.embedding.streams = Some(4);
+        model.embedding.layer_inputs = Some(LayerInputsSpec {
+            width: INPUTS,
+            norm: b.norm("per_layer_proj_norm"),
+        });
+        model.head.soft_cap = Some(b.keys.number_or("final_logit_softcapping", 30.0));
+        if b.layers > OWN {
+            model.unread = &[".attn_k.", ".attn_k_norm.", ".attn_v."];
+        }
         Ok(model)
     },
 };

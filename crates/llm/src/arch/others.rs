@@ -4,13 +4,17 @@ use rustorch_ir::ops::RopeLayout::{Halves, Interleaved};
 use rustorch_ir::ops::{Rope, RopeScaling};
 
 use super::Arch;
+use super::base::Base;
+use crate::LlmError;
 use crate::spec::{
-    Activation, AttentionSpec, DenseSpec, ExpertsSpec, Gating, HeadNormSpec, LayerSpec, Need,
-    NormKind, NormSpec, NormedOver, RopeFactors, RopeSpec, Scales, StackSpec, State,
+    Activation, AttentionSpec, DenseSpec, ExpertsSpec, FfnSpec, Gating, HeadNormSpec, LayerSpec,
+    ModelSpec, Need, NormKind, NormSpec, NormedOver, RopeFactors, RopeSpec, Scales, StackSpec,
+    State,
 };
 
 pub(super) const ALL: &[Arch] = &[
-    APERTUS, OPENELM, TALKIE, CHAMELEON, COGVLM, GPT_OSS, HRM_TEXT, PLM,
+    APERTUS, OPENELM, TALKIE, CHAMELEON, COGVLM, GPT_OSS, HRM_TEXT, PLM, DREAM, LLADA, LLADA_MOE,
+    RND1,
 ];
 
 /// Apertus: xIELU without a gate.
@@ -257,5 +261,83 @@ const GPT_OSS: Arch = Arch {
                 ..b.layer(l, attention, experts.into())
             })
         })
+    },
+};
+
+/// A model for diffusion: each token sees all others.
+fn diffusion(
+    b: &Base,
+    attention: impl Fn(usize) -> Result<AttentionSpec, LlmError>,
+    ffn: impl Fn(usize) -> FfnSpec,
+) -> Result<ModelSpec, LlmError> {
+    let mut model = b.model(|l| {
+        let mut attention = attention(l)?;
+        attention.causal = false;
+        attention.out_bias = false;
+        if let Some(rope) = &mut attention.rope {
+            rope.factors = RopeFactors::None;
+        }
+        Ok(b.layer(l, attention, ffn(l)))
+    })?;
+    model.head.bias = false;
+    Ok(model)
+}
+
+/// A dense part without biases.
+fn unbiased(b: &Base, l: usize) -> FfnSpec {
+    DenseSpec {
+        biases: false,
+        ..b.gated(l)
+    }
+    .into()
+}
+
+/// Experts as wide as their own key says, or their share of a dense part.
+fn shares(b: &Base, l: usize, normalised: bool) -> FfnSpec {
+    let experts = b.experts(l, 1);
+    let width = b.keys.count_of("feed_forward_length", l).unwrap_or(0);
+    ExpertsSpec {
+        width: b.expert_width(l, width / experts.used),
+        normalised,
+        ..experts
+    }
+    .into()
+}
+
+/// Dream: diffusion by Qwen 2's shape.
+const DREAM: Arch = Arch {
+    name: "dream",
+    describe: |file| {
+        let b = file.rms(Halves)?;
+        diffusion(&b, |l| b.attention(l), |l| unbiased(&b, l))
+    },
+};
+
+/// LLaDA: diffusion by Llama's shape.
+const LLADA: Arch = Arch {
+    name: "llada",
+    describe: |file| {
+        let b = file.rms(Interleaved)?;
+        diffusion(&b, |l| b.attention(l), |l| unbiased(&b, l))
+    },
+};
+
+/// LLaDA with experts.
+const LLADA_MOE: Arch = Arch {
+    name: "llada-moe",
+    describe: |file| {
+        let b = file.rms(Halves)?;
+        let mut model = diffusion(&b, |l| b.normed_attention(l), |l| shares(&b, l, false))?;
+        model.head.output = Need::Required;
+        Ok(model)
+    },
+};
+
+/// RND1: diffusion by the shape of Qwen 3 with experts.
+const RND1: Arch = Arch {
+    name: "rnd1",
+    describe: |file| {
+        let b = file.rms(Halves)?;
+        diffusion(&b, |l| b.normed_attention(l), |l| shares(&b, l, true))
     },
 };

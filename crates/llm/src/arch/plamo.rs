@@ -3,9 +3,14 @@
 use rustorch_ir::ops::RopeLayout::Halves;
 
 use super::Arch;
-use crate::spec::{AttentionSpec, DenseSpec, Gate, LayerSpec, Residual, RopeFactors, Window};
+use super::recurrent::{heads, inner_norm, is_recurrent, plain, unscaled};
+use crate::keys::UNKNOWN;
+use crate::spec::{
+    Activation, AttentionSpec, DenseSpec, Gate, LayerSpec, Mixer, Need, NormedOver, RecurrentKind,
+    Residual, RopeFactors, Window,
+};
 
-pub(super) const ALL: &[Arch] = &[PLAMO, PLAMO3];
+pub(super) const ALL: &[Arch] = &[PLAMO, PLAMO2, PLAMO3];
 
 /// PLaMo: both parts read one norm of the layer's input, and heads rotate whole.
 const PLAMO: Arch = Arch {
@@ -52,6 +57,63 @@ const PLAMO3: Arch = Arch {
                 ..b.gated(l)
             };
             Ok(b.sandwich(l, attention, dense.into()))
+        })
+    },
+};
+
+/// PLaMo 2: Mamba with a decay of each head, and attention with norms of queries and keys.
+const PLAMO2: Arch = Arch {
+    name: "plamo2",
+    describe: |file| {
+        let b = file.rms(Halves)?;
+        let groups = b.keys.count_of("ssm.group_count", 0).unwrap_or(0);
+        if b.keys.contradict(&[groups], groups == 0) {
+            (b.keys).wrong("ssm.group_count", format!("expected 0, got {groups}"));
+        }
+        b.model(|l| {
+            let mixer = match is_recurrent(&b, l) {
+                true => {
+                    let inner = b.keys.size("ssm.inner_size");
+                    let count = b.keys.size("ssm.time_step_rank");
+                    let divides = inner.is_multiple_of(count);
+                    if b.keys.contradict(&[inner, count], divides) {
+                        let problem = format!("{count} heads do not divide {inner} features");
+                        b.keys.wrong("ssm.time_step_rank", problem);
+                    }
+                    let width = match inner.max(count) < UNKNOWN {
+                        true => inner / count,
+                        false => UNKNOWN,
+                    };
+                    let kind = RecurrentKind::Mamba {
+                        rank: match b.width < UNKNOWN {
+                            true => (b.width / 16).max(64),
+                            false => UNKNOWN,
+                        },
+                        norm: Some(inner_norm(&b, Need::Required)),
+                        by_head: true,
+                    };
+                    Mixer::Recurrent(Box::new(heads(&b, kind, count, 1, width)))
+                }
+                false => {
+                    let attention = b.attention(l)?;
+                    let attention = AttentionSpec {
+                        scale: 1.0 / (attention.value_width as f64).sqrt(),
+                        rope: attention.rope.map(unscaled),
+                        out_bias: false,
+                        ..attention
+                    };
+                    let over = NormedOver::HeadOwnWeights;
+                    let attention = b.with_head_norms(attention, over, Need::Required);
+                    Mixer::Attention(Box::new(attention))
+                }
+            };
+            let width = b.keys.size_of("feed_forward_length", l);
+            let dense = b.dense(width, Gate::Fused, Activation::Silu);
+            Ok(LayerSpec {
+                out_norm: Some(b.norm("post_attention_norm")),
+                ffn_out_norm: Some(b.norm("post_ffw_norm")),
+                ..b.mixed(l, mixer, plain(dense))
+            })
         })
     },
 };

@@ -8,8 +8,8 @@ use crate::LlmError;
 use crate::keys::UNKNOWN;
 use crate::spec::{
     Activation, AttentionSpec, DenseSpec, ExpertsSpec, FfnSpec, Gate, Gating, HeadSpec, LayerSpec,
-    Mixer, ModelSpec, Need, NormSpec, RecurrentKind, RecurrentSpec, RopeFactors, RopeSpec, Scales,
-    Window,
+    Mixer, ModelSpec, Need, NormSpec, RecurrentKind, RecurrentSpec, Residual, RopeFactors,
+    RopeSpec, Scales, Window,
 };
 
 /// The largest known is 4.
@@ -18,10 +18,12 @@ const MAX_KERNEL: usize = 64;
 pub(super) const ALL: &[Arch] = &[
     FALCON_H1,
     JAMBA,
+    KIMI_LINEAR,
     LFM2,
     LFM2MOE,
     MAMBA,
     MAMBA2,
+    MINIMAX_01,
     NEMOTRON_H,
     NEMOTRON_H_MOE,
     QWEN3NEXT,
@@ -45,7 +47,7 @@ fn kernel(b: &Base, name: &str) -> usize {
 }
 
 /// Sizes of heads of `width` features, in groups with the same keys.
-fn heads(
+pub(super) fn heads(
     b: &Base,
     kind: RecurrentKind,
     heads: usize,
@@ -99,11 +101,16 @@ pub(super) fn mamba2(b: &Base, weight: Need) -> RecurrentSpec {
 fn mamba(b: &Base, norm: Option<NormSpec>) -> RecurrentSpec {
     let inner = b.keys.size("ssm.inner_size");
     let rank = b.keys.size("ssm.time_step_rank");
-    heads(b, RecurrentKind::Mamba { rank, norm }, inner, 1, 1)
+    let kind = RecurrentKind::Mamba {
+        rank,
+        norm,
+        by_head: false,
+    };
+    heads(b, kind, inner, 1, 1)
 }
 
 /// A norm without a name and a bias.
-fn inner_norm(b: &Base, weight: Need) -> NormSpec {
+pub(super) fn inner_norm(b: &Base, weight: Need) -> NormSpec {
     NormSpec {
         weight,
         bias: false,
@@ -193,7 +200,7 @@ const FALCON_H1: Arch = Arch {
 };
 
 /// The same rotation without divisors of frequencies.
-fn unscaled(rope: RopeSpec) -> RopeSpec {
+pub(super) fn unscaled(rope: RopeSpec) -> RopeSpec {
     RopeSpec {
         factors: RopeFactors::None,
         ..rope
@@ -321,7 +328,7 @@ const LFM2: Arch = Arch {
 };
 
 /// A dense part without biases.
-fn plain(dense: DenseSpec) -> FfnSpec {
+pub(super) fn plain(dense: DenseSpec) -> FfnSpec {
     DenseSpec {
         biases: false,
         ..dense
@@ -434,5 +441,109 @@ const QWEN35MOE: Arch = Arch {
     describe: |file| {
         let b = file.rms(Halves)?;
         qwen(&b, false, |l| experts(&b, l))
+    },
+};
+
+/// Kimi Linear: delta nets with decays of features, and latent attention without rotation.
+const KIMI_LINEAR: Arch = Arch {
+    name: "kimi-linear",
+    describe: |file| {
+        let b = file.rms(Interleaved)?;
+        let count = b.keys.count_of("attention.head_count", 0);
+        b.model(|l| {
+            let mixer = match is_recurrent(&b, l) {
+                true => {
+                    let width = b.keys.size("kda.head_dim");
+                    let heads = count.filter(|n| *n > 0).unwrap_or(UNKNOWN);
+                    let norm = inner_named(&b, "ssm_norm");
+                    Mixer::Recurrent(Box::new(RecurrentSpec {
+                        kind: RecurrentKind::Kda { norm },
+                        kernel: kernel(&b, "ssm.conv_kernel"),
+                        heads,
+                        groups: heads,
+                        key_width: width,
+                        value_width: width,
+                        scales: false,
+                    }))
+                }
+                false => {
+                    // Files do not say that values are the latent vector.
+                    let own = b.keys.opt_size("attention.value_length");
+                    let given = AttentionSpec {
+                        value_width: own.unwrap_or(b.keys.size("attention.kv_lora_rank")),
+                        ..b.unrotated(l)
+                    };
+                    Mixer::Attention(Box::new(AttentionSpec {
+                        rope: None,
+                        ..b.latent_of(given, false)?
+                    }))
+                }
+            };
+            let width = b.keys.size_of("expert_feed_forward_length", l);
+            let shared = b.shared_width(width).max(width);
+            let ffn = match b.is_leading(l) {
+                true => plain(b.gated(l)),
+                false => ExpertsSpec {
+                    gating: b.gating(Gating::Softmax),
+                    choice_bias: Need::Required,
+                    ..b.experts(l, width)
+                }
+                .beside(b.shared(shared)),
+            };
+            Ok(b.mixed(l, mixer, ffn))
+        })
+    },
+};
+
+/// A norm of this name without a bias.
+fn inner_named(b: &Base, name: &'static str) -> NormSpec {
+    NormSpec {
+        bias: false,
+        ..b.norm(name)
+    }
+}
+
+/// MiniMax-01: linear attention with constant decays, and each eighth layer attention.
+const MINIMAX_01: Arch = Arch {
+    name: "minimax-01",
+    describe: |file| {
+        let b = file.rms(Halves)?;
+        let flags = b.keys.flags("attention.recurrent_layers");
+        let period = b.keys.opt_size("full_attention_interval").unwrap_or(8);
+        let is_recurrent = |l: usize| match &flags {
+            Some(flags) => flags.get(l).copied().unwrap_or(false),
+            None => !(l + 1).is_multiple_of(period),
+        };
+        let factor = b.keys.number_or("residual_scale", 1.0);
+        b.model(|l| {
+            let attention = b.attention(l)?;
+            let mixer = match is_recurrent(l) {
+                true => {
+                    let depth = l as f64 / b.layers.saturating_sub(1).max(1) as f64;
+                    Mixer::Recurrent(Box::new(RecurrentSpec {
+                        kind: RecurrentKind::Lightning {
+                            norm: inner_named(&b, "attn_norm_2"),
+                            slope: 1.0 - depth + 1e-5,
+                        },
+                        kernel: 1,
+                        heads: attention.heads,
+                        groups: attention.heads,
+                        key_width: attention.key_width,
+                        value_width: attention.key_width,
+                        scales: false,
+                    }))
+                }
+                false => Mixer::Attention(Box::new(AttentionSpec {
+                    rope: attention.rope.map(unscaled),
+                    out_bias: false,
+                    ..attention
+                })),
+            };
+            let width = b.keys.size_of("feed_forward_length", l);
+            Ok(LayerSpec {
+                residual: Residual::Normed(factor),
+                ..b.mixed(l, mixer, b.experts(l, width).into())
+            })
+        })
     },
 };

@@ -11,6 +11,11 @@ impl Activation {
             Self::Silu | Self::SwiGluClamped { .. } | Self::SwiGluLimited { .. } => x.silu(),
             Self::Gelu => x.gelu(),
             Self::GeluTanh => x.gelu_tanh(),
+            Self::GeluSparse { deviations } => {
+                let spread = x.var(-1, 1, true)?.sqrt()?;
+                let bound = x.mean(-1, true)?.add(&spread.mul(deviations)?)?;
+                x.sub(&bound)?.relu()?.gelu_tanh()
+            }
             Self::Relu => x.relu(),
             Self::ReluSquared => x.relu()?.square(),
             Self::Sigmoid => x.sigmoid(),

@@ -4,13 +4,16 @@ use rustorch_ir::ops::Rope;
 use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor};
 
 use super::distances::Distances;
+use super::indexer::Asked;
 use super::latent::Latent;
 use super::linear::{Linear, Scaled, times};
 use super::norm::{HeadNorm, Norm};
 use super::pass::{Attended, Pass};
 use crate::LlmError;
 use crate::kv_cache::LayerCache;
-use crate::spec::{Activation, AttentionSpec, KeysValues, Need, RopeFactors, RopeSpec, Window};
+use crate::spec::{
+    Activation, AttentionSpec, IndexerSpec, KeysValues, Need, RopeFactors, RopeSpec, Window,
+};
 use crate::weights::Loader;
 
 /// The products that make queries, keys and values: three, or one of all. Some layers have fewer.
@@ -24,18 +27,37 @@ enum Qkv {
     Latent(Box<Latent>),
 }
 
-/// Keys and values of a layer's input, or those of another layer.
-enum Keyed {
+/// Keys and values of a layer's input, or those of another layer, and the operands of the choice among them.
+struct Keyed {
+    source: KeyedSource,
+    asked: Option<Asked>,
+}
+
+/// Keys and values of a layer's input, or the layer whose they are.
+enum KeyedSource {
     Own([Tensor; 2]),
     By(usize),
 }
 
 impl Keyed {
-    /// The keys and values of the token at this place among all.
+    fn own(own: [Tensor; 2]) -> Self {
+        Self {
+            source: KeyedSource::Own(own),
+            asked: None,
+        }
+    }
+
+    /// Those of the token at this place among all.
     fn row(&self, index: usize) -> RusTorchResult<Self> {
-        Ok(match self {
-            Self::Own([k, v]) => Self::Own([k.narrow(-2, index, 1)?, v.narrow(-2, index, 1)?]),
-            Self::By(layer) => Self::By(*layer),
+        let row = |x: &Tensor| x.narrow(-2, index, 1);
+        Ok(Self {
+            source: match &self.source {
+                KeyedSource::Own([k, v]) => KeyedSource::Own([row(k)?, row(v)?]),
+                KeyedSource::By(layer) => KeyedSource::By(*layer),
+            },
+            asked: (self.asked.as_ref())
+                .map(|asked| asked.row(index))
+                .transpose()?,
         })
     }
 }
@@ -57,7 +79,13 @@ impl Qkv {
         spec: &AttentionSpec,
     ) -> Result<Self, LlmError> {
         if let Some(latent) = &spec.latent {
-            let latent = Latent::load(w, prefix, latent, spec.heads, inputs)?;
+            let latent = Latent::load(
+                w,
+                prefix,
+                latent,
+                spec.indexer.as_ref(),
+                [spec.heads, inputs],
+            )?;
             return Ok(Self::Latent(Box::new(latent)));
         }
         let name = |part: &str| format!("{prefix}attn_{part}");
@@ -99,15 +127,21 @@ impl Qkv {
     fn forward(&self, x: &Tensor, pass: &Pass) -> RusTorchResult<(Tensor, Keyed)> {
         let product = |linear: &Linear| pass.at_home(&linear.forward(x, pass)?);
         match self {
-            Self::Queries(queries, layer) => Ok((product(queries)?, Keyed::By(*layer))),
+            Self::Queries(queries, layer) => {
+                let keyed = Keyed {
+                    source: KeyedSource::By(*layer),
+                    asked: None,
+                };
+                Ok((product(queries)?, keyed))
+            }
             Self::KeysAsValues(both) => {
                 let [q, k] = &**both;
                 let keys = product(k)?;
-                Ok((product(q)?, Keyed::Own([keys.clone(), keys])))
+                Ok((product(q)?, Keyed::own([keys.clone(), keys])))
             }
             Self::Split(split) => {
                 let [q, k, v] = &**split;
-                Ok((product(q)?, Keyed::Own([product(k)?, product(v)?])))
+                Ok((product(q)?, Keyed::own([product(k)?, product(v)?])))
             }
             Self::Fused(fused) => {
                 let (all, [q, k, v]) = &**fused;
@@ -121,11 +155,12 @@ impl Qkv {
                     }
                 };
                 let [at_k, at_v] = [q.outputs, q.outputs + k.outputs];
-                Ok((part(0, q)?, Keyed::Own([part(at_k, k)?, part(at_v, v)?])))
+                Ok((part(0, q)?, Keyed::own([part(at_k, k)?, part(at_v, v)?])))
             }
             Self::Latent(latent) => {
-                let [q, own @ ..] = latent.forward(x, pass)?;
-                Ok((q, Keyed::Own(own)))
+                let ([q, own @ ..], asked) = latent.forward(x, pass)?;
+                let source = KeyedSource::Own(own);
+                Ok((q, Keyed { source, asked }))
             }
         }
     }
@@ -296,9 +331,12 @@ impl Attention {
             Some(temperature) => q.mul(&pass.temperature(temperature)?)?,
             None => q,
         };
-        let own = match own {
-            Keyed::Own(own) => Keyed::Own(self.keys_values(own, pass)?),
-            by => by,
+        let own = Keyed {
+            source: match own.source {
+                KeyedSource::Own(own) => KeyedSource::Own(self.keys_values(own, pass)?),
+                by => by,
+            },
+            ..own
         };
         let ragged = self.ragged(&q, &own, pass)?;
         let is_ragged = ragged.is_some();
@@ -400,14 +438,37 @@ impl Attention {
         pass: &Pass,
         cache: Option<&LayerCache>,
     ) -> RusTorchResult<Tensor> {
-        let attended = match own {
-            Keyed::Own(own) => Self::stored(own, pass, cache)?,
-            Keyed::By(layer) => pass.lent(*layer),
+        let attended = match &own.source {
+            KeyedSource::Own(own) => Self::stored(own, pass, cache)?,
+            KeyedSource::By(layer) => pass.lent(*layer),
         };
         if self.spec.source == KeysValues::Lent {
             pass.lend(&attended);
         }
-        self.attend(q, &attended, pass)
+        let chosen = self.chosen(own.asked.as_ref(), &attended.keys, pass)?;
+        self.attend(q, &attended, chosen, pass)
+    }
+
+    /// The addend to scores of keys that are chosen, unless all are seen.
+    fn chosen(
+        &self,
+        asked: Option<&Asked>,
+        keys: &Tensor,
+        pass: &Pass,
+    ) -> RusTorchResult<Option<Tensor>> {
+        if self.spec.indexer == Some(IndexerSpec::Before) {
+            return pass.chosen();
+        }
+        let indexer = match &self.qkv {
+            Qkv::Latent(latent) => latent.indexer(),
+            _ => None,
+        };
+        let Some((indexer, asked)) = indexer.zip(asked) else {
+            return Ok(None);
+        };
+        let mask = indexer.mask(asked, keys, pass)?;
+        pass.choose(mask.as_ref());
+        Ok(mask)
     }
 
     /// Keys and values `[b · t, kv heads · width]` as `[…, kv heads, t, width]`, normed and rotated.
@@ -477,7 +538,14 @@ impl Attention {
     }
 
     /// Queries `[…, heads, t, key width]` to `[…, heads, t, value width]`.
-    fn attend(&self, q: &Tensor, attended: &Attended, pass: &Pass) -> RusTorchResult<Tensor> {
+    /// `chosen` is an addend to scores.
+    fn attend(
+        &self,
+        q: &Tensor,
+        attended: &Attended,
+        chosen: Option<Tensor>,
+        pass: &Pass,
+    ) -> RusTorchResult<Tensor> {
         let spec = &self.spec;
         let (k, v) = (&attended.keys, &attended.values);
         let mask = pass.mask(spec, k.size(-2)?, attended.window)?;
@@ -487,6 +555,10 @@ impl Attention {
                 Some(mask.map_or(Ok(bias.clone()), |mask| mask.add(&bias))?)
             }
             None => mask,
+        };
+        let mask = match (mask, chosen) {
+            (Some(mask), Some(chosen)) => Some(mask.add(&chosen)?),
+            (mask, chosen) => mask.or(chosen),
         };
         let options = AttentionOptions {
             mask: mask.as_ref(),

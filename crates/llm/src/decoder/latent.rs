@@ -4,11 +4,12 @@ use rustorch_ir::DType;
 use rustorch_tensor::{RusTorchResult, Tensor};
 
 use super::experts::ExpertLinear;
+use super::indexer::{Asked, Indexer};
 use super::linear::{Linear, Scaled};
 use super::norm::Norm;
 use super::pass::Pass;
 use crate::LlmError;
-use crate::spec::LatentSpec;
+use crate::spec::{IndexerSpec, LatentSpec};
 use crate::weights::Loader;
 
 /// The product from the vector to keys and values.
@@ -32,6 +33,8 @@ pub(super) struct Latent {
     vector: Linear,
     norm: Norm,
     expansion: Expansion,
+    /// The choice of keys, if it has its own.
+    indexer: Option<Indexer>,
 }
 
 impl Latent {
@@ -39,8 +42,8 @@ impl Latent {
         w: &Loader,
         prefix: &str,
         spec: &LatentSpec,
-        heads: usize,
-        width: usize,
+        indexer: Option<&IndexerSpec>,
+        [heads, width]: [usize; 2],
     ) -> Result<Self, LlmError> {
         let name = |part| format!("{prefix}attn_{part}");
         let load =
@@ -72,19 +75,35 @@ impl Latent {
                     Expansion::Whole(load("kv_b", all, spec.rank)?)
                 }
             },
+            indexer: match (indexer, &spec.queries) {
+                (Some(indexer), Some((rank, _))) => {
+                    Indexer::load(w, prefix, indexer, [width, *rank])?
+                }
+                _ => None,
+            },
             spec: *spec,
             heads,
         })
     }
 
-    /// `x` `[t, width]` to queries, keys and values `[t, heads · head width]`.
-    pub(super) fn forward(&self, x: &Tensor, pass: &Pass) -> RusTorchResult<[Tensor; 3]> {
+    /// The choice of keys, if it has its own.
+    pub(super) fn indexer(&self) -> Option<&Indexer> {
+        self.indexer.as_ref()
+    }
+
+    /// `x` `[t, width]` to queries, keys and values `[t, heads · head width]`, and the operands of the choice of keys.
+    pub(super) fn forward(
+        &self,
+        x: &Tensor,
+        pass: &Pass,
+    ) -> RusTorchResult<([Tensor; 3], Option<Asked>)> {
         let (spec, t, heads) = (&self.spec, x.size(0)?, self.heads);
         let product = |linear: &Linear, x: &Tensor| pass.at_home(&linear.forward(x, pass)?);
-        let q = match &self.query_rank {
-            Some((first, norm)) => product(&self.queries, &norm.forward(&product(first, x)?)?)?,
-            None => product(&self.queries, x)?,
+        let few = match &self.query_rank {
+            Some((first, norm)) => norm.forward(&product(first, x)?)?,
+            None => x.clone(),
         };
+        let q = product(&self.queries, &few)?;
         let q = q.reshape([t, heads, spec.plain + spec.rotated])?;
         let plain = q.narrow(2, 0, spec.plain)?;
         let rotated = q.narrow(2, spec.plain, spec.rotated)?;
@@ -105,12 +124,20 @@ impl Latent {
                 (plain, k, both.narrow(2, spec.plain, spec.value_width)?)
             }
         };
-        let q = Tensor::cat(&[&rotated, &plain], 2)?;
+        let mut q = Tensor::cat(&[&rotated, &plain], 2)?;
+        let (mut k, mut asked) = (k, None);
+        if let Some(indexer) = &self.indexer {
+            // Queries have zeros where keys have those of the choice.
+            let zeros = Tensor::zeros([t, heads, indexer.width()], DType::F32)?;
+            q = Tensor::cat(&[&q, &zeros], 2)?;
+            k = Tensor::cat(&[&k, &indexer.keys(x, pass)?], 1)?;
+            asked = Some(indexer.asked(x, &few, pass)?);
+        }
         let flat = |x: Tensor| match x.rank() {
             2 => Ok(x),
             _ => x.flatten(1, 2),
         };
-        Ok([flat(q)?, flat(k)?, flat(v)?])
+        Ok(([flat(q)?, flat(k)?, flat(v)?], asked))
     }
 
     /// The heads' results, for what they attended to: `[t, heads, value width]`.

@@ -2,12 +2,17 @@
 //! for every weight format and device.
 
 mod activation;
+mod alt_up;
 mod attention;
+mod convolution;
 mod distances;
 mod experts;
 mod ffn;
+mod indexer;
 mod latent;
+mod layer;
 mod linear;
+mod linear_attention;
 mod norm;
 mod pass;
 mod pool;
@@ -22,18 +27,15 @@ use crate::LlmError;
 use crate::kv_cache::LayerCache;
 use crate::placement::Placement;
 use crate::spec::{
-    Activation, HeadSpec, KeysValues, LayerInputsSpec, LayerSpec, Mixer, ModelSpec, Need,
-    OwnInputSpec, Residual, State, TensorSpec,
+    HeadSpec, KeysValues, LayerInputsSpec, LayerSpec, ModelSpec, Need, State, TensorSpec,
 };
 use crate::weights::Loader;
-use attention::Attention;
-use experts::Experts;
-use ffn::Ffn;
+use alt_up::Streams;
+use layer::{Given, Layer};
 use linear::{Linear, Scaled, Table, times};
 use norm::Norm;
 pub(crate) use pass::{Pass, Row, Sequences};
 pub(crate) use pool::Pool;
-use recurrent::Recurrent;
 
 /// A whole decoder, from token ids to logits, or an encoder, from token ids to embeddings.
 pub(crate) struct Decoder {
@@ -45,6 +47,7 @@ pub(crate) struct Decoder {
     /// A row for each token type.
     types: Option<Table>,
     layer_inputs: Option<LayerInputs>,
+    streams: Option<Streams>,
     /// The first value of a second state, `[width]`.
     low_state: Option<Tensor>,
     layers: Vec<Layer>,
@@ -85,11 +88,14 @@ impl Decoder {
             layer_inputs: (spec.embedding.layer_inputs.as_ref())
                 .map(|inputs| LayerInputs::load(&w, inputs, &spec))
                 .transpose()?,
+            streams: (spec.embedding.streams)
+                .map(|count| Streams::load(&w, count, width))
+                .transpose()?,
             low_state: (spec.embedding.low_state)
                 .map(|name| w.f32(name, &[width]))
                 .transpose()?,
             layers: (spec.layers.iter())
-                .map(|layer| Layer::load(&w, layer, width))
+                .map(|layer| Layer::load(&w, layer, width, spec.embedding.streams))
                 .collect::<Result<_, _>>()?,
             norm: Norm::opt(&w, "", spec.head.norm.as_ref(), width)?,
             head: Head::load(&w, &spec, &embedding)?,
@@ -176,7 +182,10 @@ impl Decoder {
         let inputs = self.layer_inputs.as_ref();
         let inputs = inputs.map(|inputs| inputs.forward(tokens, &embedded, pass));
         let inputs = inputs.transpose()?;
-        let mut x = embedded.clone();
+        let mut x = match &self.streams {
+            Some(streams) => streams.spread(&embedded)?,
+            None => embedded.clone(),
+        };
         let (mut low, mut high) = (self.low_state.clone(), embedded.clone());
         for (index, layer) in self.layers.iter().enumerate() {
             pass.enter(index);
@@ -199,7 +208,10 @@ impl Decoder {
                 None => {}
             }
         }
-        Ok(x)
+        match &self.streams {
+            Some(streams) => streams.merged(&x),
+            None => Ok(x),
+        }
     }
 
     /// Logits from the last layer's result; that result, normed, of a model without a head.
@@ -243,14 +255,6 @@ fn check_lenders(layers: &[LayerSpec]) -> Result<(), LlmError> {
     Ok(())
 }
 
-/// Operands of a layer besides the result of the one before.
-struct Given<'a> {
-    /// The first layer's input.
-    embedded: &'a Tensor,
-    /// The layer's own input `[b · t, features]`.
-    own: Option<Tensor>,
-}
-
 /// Inputs that each layer has of its own.
 struct LayerInputs {
     spec: LayerInputsSpec,
@@ -284,43 +288,6 @@ impl LayerInputs {
         let product = pass.at_home(&self.product.forward(x, pass)?)?;
         let product = product.mul(1.0 / root(x.size(-1)?))?.reshape(shape)?;
         self.norm.forward(&product)?.add(&rows)?.mul(0.5_f64.sqrt())
-    }
-}
-
-/// The part of a layer that reads the layer's own input.
-struct OwnInput {
-    activation: Activation,
-    gate: Linear,
-    product: Linear,
-    norm: Norm,
-}
-
-impl OwnInput {
-    fn load(w: &Loader, prefix: &str, spec: &OwnInputSpec, width: usize) -> Result<Self, LlmError> {
-        let load = |name, outputs, inputs| {
-            Linear::load(
-                w,
-                &format!("{prefix}{name}"),
-                outputs,
-                inputs,
-                Scaled::Never,
-            )
-        };
-        Ok(Self {
-            activation: spec.activation,
-            gate: load("inp_gate", spec.width, width)?,
-            product: load("proj", width, spec.width)?,
-            norm: Norm::load(w, prefix, &spec.norm, width)?,
-        })
-    }
-
-    /// `x` `[b · t, width]` with `input` `[b · t, features]`, to the shape of `x`.
-    fn forward(&self, x: &Tensor, input: &Tensor, pass: &Pass) -> RusTorchResult<Tensor> {
-        let gate = self
-            .activation
-            .of(&pass.at_home(&self.gate.forward(x, pass)?)?)?;
-        let y = self.product.forward(&gate.mul(input)?, pass)?;
-        x.add(&self.norm.forward(&pass.at_home(&y)?)?)
     }
 }
 
@@ -383,170 +350,5 @@ impl Head {
                 Tensor::cat(&[&never, &y], 1)
             }
         }
-    }
-}
-
-/// The part of a layer that mixes tokens.
-enum LayerMixer {
-    Attention(Box<Attention>),
-    Recurrent(Box<Recurrent>),
-    Sum(Box<(Attention, Recurrent)>),
-    Linear(Box<Linear>),
-    None,
-}
-
-/// A layer: a mixer, then a feed-forward part, each beside a residual connection, plus control vectors.
-struct Layer {
-    residual: Residual,
-    residual_scale: f64,
-    norm: Option<Norm>,
-    mixer: LayerMixer,
-    out_norm: Option<Norm>,
-    sum_norms: Vec<Norm>,
-    ffn_norm: Option<Norm>,
-    ffn: Ffn,
-    ffn_out_norm: Option<Norm>,
-    input_experts: Option<(Norm, Experts)>,
-    result_norm: Option<Norm>,
-    /// Multiplier of the embedding that is added, `[1]`.
-    skip_scale: Option<Tensor>,
-    own_input: Option<OwnInput>,
-    /// Multiplier of the result, `[1]`.
-    factor: Option<Tensor>,
-    result_scale: f64,
-    direction: Option<Tensor>,
-    last_norm: Option<Norm>,
-}
-
-impl Layer {
-    fn load(w: &Loader, spec: &LayerSpec, width: usize) -> Result<Self, LlmError> {
-        let prefix = &format!("{}blk.{}.", spec.scope, spec.index);
-        let norm = |norm: &Option<_>| Norm::opt(w, prefix, norm.as_ref(), width);
-        let input_experts = spec.input_experts.as_ref().map(|(norm, experts)| {
-            let norm = Norm::load(w, prefix, norm, width)?;
-            Ok::<_, LlmError>((norm, Experts::load(w, prefix, experts, width)?))
-        });
-        Ok(Self {
-            residual: spec.residual,
-            residual_scale: spec.residual_scale,
-            norm: norm(&spec.norm)?,
-            mixer: match &spec.mixer {
-                Mixer::Attention(attention) => {
-                    let attention = Attention::load(w, prefix, attention, width)?;
-                    LayerMixer::Attention(Box::new(attention))
-                }
-                Mixer::Recurrent(recurrent) => {
-                    let recurrent = Recurrent::load(w, prefix, recurrent, width)?;
-                    LayerMixer::Recurrent(Box::new(recurrent))
-                }
-                Mixer::Sum(attention, recurrent) => LayerMixer::Sum(Box::new((
-                    Attention::load(w, prefix, attention, width)?,
-                    Recurrent::load(w, prefix, recurrent, width)?,
-                ))),
-                Mixer::Linear => {
-                    let name = format!("{prefix}attn_output");
-                    LayerMixer::Linear(Box::new(Linear::load(
-                        w,
-                        &name,
-                        width,
-                        width,
-                        Scaled::BeforeBias,
-                    )?))
-                }
-                Mixer::None => LayerMixer::None,
-            },
-            out_norm: norm(&spec.out_norm)?,
-            sum_norms: (spec.sum_norms.iter())
-                .map(|norm| Norm::load(w, prefix, norm, width))
-                .collect::<Result<_, _>>()?,
-            ffn_norm: norm(&spec.ffn_norm)?,
-            ffn: Ffn::load(w, prefix, &spec.ffn, width)?,
-            ffn_out_norm: norm(&spec.ffn_out_norm)?,
-            input_experts: input_experts.transpose()?,
-            result_norm: norm(&spec.result_norm)?,
-            skip_scale: match spec.embedding_skip {
-                true => Some(w.f32(&format!("{prefix}layer_output_scale.weight"), &[1])?),
-                false => None,
-            },
-            own_input: (spec.own_input.as_ref())
-                .map(|own| OwnInput::load(w, prefix, own, width))
-                .transpose()?,
-            factor: match spec.factor {
-                Need::Absent => None,
-                _ => w.opt_f32(&format!("{prefix}layer_output_scale.weight"), &[1])?,
-            },
-            result_scale: spec.result_scale,
-            direction: w.direction(spec.index),
-            last_norm: Norm::opt(w, "", spec.last_norm.as_ref(), width)?,
-        })
-    }
-
-    /// `x` `[b · t, width]` to the same shape.
-    fn forward(
-        &self,
-        x: &Tensor,
-        given: &Given,
-        pass: &Pass,
-        cache: Option<&LayerCache>,
-    ) -> RusTorchResult<Tensor> {
-        let normed = Norm::apply(self.norm.as_ref(), x.clone())?;
-        let mixed = match &self.mixer {
-            LayerMixer::Attention(attention) => Some(attention.forward(&normed, pass, cache)?),
-            LayerMixer::Recurrent(recurrent) => Some(recurrent.forward(&normed, pass, cache)?),
-            LayerMixer::Sum(both) => {
-                let (attention, recurrent) = &**both;
-                let attended = pass.at_home(&attention.forward(&normed, pass, cache)?)?;
-                let other = pass.at_home(&recurrent.forward(&normed, pass, cache)?)?;
-                Some(attended.add(&other)?)
-            }
-            LayerMixer::Linear(linear) => Some(linear.forward(&normed, pass)?),
-            LayerMixer::None => None,
-        };
-        let mixed = match mixed {
-            Some(mixed) => {
-                let mixed = pass.at_home(&mixed)?;
-                let mixed = Norm::apply(self.out_norm.as_ref(), mixed)?;
-                Some(times(mixed, self.residual_scale)?)
-            }
-            None => None,
-        };
-        let mut y = match &mixed {
-            Some(mixed) => x.add(mixed)?,
-            None => x.clone(),
-        };
-        for (i, norm) in self.sum_norms.iter().enumerate() {
-            y = match i {
-                0 => norm.forward(&y)?,
-                _ => norm.forward(&x.add(&y)?)?,
-            };
-        }
-        if !self.ffn.is_nothing() {
-            let read = match (self.residual, &self.ffn_norm) {
-                (Residual::Sequential, norm) => Norm::apply(norm.as_ref(), y.clone())?,
-                (Residual::Parallel, Some(norm)) => norm.forward(x)?,
-                (Residual::Parallel, None) => normed,
-            };
-            let fed = self.ffn.forward(&read, [&y, x], pass, cache)?;
-            let fed = Norm::apply(self.ffn_out_norm.as_ref(), fed)?;
-            y = y.add(&times(fed, self.residual_scale)?)?;
-        }
-        if let Some((norm, experts)) = &self.input_experts {
-            y = y.add(&experts.forward(&norm.forward(x)?, [x, x], pass)?)?;
-        }
-        y = Norm::apply(self.result_norm.as_ref(), y)?;
-        if let Some(scale) = &self.skip_scale {
-            y = y.add(&pass.at_home(given.embedded)?.mul(scale)?)?;
-        }
-        if let (Some(part), Some(input)) = (&self.own_input, &given.own) {
-            y = part.forward(&y, input, pass)?;
-        }
-        if let Some(factor) = &self.factor {
-            y = y.mul(factor)?;
-        }
-        y = times(y, self.result_scale)?;
-        if let Some(direction) = &self.direction {
-            y = y.add(direction)?;
-        }
-        Norm::apply(self.last_norm.as_ref(), y)
     }
 }

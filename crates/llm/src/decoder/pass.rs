@@ -106,6 +106,8 @@ pub(crate) struct Pass<'a> {
     lent: RefCell<BTreeMap<usize, Attended>>,
     /// Values of the first recurrent layer.
     first_values: RefCell<Option<Tensor>>,
+    /// The addend to scores of the keys that a layer has chosen, for later layers.
+    chosen: RefCell<Option<Tensor>>,
 }
 
 /// Keys and values `[…, kv heads, s, width]` of a layer.
@@ -140,6 +142,7 @@ impl<'a> Pass<'a> {
             kept: RefCell::default(),
             lent: RefCell::default(),
             first_values: RefCell::default(),
+            chosen: RefCell::default(),
         })
     }
 
@@ -309,7 +312,7 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// The results `[b, t, h, dv]` of a recurrence, whose state is the second one of the layer. RWKV 6 reads the state
+    /// The results `[b, t, h, dv]` of a recurrence, whose state is the last one of the mixer. RWKV 6 reads the state
     /// before each token.
     pub(crate) fn recurrence(
         &self,
@@ -320,9 +323,10 @@ impl<'a> Pass<'a> {
     ) -> RusTorchResult<Tensor> {
         let reads_before = matches!(spec.kind, RecurrentKind::Rwkv6(own) if own.has_bonus);
         let shape = [spec.heads, spec.value_width, spec.key_width];
-        let first = self.recurrent(cache, 1, &shape)?;
+        let place = spec.states().len() - 1;
+        let first = self.recurrent(cache, place, &shape)?;
         let [y, last] = first.linear_recurrence(operands, correction, reads_before)?;
-        self.keep_recurrent(cache, 1, &last)?;
+        self.keep_recurrent(cache, place, &last)?;
         Ok(y)
     }
 
@@ -369,6 +373,17 @@ impl<'a> Pass<'a> {
             .get_or_insert_with(|| own.clone())
             .clone();
         self.at_home(&first)
+    }
+
+    /// Keeps the addend to scores of the keys that a layer has chosen; `None` if they are all.
+    pub(crate) fn choose(&self, mask: Option<&Tensor>) {
+        *self.chosen.borrow_mut() = mask.cloned();
+    }
+
+    /// The addend to scores of the latest layer that has chosen keys.
+    pub(crate) fn chosen(&self) -> RusTorchResult<Option<Tensor>> {
+        let chosen = self.chosen.borrow();
+        chosen.as_ref().map(|mask| self.at_home(mask)).transpose()
     }
 
     /// The device of the tensor `name`, if it is not for the runtime to choose.

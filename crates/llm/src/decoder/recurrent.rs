@@ -2,7 +2,9 @@
 
 use rustorch_tensor::{RusTorchResult, Tensor};
 
+use super::convolution::Convolution;
 use super::linear::{Linear, Scaled};
+use super::linear_attention::{Kda, Lightning};
 use super::norm::{HeadNorm, Norm};
 use super::pass::Pass;
 use super::rwkv::{Rwkv6, Rwkv7};
@@ -10,42 +12,6 @@ use crate::LlmError;
 use crate::kv_cache::LayerCache;
 use crate::spec::{HeadNormSpec, Need, NormSpec, NormedOver, RecurrentKind, RecurrentSpec};
 use crate::weights::Loader;
-
-/// Causal convolution of each channel.
-struct Convolution {
-    /// `[channels, kernel]`.
-    weight: Tensor,
-    bias: Option<Tensor>,
-}
-
-impl Convolution {
-    fn load(w: &Loader, name: &str, spec: &RecurrentSpec) -> Result<Self, LlmError> {
-        let channels = spec.channels();
-        Ok(Self {
-            weight: w.f32(&format!("{name}.weight"), &[channels, spec.kernel])?,
-            bias: w.opt_f32(&format!("{name}.bias"), &[channels])?,
-        })
-    }
-
-    /// `x` `[b, t, channels]` to the same shape. `before` `[b, kernel − 1, channels]` are the inputs before it. Returns
-    /// the last inputs, too.
-    fn forward(&self, x: &Tensor, before: &Tensor) -> RusTorchResult<[Tensor; 2]> {
-        let (times, kernel) = (x.size(1)?, self.weight.size(1)?);
-        let inputs = Tensor::cat(&[before, x], 1)?;
-        let part = |at: usize| {
-            let factors = self.weight.narrow(1, at, 1)?.squeeze(1)?;
-            inputs.narrow(1, at, times)?.mul(&factors)
-        };
-        let mut sum = part(0)?;
-        for at in 1..kernel {
-            sum = sum.add(&part(at)?)?;
-        }
-        if let Some(bias) = &self.bias {
-            sum = sum.add(bias)?;
-        }
-        Ok([sum, inputs.narrow(1, times, kernel - 1)?])
-    }
-}
 
 /// The weights that one kind has besides the convolution and the last product.
 enum Parts {
@@ -56,10 +22,11 @@ enum Parts {
         time_steps: Linear,
         /// Norms of time steps, keys and reads.
         norms: Option<Box<[Norm; 3]>>,
-        /// Decays `[channels, key width]`.
+        /// Decays `[heads, key width]`, or `[heads]`.
         decays: Tensor,
-        /// `[channels]`
+        /// `[heads]`
         skip: Tensor,
+        by_head: bool,
     },
     Mamba2 {
         input: Linear,
@@ -85,6 +52,8 @@ enum Parts {
     ShortConvolution {
         input: Linear,
     },
+    Kda(Box<Kda>),
+    Lightning(Box<Lightning>),
     Rwkv6(Box<Rwkv6>),
     Rwkv7(Box<Rwkv7>),
 }
@@ -92,7 +61,7 @@ enum Parts {
 /// A recurrent mixer.
 pub(crate) struct Recurrent {
     spec: RecurrentSpec,
-    /// `None` for RWKV.
+    /// `None` for kinds that have their own, or none.
     convolution: Option<Convolution>,
     parts: Parts,
     output: Linear,
@@ -117,15 +86,23 @@ impl Recurrent {
         let numbers = |name: &str, shape: &[usize]| w.f32(&format!("{prefix}{name}"), shape);
         let (heads, values, keys) = (spec.heads, spec.values(), spec.keys());
         let parts = match &spec.kind {
-            RecurrentKind::Mamba { rank, norm } => Parts::Mamba {
+            RecurrentKind::Mamba {
+                rank,
+                norm,
+                by_head,
+            } => Parts::Mamba {
                 input: product("ssm_in", 2 * values, width)?,
                 selection: load("ssm_x", [rank + 2 * spec.key_width, values], Scaled::Never)?,
-                time_steps: load("ssm_dt", [values, *rank], Scaled::Never)?,
+                time_steps: load("ssm_dt", [heads, *rank], Scaled::Never)?,
                 norms: (norm
                     .map(|norm| Self::load_norms(w, prefix, norm, [*rank, spec.key_width])))
                 .transpose()?,
-                decays: numbers("ssm_a", &[values, spec.key_width])?,
-                skip: numbers("ssm_d", &[values])?,
+                decays: match by_head {
+                    true => numbers("ssm_a", &[heads])?,
+                    false => numbers("ssm_a", &[heads, spec.key_width])?,
+                },
+                skip: numbers("ssm_d", &[heads])?,
+                by_head: *by_head,
             },
             RecurrentKind::Mamba2 { norm } => Parts::Mamba2 {
                 input: product("ssm_in", values + spec.channels() + heads, width)?,
@@ -161,11 +138,19 @@ impl Recurrent {
             RecurrentKind::ShortConvolution => Parts::ShortConvolution {
                 input: product("shortconv.in_proj", 3 * values, width)?,
             },
+            RecurrentKind::Kda { norm } => {
+                Parts::Kda(Box::new(Kda::load(w, prefix, spec, norm, width)?))
+            }
+            RecurrentKind::Lightning { norm, slope } => {
+                let own = Lightning::load(w, prefix, spec, (norm, *slope), width)?;
+                Parts::Lightning(Box::new(own))
+            }
             RecurrentKind::Rwkv6(own) => Parts::Rwkv6(Box::new(Rwkv6::load(w, prefix, spec, own)?)),
             RecurrentKind::Rwkv7(own) => Parts::Rwkv7(Box::new(Rwkv7::load(w, prefix, spec, own)?)),
         };
         let (convolution, output) = match spec.kind {
             RecurrentKind::ShortConvolution => (Some("shortconv.conv"), "shortconv.out_proj"),
+            RecurrentKind::Kda { .. } | RecurrentKind::Lightning { .. } => (None, "attn_output"),
             RecurrentKind::Rwkv6(_) | RecurrentKind::Rwkv7(_) => (None, "time_mix_output"),
             _ => (Some("ssm_conv1d"), "ssm_out"),
         };
@@ -208,10 +193,14 @@ impl Recurrent {
         };
         let values = self.spec.values();
         let y = match &self.parts {
-            Parts::Mamba { input, .. } => {
+            Parts::Mamba { input, by_head, .. } => {
                 let both = product(input)?;
-                let gate = both.narrow(2, values, values)?.silu()?;
-                let x = self.convolved(&both.narrow(2, 0, values)?, pass, cache)?;
+                let [own, gate] = match by_head {
+                    true => self.by_heads(&both)?,
+                    false => [both.narrow(2, 0, values)?, both.narrow(2, values, values)?],
+                };
+                let gate = gate.silu()?;
+                let x = self.convolved(&own, pass, cache)?;
                 self.selective(&x.silu()?, pass, cache)?.mul(&gate)?
             }
             Parts::Mamba2 { input, norm, .. } => {
@@ -250,6 +239,8 @@ impl Recurrent {
                 let x = self.convolved(&part(0)?.mul(&part(2)?)?, pass, cache)?;
                 part(1)?.mul(&x)?
             }
+            Parts::Kda(mix) => mix.forward(x, pass, cache)?,
+            Parts::Lightning(mix) => mix.forward(x, pass, cache)?,
             Parts::Rwkv6(mix) => mix.forward(x, pass, cache)?,
             Parts::Rwkv7(mix) => mix.forward(x, pass, cache)?,
         };
@@ -266,14 +257,22 @@ impl Recurrent {
         let Some(convolution) = &self.convolution else {
             return Ok(x.clone());
         };
-        let shape = [self.spec.kernel - 1, self.spec.channels()];
-        let before = pass.recurrent(cache, 0, &shape)?;
-        let [y, last] = convolution.forward(x, &before)?;
-        pass.keep_recurrent(cache, 0, &last)?;
-        Ok(y)
+        convolution.forward(x, pass, cache)
     }
 
-    /// Mamba: `x` `[b, t, channels]` to `[b, t, channels, 1]`.
+    /// Each head's gate, then its input, `[b, t, heads · 2 · width]`, as inputs and gates `[b, t, values]`.
+    fn by_heads(&self, both: &Tensor) -> RusTorchResult<[Tensor; 2]> {
+        let (heads, width) = (self.spec.heads, self.spec.value_width);
+        let [batch, times] = [both.size(0)?, both.size(1)?];
+        let both = both.reshape([batch, times, heads, 2 * width])?;
+        let part = |at| {
+            let part = both.narrow(3, at, width)?;
+            part.reshape([batch, times, heads * width])
+        };
+        Ok([part(width)?, part(0)?])
+    }
+
+    /// Mamba: `x` `[b, t, values]` to the same shape.
     fn selective(
         &self,
         x: &Tensor,
@@ -286,6 +285,7 @@ impl Recurrent {
             norms,
             decays,
             skip,
+            by_head,
             ..
         } = &self.parts
         else {
@@ -294,10 +294,15 @@ impl Recurrent {
         let all = pass.at_home(&selection.forward(x, pass)?)?;
         let width = self.spec.key_width;
         let rank = all.size(2)? - 2 * width;
+        // Time steps, keys and reads.
+        let places = match by_head {
+            true => [2 * width, 0, width],
+            false => [0, rank, rank + width],
+        };
         let mut parts = [
-            all.narrow(2, 0, rank)?,
-            all.narrow(2, rank, width)?,
-            all.narrow(2, rank + width, width)?,
+            all.narrow(2, places[0], rank)?,
+            all.narrow(2, places[1], width)?,
+            all.narrow(2, places[2], width)?,
         ];
         if let Some(norms) = norms {
             for (part, norm) in parts.iter_mut().zip(norms.iter()) {
@@ -307,13 +312,19 @@ impl Recurrent {
         let [steps, keys, reads] = parts;
         let steps = pass.at_home(&time_steps.forward(&steps, pass)?)?;
         let steps = steps.softplus(1.0, 20.0)?.unsqueeze(3)?;
-        let x = x.unsqueeze(3)?;
+        let spec = &self.spec;
+        let own = [x.size(0)?, x.size(1)?, spec.heads, spec.value_width];
+        let own = x.reshape(own)?;
         let (keys, reads) = (keys.unsqueeze(2)?, reads.unsqueeze(2)?);
-        let decays = steps.mul(decays)?.exp()?;
-        let operands = [&decays, &keys, &x.mul(&steps)?, &reads];
-        let y = pass.recurrence(&self.spec, operands, None, cache)?;
-        let y = y.add(&x.mul(&skip.unsqueeze(1)?)?)?;
-        y.squeeze(3)
+        let decays = match by_head {
+            true => decays.unsqueeze(1)?,
+            false => decays.clone(),
+        };
+        let decays = steps.mul(&decays)?.exp()?;
+        let operands = [&decays, &keys, &own.mul(&steps)?, &reads];
+        let y = pass.recurrence(spec, operands, None, cache)?;
+        let y = y.add(&own.mul(&skip.unsqueeze(1)?)?)?;
+        y.reshape(x.shape())
     }
 
     /// Mamba 2: `x` `[b, t, channels]` and time steps `[b, t, heads]` to `[b, t, values]`.

@@ -6,6 +6,7 @@ use rustorch_runtime::{Routing, Runtime};
 use rustorch_testing::models::Header;
 
 use crate::common::{Devices, cpu, headers, load, logits, nmse, none_of, options};
+use crate::diffusion::diffusion;
 use crate::encoders::encoders;
 
 /// The error of a model's last logits on a runtime.
@@ -52,7 +53,10 @@ pub(crate) fn on_a_device(devices: &Devices) {
 }
 
 pub(crate) fn every_architecture_has_a_model() {
-    let headers: Vec<_> = headers().into_iter().chain(encoders()).collect();
+    let headers: Vec<_> = (headers().into_iter())
+        .chain(encoders())
+        .chain(diffusion())
+        .collect();
     let has = |name: &str| {
         let mut found = headers.iter().filter_map(|header| {
             let (architecture, _) = header.name.rsplit_once('-')?;

@@ -4,6 +4,7 @@
 
 mod adapters;
 mod common;
+mod diffusion;
 mod encoders;
 mod engine;
 mod faults;
@@ -22,6 +23,7 @@ use common::{find_metal, find_opencl};
 
 fn main() -> ExitCode {
     let devices = tests![
+        diffusion::on_a_device,
         encoders::on_a_device,
         goldens::on_a_device,
         feeding::a_shared_table_is_one_tensor,
@@ -36,6 +38,9 @@ fn main() -> ExitCode {
             adapters::all_parts_of_gemma4_are_extended,
             adapters::experts_are_extended,
             adapters::other_shapes_are_refused,
+            diffusion::a_step_fills_the_surest_tokens,
+            diffusion::on_the_cpu,
+            diffusion::sessions_refuse_it,
             encoders::dense_products,
             encoders::in_batches,
             encoders::on_the_cpu,
