@@ -202,7 +202,7 @@ impl LlmError {
         }
     }
 
-    /// The error of an encoder, or of a model for diffusion, in the place of one that makes texts token by token.
+    /// The error of a model that does not make texts token by token: an encoder, or one for diffusion.
     pub(crate) fn not_causal(what: &str, spec: &ModelSpec) -> Self {
         let name = &spec.architecture;
         match spec.is_for_diffusion() {

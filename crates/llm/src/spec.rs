@@ -438,7 +438,7 @@ pub enum Residual {
     Sequential,
     /// Both parts read the layer's input. The feed-forward part uses its own norm, or the mixer's.
     Parallel,
-    /// As `Sequential`, but to each result its normed input is added, times this factor (MiniMax-01).
+    /// The order of `Sequential`. Each result has its normed input added, times this factor (MiniMax-01).
     Normed(f64),
 }
 

@@ -71,7 +71,7 @@ pub(super) fn added(streams: &Tensor, more: &Tensor) -> RusTorchResult<Tensor> {
     )
 }
 
-/// What a layer predicts and corrects streams by ([Baykal et al.](https://arxiv.org/abs/2301.13310)).
+/// Weights that predict and correct streams ([Baykal et al.](https://arxiv.org/abs/2301.13310)).
 pub(super) struct AltUp {
     norm: Norm,
     router: Linear,

@@ -47,7 +47,7 @@ impl Keyed {
         }
     }
 
-    /// Those of the token at this place among all.
+    /// The part of the token at this place among all.
     fn row(&self, index: usize) -> RusTorchResult<Self> {
         let row = |x: &Tensor| x.narrow(-2, index, 1);
         Ok(Self {

@@ -18,7 +18,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Those of the token at this place among all.
+    /// The part of the token at this place among all.
     pub(super) fn row(&self, index: usize) -> RusTorchResult<Self> {
         Ok(Self {
             queries: self.queries.narrow(-2, index, 1)?,
@@ -90,8 +90,8 @@ impl Indexer {
         keys.transpose(-3, -2)?.reshape([x.size(0)?, self.width])
     }
 
-    /// The layer's input `x` `[b · t, width]` and the features `few` `[b · t, rank]` that queries are products of, to
-    /// the operands of the choice.
+    /// Operands of the choice, for the layer's input `x` `[b · t, width]`. Queries are products of `few`
+    /// `[b · t, rank]`.
     pub(super) fn asked(&self, x: &Tensor, few: &Tensor, pass: &Pass) -> RusTorchResult<Asked> {
         let queries = pass.at_home(&self.queries.forward(few, pass)?)?;
         let queries = pass.by_sequence(&queries, [self.heads, self.width])?;

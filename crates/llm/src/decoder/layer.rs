@@ -50,7 +50,7 @@ impl OwnInput {
         })
     }
 
-    /// What is added to `x` `[b · t, width]`, with `input` `[b · t, features]`.
+    /// The addend to `x` `[b · t, width]`, with `input` `[b · t, features]`.
     fn forward(&self, x: &Tensor, input: &Tensor, pass: &Pass) -> RusTorchResult<Tensor> {
         let gate = self
             .activation
