@@ -79,6 +79,25 @@ pub(crate) struct Chat {
     prompt: Option<String>,
 }
 
+impl ChatRequest {
+    /// Whether the answer continues the last message, if the request says so.
+    fn continues(&self) -> Result<Option<bool>, ApiError> {
+        if let [.., one, other] = self.messages.as_slice()
+            && [one, other].map(Message::role) == ["assistant"; 2]
+        {
+            let problem = "the last two messages are the assistant's: join them, or leave one out";
+            return Err(ApiError::field("messages", problem));
+        }
+        match (self.continue_final_message, self.add_generation_prompt) {
+            (Some(true), Some(true)) => {
+                let problem = "add_generation_prompt begins another message; give one of both";
+                Err(ApiError::field("continue_final_message", problem))
+            }
+            (continues, _) => Ok(continues),
+        }
+    }
+}
+
 impl Interface for Chat {
     type Speaker = ChatSpeaker;
 
@@ -110,19 +129,7 @@ impl Interface for Chat {
         if max_tokens == Some(0) {
             return Err(ApiError::field("max_tokens", "expected at least 1"));
         }
-        if let [.., one, other] = asked.messages.as_slice()
-            && [one, other].map(Message::role) == ["assistant"; 2]
-        {
-            let problem = "Cannot have 2 or more assistant messages at the end of the list.";
-            return Err(ApiError::field("messages", problem));
-        }
-        let continues = match (asked.continue_final_message, asked.add_generation_prompt) {
-            (Some(true), Some(true)) => {
-                let problem = "add_generation_prompt begins another message; give one of both";
-                return Err(ApiError::field("continue_final_message", problem));
-            }
-            (continues, _) => continues,
-        };
+        let continues = asked.continues()?;
         let grammar = form::grammar(asked.response_format, asked.json_schema, asked.grammar)?;
         let mut variables = asked.chat_template_kwargs;
         if let Some(effort) = asked.reasoning_effort {

@@ -71,6 +71,16 @@ struct Echo {
     ids: Vec<u32>,
 }
 
+impl Echo {
+    /// The tokens of a prompt, with the text that the request gave or that they say.
+    fn of(model: &Loaded, ids: &[u32], text: Option<String>) -> Self {
+        Self {
+            text: text.unwrap_or_else(|| model.tokenizer().decode(ids)),
+            ids: ids.to_vec(),
+        }
+    }
+}
+
 /// The view of a request.
 #[derive(Clone)]
 pub(crate) struct Completion {
@@ -123,10 +133,7 @@ impl Interface for Completion {
         for Prompt { ids, text } in prompts.all {
             // Before it is copied for each answer.
             model.check_prompt(ids.len())?;
-            let echo = asked.echo.then(|| Echo {
-                text: text.unwrap_or_else(|| model.tokenizer().decode(&ids)),
-                ids: ids.clone(),
-            });
+            let echo = asked.echo.then(|| Echo::of(model, &ids, text));
             let mut request = form::request(ids, sampler.clone(), salt);
             request.max_tokens = max_tokens;
             request.ignore_end = asked.ignore_eos.unwrap_or(false);

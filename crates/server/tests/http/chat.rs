@@ -203,7 +203,7 @@ fn wrong_messages_are_named() {
                 {"role": "assistant", "content": "c"},
             ]}),
             "messages",
-            "2 or more assistant messages",
+            "the last two messages",
         ),
         (
             json!({"messages": [{"role": "user"}]}),

@@ -235,18 +235,10 @@ fn rounded([m, k]: [usize; 2], form: Form, linears: &Linears, emitter: &mut Emit
     memory
 }
 
-/// The launch of some of the products, with the operations behind.
-fn kernel(
-    [m, k]: [usize; 2],
-    form: Form,
-    local: &Local,
-    x: Scratch,
-    linears: &Linears,
-    each: &[Linear],
-    emitter: &Emitter,
-) -> Kernel {
+/// The kernel's text for weights of this dtype, and whether they are signed bytes.
+fn source(weights: DType, linears: &Linears) -> (Kernel, bool) {
     let text = with_gate(text!("async.h", "product_few.cu"), GATE, linears.gate);
-    let (mut kernel, is_bytes) = match form.weights {
+    match weights {
         DType::Block(format) => {
             let is_bytes = blocks::has_signed_codes(format);
             let kernel = blocks::kernel("product_few", &text, GROUP as u32, format);
@@ -257,7 +249,20 @@ fn kernel(
             kernel.define("MMA", format!("\"{}\"", name(halves)));
             (kernel, false)
         }
-    };
+    }
+}
+
+/// The launch of some of the products, with the operations behind.
+fn kernel(
+    [m, k]: [usize; 2],
+    form: Form,
+    local: &Local,
+    x: Scratch,
+    linears: &Linears,
+    each: &[Linear],
+    emitter: &Emitter,
+) -> Kernel {
+    let (mut kernel, is_bytes) = source(form.weights, linears);
     let is_gated = linears.gate.is_some();
     define(form, tokens(m), &mut kernel);
     for (name, value) in [
