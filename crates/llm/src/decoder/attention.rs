@@ -404,10 +404,12 @@ impl Attention {
         let is_plain = spec.causal
             && spec.alibi.is_none()
             && spec.source == KeysValues::Own
+            && spec.indexer.is_none()
             && self.distances.is_none()
             && self.sinks.is_none()
             && matches!(spec.window, None | Some(Window::Sliding(_)));
-        let (Keyed::Own([k, v]), [_, _, ..], true) = (own, pass.rows(), is_plain) else {
+        let (KeyedSource::Own([k, v]), [_, _, ..], true) = (&own.source, pass.rows(), is_plain)
+        else {
             return Ok(None);
         };
         let caches = pass.rows().iter().map(|row| {
