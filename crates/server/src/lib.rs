@@ -47,6 +47,7 @@ mod prompts;
 mod respond;
 mod routes;
 mod server;
+mod slot_fields;
 mod speak;
 mod times;
 

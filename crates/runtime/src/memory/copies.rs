@@ -305,8 +305,10 @@ impl Copies {
                 unsafe { host.memory.write(0, from)? };
                 host.memory.wrote();
                 let devices = self.devices.drain(..);
-                let (shared, outdated): (Vec<Copy>, Vec<Copy>) = devices.partition(|c| c.in_host);
-                self.devices = shared.into();
+                // Without memory of their own where there is one.
+                let (shared, outdated): (SmallVec<[Copy; 1]>, SmallVec<[Copy; 1]>) =
+                    devices.partition(|c| c.in_host);
+                self.devices = shared;
                 if bytes <= SMALL {
                     self.outdated.extend(outdated);
                 }

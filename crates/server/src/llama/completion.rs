@@ -13,10 +13,10 @@ use crate::error::{ApiError, Dialect};
 use crate::fields::{Biases, Fields, Stops};
 use crate::form;
 use crate::interface::{Interface, Understood};
-use crate::llama::slot_fields::SlotFields;
 use crate::model::Loaded;
 use crate::openai::{finite, token_text};
 use crate::prompts::Prompts;
+use crate::slot_fields::SlotFields;
 use crate::speak::{Frames, Speaker};
 use crate::times::{progress, timings};
 

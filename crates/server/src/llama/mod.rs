@@ -3,7 +3,6 @@
 pub(crate) mod completion;
 pub(crate) mod infill;
 pub(crate) mod metrics;
-pub(crate) mod slot_fields;
 pub(crate) mod slots;
 
 use rustorch_tokenizer::EncodeOptions;

@@ -14,8 +14,8 @@ use crate::error::{ApiError, Dialect};
 use crate::fields::{Biases, Fields, Stops};
 use crate::form::{self, ResponseFormat};
 use crate::interface::{Interface, Understood};
-use crate::llama::slot_fields::SlotFields;
 use crate::model::{Loaded, now};
+use crate::slot_fields::SlotFields;
 use crate::speak::{Frames, Speaker};
 use crate::times::{progress, timings};
 

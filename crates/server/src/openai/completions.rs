@@ -13,9 +13,9 @@ use crate::error::{ApiError, Dialect};
 use crate::fields::{Biases, Fields, Stops};
 use crate::form::{self, ResponseFormat};
 use crate::interface::{Interface, Understood};
-use crate::llama::slot_fields::SlotFields;
 use crate::model::{Loaded, now};
 use crate::prompts::{Prompt, Prompts};
+use crate::slot_fields::SlotFields;
 use crate::speak::{Frames, Speaker};
 
 /// OpenAI's length of a text, unless a request has its own.
