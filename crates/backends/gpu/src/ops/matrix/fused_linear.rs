@@ -9,15 +9,11 @@ use smallvec::SmallVec;
 
 use super::product::{Product, is_of_library};
 use crate::emit::{Emitter, GpuKernel};
-use crate::ops::cuda::{self, matmul, matvec, product_few};
+use crate::ops::cuda::{self, matmul, matvec};
 use crate::ops::functions::activated;
 
-pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 4] = [
-    several(OpKind::FusedLinear),
-    few(OpKind::FusedLinear),
-    ALONE,
-    many(OpKind::FusedLinear),
-];
+pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 3] =
+    [few(OpKind::FusedLinear), ALONE, many(OpKind::FusedLinear)];
 
 /// Products of many rows with nothing before or behind them: the driver's library makes each faster than one launch of ours
 /// makes all.
@@ -46,19 +42,6 @@ fn emit_alone(step: &Step, emitter: &mut Emitter) {
         if let Some(y) = each.y {
             Product::of_rows(linears.x, each.w, each.bias, y).emit_on_tensor_cores(emitter);
         }
-    }
-}
-
-/// The kernels for several rows.
-pub(in crate::ops) const fn several(kind: OpKind) -> KernelEntry<GpuKernel> {
-    KernelEntry {
-        kind,
-        accepts: |s| accepts(s, product_few::accepts),
-        layouts: Layouts::Aligned,
-        launch: GpuKernel {
-            emit: |step, emitter| emit(step, emitter, |_, _| false, product_few::emit),
-            suits: product_few::suits,
-        },
     }
 }
 

@@ -23,8 +23,7 @@ const ON_TENSOR_CORES: GpuKernel = GpuKernel {
     suits: cuda::has_warpgroups,
 };
 
-pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 7] = [
-    fused_linear::several(OpKind::Linear),
+pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 6] = [
     fused_linear::few(OpKind::Linear),
     entry(|s| is_of_library(s.inputs[0], s.inputs[1]), ON_TENSOR_CORES),
     fused_linear::many(OpKind::Linear),
