@@ -179,7 +179,7 @@ fn tensors_are_written_as_they_look() -> Outcome {
 fn bool_values_fill_tensors() -> Outcome {
     let mut seen = Tensor::zeros(3, DType::Bool)?;
     seen.i(1)?.fill_(true)?;
-    seen.index_put_(&tensor![2], true, false)?;
+    seen.index_put_(tensor![2], true, false)?;
     assert_eq!(seen.to_vec::<bool>()?, [false, true, true]);
     seen.masked_fill_(&tensor![false, true, false], false)?;
     seen.index_fill_(0, &tensor![0], true)?;

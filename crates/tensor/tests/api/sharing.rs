@@ -447,7 +447,7 @@ fn what_could_not_be_recorded_is_written_nowhere() -> Outcome {
             x.masked_fill_(&tensor![true, false], y).map(drop)
         }),
         ("index_put_", |x, y| {
-            x.index_put_(&tensor![0], y, false).map(drop)
+            x.index_put_(tensor![0], y, false).map(drop)
         }),
     ];
     for (name, write) in writes {
