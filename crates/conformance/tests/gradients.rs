@@ -8,7 +8,7 @@ use rustorch_ir::OpKind;
 
 /// Operations without a gradient, without float results, or without a case in double precision. Others are
 /// put in place of operations by rules of fusion.
-const UNTRIED: [&str; 20] = [
+const UNTRIED: [&str; 19] = [
     "full",
     "arange",
     "random",
@@ -21,7 +21,6 @@ const UNTRIED: [&str; 20] = [
     "channels_last",
     "fused_linear",
     "cached_attention",
-    "ragged_attention",
     "add_rms_norm",
     "foreach",
     "foreach_reduce",

@@ -228,7 +228,6 @@ mod tests {
             "qr",
             "a complete basis, which the matrix determines only in part (use the reduced one)",
         ),
-        ("ragged_attention", "it writes over its caches"),
         (
             "sorted_and_count",
             "a function of the host's (what is made of operations has one: Composite)",

@@ -381,7 +381,7 @@ ops! {
     index_select::IndexSelect, gather::Gather, scatter::Scatter,
     // Linear algebra
     matmul::Matmul, linear::Linear, expert_linear::ExpertLinear, embedding::Embedding, rope::Rope, attention::Attention,
-    attention_backward::AttentionBackward, ragged_attention::RaggedAttention, lstm::Lstm, lstm_backward::LstmBackward,
+    attention_backward::AttentionBackward, lstm::Lstm, lstm_backward::LstmBackward,
     linear_recurrence::LinearRecurrence,
     // Factorisations
     cholesky::Cholesky, ldl::Ldl, ldl_solve::LdlSolve, lu::Lu, lu_pivots_to_permutation::LuPivotsToPermutation,

@@ -344,9 +344,6 @@ impl Tensor {
         }
         settle(inputs)?;
         require_followed(name, inputs)?;
-        for state in (0..types.len()).filter_map(|result| op.def().overwrites(result)) {
-            inputs[state].value.announce_update(call::current(name));
-        }
         let pending = recorded(name, op, inputs, pin_of(inputs));
         let values = Value::results(types, &pending);
         let result = |value: &Value| {

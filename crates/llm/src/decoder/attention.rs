@@ -338,12 +338,9 @@ impl Attention {
             },
             ..own
         };
-        let ragged = self.ragged(&q, &own, pass)?;
-        let is_ragged = ragged.is_some();
-        let y = match (ragged, pass.rows()) {
-            (Some(y), _) => y,
-            (None, []) => self.mixed(&q, &own, pass, cache)?,
-            (None, rows) => {
+        let y = match pass.rows() {
+            [] => self.mixed(&q, &own, pass, cache)?,
+            rows => {
                 let each = rows.iter().enumerate();
                 let mixed = each.map(|(i, row)| {
                     let own = own.row(i)?;
@@ -353,10 +350,7 @@ impl Attention {
                 Tensor::cat(&mixed, -2)?
             }
         };
-        let y = match is_ragged {
-            true => y,
-            false => y.transpose(-3, -2)?,
-        };
+        let y = y.transpose(-3, -2)?;
         let y = match y.rank() {
             3 => y,
             _ => y.reshape([rows, spec.heads, spec.value_width])?,
@@ -395,41 +389,6 @@ impl Attention {
         let both = q.reshape([rows, heads, 2 * width])?;
         let queries = both.narrow(2, 0, width)?.reshape([rows, heads * width])?;
         Ok((queries, Some(both.narrow(2, width, width)?)))
-    }
-
-    /// The results `[n, heads, value width]` of tokens of several sequences by one operation, if there is one for
-    /// such attention.
-    fn ragged(&self, q: &Tensor, own: &Keyed, pass: &Pass) -> RusTorchResult<Option<Tensor>> {
-        let spec = &self.spec;
-        let is_plain = spec.causal
-            && spec.alibi.is_none()
-            && spec.source == KeysValues::Own
-            && spec.indexer.is_none()
-            && self.distances.is_none()
-            && self.sinks.is_none()
-            && matches!(spec.window, None | Some(Window::Sliding(_)));
-        let (KeyedSource::Own([k, v]), [_, _, ..], true) = (&own.source, pass.rows(), is_plain)
-        else {
-            return Ok(None);
-        };
-        let caches = pass.rows().iter().map(|row| {
-            let cache = row.cache()?;
-            Some([&cache.keys, &cache.values])
-        });
-        let Some(caches) = caches.collect::<Option<Vec<_>>>() else {
-            return Ok(None);
-        };
-        let options = AttentionOptions {
-            scale: Some(spec.scale),
-            soft_cap: spec.soft_cap,
-            window: match spec.window {
-                Some(Window::Sliding(n)) => Some(n),
-                _ => None,
-            },
-            ..AttentionOptions::default()
-        };
-        let (y, _) = q.ragged_attention([k, v], &pass.starts()?, &caches, options)?;
-        Ok(Some(y))
     }
 
     /// The result, with keys and values of one sequence, for queries `[…, heads, t, key width]`.

@@ -235,19 +235,6 @@ impl<'a> Pass<'a> {
         Ok(row)
     }
 
-    /// The rows of the layer's caches that the tokens of several sequences are written to, `i32` `[n]`.
-    pub(crate) fn starts(&self) -> RusTorchResult<Tensor> {
-        let mut starts = Vec::with_capacity(self.rows.len());
-        for row in &self.rows {
-            match row.cache().filter(|cache| cache.window.is_some()) {
-                Some(cache) if row.pass.bases.is_some() => starts.push(row.pass.row(cache)?),
-                // Rows are positions.
-                _ => return Ok(self.positions.clone()),
-            }
-        }
-        Tensor::cat(&starts, 0)
-    }
-
     /// Rows of heads `[t, heads · width]` as `[t, heads, width]`, with the sequences first, if there are several.
     pub(crate) fn by_sequence(&self, x: &Tensor, heads: [usize; 2]) -> RusTorchResult<Tensor> {
         let ([heads, width], length) = (heads, self.length()?);

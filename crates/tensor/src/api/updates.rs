@@ -255,7 +255,7 @@ impl Tensor {
 
     /// Makes this tensor one whose memory an update can change. It may be a whole storage, or
     /// memory prepared by another update or a trace's caller.
-    pub(crate) fn prepare_update(&self, name: &'static str) -> RusTorchResult<()> {
+    fn prepare_update(&self, name: &'static str) -> RusTorchResult<()> {
         let part = self.prepare_change(name)?;
         let expected = "a tensor that is all of its memory (contiguous makes one)";
         let got = format_args!("a view {}", self.ty());

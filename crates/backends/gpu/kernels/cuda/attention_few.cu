@@ -15,9 +15,6 @@
 // for each head, which has yet to be turned by its position, as has a key, which is to be
 // written to the cache with its value? With STARTS_EARLY, no launch of the graph writes the
 // position, nor any but this one the cache.
-//
-// IS_RAGGED: are there tokens of several sequences, each with a cache of its own? The second dimension of groups
-// says of which one, and CASES choose its cache. Their queries and keys are turned already.
 
 #define WARPS (GROUP / 32)
 #define KEYS 16
@@ -107,18 +104,6 @@ KERNEL_BEGIN
     LOCAL_ARRAY(float, all_wholes, 8 * SPLITS);
     LOCAL_ARRAY(float, all_sums, SPLITS * OWN_SUMS);
     float* const sums = (float*)DYNAMIC_LOCAL;
-#if IS_RAGGED
-    const uint sequence = GROUP_ID(1);
-    STORAGE(C)* k = k0;
-    STORAGE(C)* v = v0;
-    switch (sequence) { CASES }
-    q += sequence * p.q_token;
-    new_k += sequence * p.new_k_token;
-    new_v += sequence * p.new_v_token;
-    past += sequence * p.start_stride;
-    y += sequence * (p.heads * p.each * D);
-    const storage_i32* const positions = past;
-#endif
     ATTENTION_ROWS;
     const uint first_tile = start / KEYS, last_tile = (to + KEYS - 1) / KEYS;
     const uint tiles_of_keys = last_tile - first_tile;

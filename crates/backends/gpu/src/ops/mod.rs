@@ -63,7 +63,6 @@ fn portable() -> KernelTable<GpuKernel> {
         norm_backward::KERNEL,
         pad::KERNEL,
         pool2d::KERNEL,
-        ragged_attention::KERNEL,
         random::KERNEL,
         reduce::KERNEL,
         resample::KERNEL,

@@ -1,6 +1,6 @@
 //! Attention and rotary embedding.
 
-use rustorch_ir::ops::{Attention, RaggedAttention, Rope};
+use rustorch_ir::ops::{Attention, Rope};
 use rustorch_ir::{DType, Param, broadcast_shapes};
 use rustorch_macros::track_calls;
 
@@ -176,49 +176,6 @@ impl Tensor {
         let operands: Vec<&Self> = parts.operands.iter().collect();
         let [y, totals] = Self::apply_all(NAME, parts.op, &operands)?;
         Ok((y.where_seen(NAME, parts.seen.as_ref())?, totals))
-    }
-
-    /// Attention of one token of each of `n` sequences: token `i` of queries `self` `[h, n, d]` attends to its
-    /// sequence's keys and values, `caches[i]` `[g, s, d]` and `[g, s, dv]`. Token `i` of `k` `[g, n, d]` and `v`
-    /// `[g, n, dv]` is written there first, at index `starts[i]`, as by [`Tensor::update_slice_`]. It sees all up to
-    /// itself. Returns the results `[n, h, dv]` in the queries' dtype, and the caches with that change.
-    ///
-    /// Floats; `starts` is `i32` `[n]`, read at run time. The options `scale`, `soft_cap` and `window` apply.
-    ///
-    /// # Errors
-    /// Fails for unsupported shapes or dtypes, or for caches that are views of part of their memory. Evaluation fails
-    /// for starts that do not fit.
-    pub fn ragged_attention(
-        &self,
-        [k, v]: [&Self; 2],
-        starts: &Self,
-        caches: &[[&Self; 2]],
-        options: AttentionOptions,
-    ) -> RusTorchResult<(Self, Vec<[Self; 2]>)> {
-        const NAME: &str = "ragged_attention";
-        let width = self.shape().last().copied().unwrap_or(1);
-        let op = RaggedAttention {
-            attention: Attention {
-                scale: Param(options.scale.unwrap_or(1.0 / (width as f64).sqrt())),
-                causal: true,
-                soft_cap: options.soft_cap.map(Param),
-                mask: false,
-                past: true,
-                window: options.window,
-                log_sum_exp: false,
-            },
-        };
-        let states = || caches.iter().flatten().copied();
-        states().try_for_each(|state| state.prepare_update(NAME))?;
-        let operands: Vec<&Self> = [self, k, v, starts].into_iter().chain(states()).collect();
-        let mut results = Self::apply_node(NAME, op.into(), &operands)?.into_iter();
-        let y = results.next();
-        let mut written = Vec::with_capacity(caches.len());
-        while let (Some(keys), Some(values)) = (results.next(), results.next()) {
-            written.push([keys, values]);
-        }
-        let y = y.ok_or_else(|| rustorch_ir::OpError::new(NAME, "a result", "none"))?;
-        Ok((y, written))
     }
 
     /// The operation and its operands, checked.

@@ -16,7 +16,7 @@ use crate::ops::views::{dims, walk};
 const FEW: usize = 16;
 
 /// Groups that share a head's keys, a cluster: the most that any device has.
-pub(super) const SPLITS: usize = 8;
+const SPLITS: usize = 8;
 
 /// Work-items of a warp.
 const WARP: usize = 32;
@@ -91,11 +91,11 @@ pub(crate) fn writes_rows(s: &Signature) -> bool {
 }
 
 /// Definitions for all kernels.
-fn define(kernel: &mut Kernel, operands: [&Place; 3], splits: usize) {
+fn define(kernel: &mut Kernel, operands: [&Place; 3]) {
     let [_, k, _] = operands;
     kernel.define("D", k.ty.shape[k.ty.rank() - 1]);
     kernel.define("MMA", format!("\"{}\"", k.ty.dtype.name()));
-    shape(kernel, operands, splits);
+    shape(kernel, operands, SPLITS);
 }
 
 /// Appends the launch of an attention.
@@ -118,14 +118,13 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
 /// Appends the launch for few rows.
 fn emit_few(op: &Attention, step: &Step, emitter: &mut Emitter) {
     let operands = [0, 1, 2].map(|i| &step.inputs[i]);
-    let (mut kernel, groups) = few(operands, SPLITS);
+    let (mut kernel, groups) = few(operands);
     for (name, place) in ["q", "k", "v"].into_iter().zip(operands) {
         operand(&mut kernel, name, place);
     }
     let [q, k, _] = operands;
     options(op, [q, k], others(op, step), step, &mut kernel, emitter);
     kernel.define("NEW_TOKEN", 0);
-    kernel.define("IS_RAGGED", 0);
     result(&mut kernel, "y", step.output());
     totals(&mut kernel, step.outputs.get(1));
     emitter.launch(kernel.groups(groups, 1, 1));
@@ -166,7 +165,7 @@ fn emit_many(
     // One warpgroup loads, and the others compute.
     let group = WARPGROUP * (warpgroups + 1);
     let mut kernel = Kernel::new("attention_many", text, group as u32);
-    define(&mut kernel, [&q, &k, &v], 1);
+    define(&mut kernel, [&q, &k, &v]);
     let rows = ROWS_OF_WARPGROUP * warpgroups;
     for (name, value) in [
         ("WARPGROUPS", warpgroups),
@@ -317,7 +316,7 @@ fn emit_single(op: &Attention, terms: usize, step: &Step, emitter: &mut Emitter)
     );
     // A warpgroup that loads and two that compute.
     let mut kernel = Kernel::new("attention_many_f32", text, 3 * WARPGROUP as u32);
-    define(&mut kernel, [q, &of_halves(k), &of_halves(v)], 1);
+    define(&mut kernel, [q, &of_halves(k), &of_halves(v)]);
     kernel.define("TERMS", terms);
     operand(&mut kernel, "q", q);
     let halves = split([k, v], terms, emitter);
@@ -378,8 +377,8 @@ fn split([k, v]: [&Place; 2], terms: usize, emitter: &mut Emitter) -> [Scratch; 
     memory
 }
 
-/// The kernel for few rows, and its number of groups; `splits` of them share the keys of a head.
-pub(super) fn few(operands: [&Place; 3], splits: usize) -> (Kernel, usize) {
+/// The kernel for few rows, and its number of groups.
+fn few(operands: [&Place; 3]) -> (Kernel, usize) {
     let [q, k, _] = operands;
     let lead = k.ty.rank() - 3;
     let d = k.ty.shape[lead + 2];
@@ -395,14 +394,14 @@ pub(super) fn few(operands: [&Place; 3], splits: usize) -> (Kernel, usize) {
     );
     let group = group_of_few(d);
     let mut kernel = Kernel::new("attention_few", text, group as u32);
-    define(&mut kernel, operands, splits);
+    define(&mut kernel, operands);
     kernel.define("ROWS", rows);
-    kernel.define("SPLITS", splits);
-    kernel.cluster(splits as u32);
+    kernel.define("SPLITS", SPLITS);
+    kernel.cluster(SPLITS as u32);
     // Sums of each warp, in rows that begin in different banks.
     let row_bytes = (d + 8) * size_of::<f32>();
     kernel.dynamic_local(group / WARP * rows * row_bytes);
-    (kernel, heads * all_rows.div_ceil(rows) * splits)
+    (kernel, heads * all_rows.div_ceil(rows) * SPLITS)
 }
 
 /// Returns whether there is a kernel for the gradients of this attention.
@@ -434,7 +433,7 @@ pub(crate) fn emit_backward(step: &Step, emitter: &mut Emitter) {
     for of_keys in [false, true] {
         // A warpgroup that loads and two that compute.
         let mut kernel = Kernel::new("attention_backward", text, 384);
-        define(&mut kernel, [q, k, v], 1);
+        define(&mut kernel, [q, k, v]);
         kernel.define("OF_KEYS", u8::from(of_keys));
         kernel.define("STEP", STEP);
         kernel.define("STAGES", stages);
@@ -483,9 +482,8 @@ pub(crate) fn emit_cached(step: &Step, emitter: &mut Emitter) {
     let [q, new_k, new_v, k, v, positions] = [0, 1, 2, 3, 4, 5].map(|i| &step.inputs[i]);
     let factors = op.factors().map(|i| &step.inputs[i]);
     let past = op.past().map(|i| &step.inputs[i]);
-    let (mut kernel, groups) = few([q, k, v], SPLITS);
+    let (mut kernel, groups) = few([q, k, v]);
     kernel.define("NEW_TOKEN", 1);
-    kernel.define("IS_RAGGED", 0);
     totals(&mut kernel, None);
     // The kernel reads these before earlier launches have ended; caches where it writes nothing.
     let mut given = [Some(positions), factors, past].into_iter().flatten();

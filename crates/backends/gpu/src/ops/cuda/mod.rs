@@ -9,7 +9,6 @@ pub(crate) mod matmul;
 pub(crate) mod matvec;
 pub(crate) mod matvec_experts;
 pub(crate) mod norm_backward;
-pub(crate) mod ragged_attention;
 pub(crate) mod top_k;
 
 use rustorch_ir::Signature;

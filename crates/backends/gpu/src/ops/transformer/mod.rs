@@ -4,5 +4,4 @@ pub(crate) mod attention;
 pub(in crate::ops) mod attention_backward;
 pub(in crate::ops) mod cached_attention;
 pub(in crate::ops) mod embedding;
-pub(in crate::ops) mod ragged_attention;
 pub(crate) mod rope;
