@@ -240,14 +240,9 @@ impl Batch {
         let runtime = self.runtime.clone();
         let _span = runtime.span("decode");
         let members = members(slots, rows);
-        let bucket = self.bucket(slots, &members)?;
         let scores = loop {
-            bucket.bind(slots, &members)?;
-            for &slot in &members {
-                slots.get_mut(slot).choose_states()?;
-            }
-            let ran = bucket.run(&runtime, slots, rows);
-            match ran.and_then(|()| Ok(bucket.read(&runtime, rows)?)) {
+            // A new program may be the first to find that a cache was lost.
+            match self.attempt(slots, rows, &members) {
                 Ok(scores) => break scores,
                 Err(LlmError::Tensor(error)) if error.is_data_lost() => {
                     tracing::warn!("sequences of a batch are computed again: {error}");
@@ -259,6 +254,23 @@ impl Batch {
         rows.iter()
             .for_each(|row| slots.get_mut(row.slot).push(row.token));
         Ok(scores)
+    }
+
+    /// One pass over these sequences.
+    fn attempt(
+        &mut self,
+        slots: &mut Slots,
+        rows: &[Fed],
+        members: &[usize],
+    ) -> Result<Vec<Scores>, LlmError> {
+        let runtime = self.runtime.clone();
+        let bucket = self.bucket(slots, members)?;
+        bucket.bind(slots, members)?;
+        for &slot in members {
+            slots.get_mut(slot).choose_states()?;
+        }
+        bucket.run(&runtime, slots, rows)?;
+        Ok(bucket.read(&runtime, rows)?)
     }
 
     /// The program for these sequences.
